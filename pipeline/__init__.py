@@ -4,13 +4,13 @@ A hunk is the diff of one file in one commit. A chunk is a group of syntax nodes
 
 Stages, in order:
 
-- `run`: index run from start to end; calls every stage below
+- `run`: index run: extracts and writes all commits, then embeds their texts; calls every stage below
 - `walk`: commits to index, parents first, in batches; reachability of HEAD
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
 - `parse`: symbols and chunks of a file; symbols that a hunk touches
 - `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
-- `embed`: vectors of texts, each distinct text once; lookup in the embedding cache
+- `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache
 - `write`: start of a run, one transaction per batch with the watermark, end of a run
 - `head_symbols`: symbols and chunks of the files at HEAD; parses only files that changed
 
@@ -25,7 +25,8 @@ Used by the stages:
 - `file_roles`: role of a file (source, tests, prose) and its kind (code, prose, data); detection of generated files
 - `options`: options of an index: encoder, precision, embedding cache mode
 - `component_versions`: versions of the components that write rows
-- `workers`: ordered, bounded parallel map over worker processes
+- `workers`: ordered parallel map in groups, by joblib
+- `cluster`: embedding on the workers of a Dask scheduler
 - `malloc`: limits on the freed memory that glibc retains
 - `signals`: termination signals, and their deferral
 - `profile`: timings of the phases of a run

@@ -1,28 +1,65 @@
-"""Embedding of texts, each distinct text once, and lookup in the embedding cache.
+"""Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
-Cache entries are keyed by a hash of the source content (message plus diff), not of the generated text. The store also
-compares the text digest, so a hit is always the vector of exactly that text.
+The texts come from the index, so an interrupted stage continues with the texts that are left. Cache entries are keyed
+by a hash of the source content (message plus diff), not of the generated text. The store also compares the text digest,
+so a hit is always the vector of exactly that text.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pipeline.encoders.base import Encoder
-from pipeline.extract import ExtractedBatch
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.text import build_diff_text
-from pipeline.write import find_embedded_digests
+from pipeline.workers import map_groups
+from stores import pending_texts, writer
 from stores.connections import IndexWriter
 from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA, EmbeddingCache
 from stores.history import CacheUsage
+from stores.pending_texts import PendingHunk, PendingMessage
 from stores.schema import VECTOR, VECTORS
+
+# Texts per transaction: a killed run loses at most the vectors of two such chunks, a few seconds of work.
+TEXTS_PER_CHUNK: Final = 512
+# Texts per task: enough to make the cost of a task small, few enough to keep all threads busy until the chunk's end.
+TEXTS_PER_TASK: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeTask:
+    """Texts for one call of the encoder. A worker on another machine receives it pickled."""
+
+    encoder: Encoder
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Texts of one transaction: `digests` and `texts` of those to encode, longest first, and the rows of the cache.
+
+    `content_hashes`: cache key of each text to encode; empty without a cache.
+    """
+
+    digests: tuple[bytes, ...]
+    texts: tuple[str, ...]
+    content_hashes: tuple[bytes, ...]
+    cached_vectors: pa.Table
+    text_count: int
+
+
+def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
+    """Run a task: return one unit vector per text."""
+    return task.encoder.encode(task.texts)
 
 
 class EmbeddingCacheSession:
@@ -33,131 +70,130 @@ class EmbeddingCacheSession:
         self._mode = mode
         self._lookup_count = self._hit_count = 0
 
-    def load_vectors(self, batch: ExtractedBatch, digests: Collection[bytes]) -> pa.Table:
-        """Return a row (digest, vector) for each of the text digests that the cache has."""
-        pairs = [pair for pair in self._list_content_hashes(batch) if pair[1] in digests]
+    def load_vectors(self, pending: Sequence[PendingHunk | PendingMessage]) -> pa.Table:
+        """Return a row (digest, vector) for each of the texts that the cache has."""
+        pairs = [(self.hash_content(entry), entry.text_digest) for entry in pending]
         columns = [
             pa.array([pair[column] for pair in pairs], data_type)
             for column, data_type in enumerate(LOOKUP_SCHEMA.types)
         ]
         cached_vectors = self._embeddings.look_up(pa.table(columns, schema=LOOKUP_SCHEMA))
-        self._lookup_count += len(digests)
+        self._lookup_count += len(pending)
         self._hit_count += cached_vectors.num_rows
         return cached_vectors
 
-    def store_vectors(self, batch: ExtractedBatch, new_vectors: pa.RecordBatch) -> None:
-        """Add the vectors of texts that were not in the cache."""
-        hash_by_digest = {digest: content_hash for content_hash, digest in self._list_content_hashes(batch)}
-        hashes = [hash_by_digest[digest] for digest in new_vectors.column("text_digest").to_pylist()]
-        columns = [pa.array(hashes, ENTRY_SCHEMA.field("content_hash").type), *new_vectors.columns]
-        self._embeddings.store(pa.table(columns, schema=ENTRY_SCHEMA))
+    def store_vectors(self, content_hashes: Sequence[bytes], new_vectors: pa.RecordBatch) -> None:
+        """Add vectors that were not in the cache, under the hashes of their content."""
+        hashes = pa.array(content_hashes, ENTRY_SCHEMA.field("content_hash").type)
+        self._embeddings.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
 
     def get_usage(self) -> CacheUsage:
         """Return the number of entries, and of lookups and hits so far."""
         return CacheUsage(self._embeddings.count(), self._lookup_count, self._hit_count)
 
-    def _list_content_hashes(self, batch: ExtractedBatch) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (content hash, text digest) of each message and hunk of a batch."""
-        commits, hunks = batch.commits, batch.hunks
-        messages = dict(zip(commits["commit_sha"].to_pylist(), commits["message"].to_pylist(), strict=True))
-        for message, digest in zip(messages.values(), commits["message_digest"].to_pylist(), strict=True):
-            yield self._hash_content(digest, message), digest
-        names = ("text_digest", "commit_sha", "change_kind", "old_path", "file_path", "diff")
-        for digest, sha, *diff in zip(*(hunks[name].to_pylist() for name in names), strict=True):
-            yield self._hash_content(digest, messages[sha], *diff), digest
-
-    def _hash_content(self, text_digest: bytes, message: str, *diff: str | None) -> bytes:
+    def hash_content(self, entry: PendingHunk | PendingMessage) -> bytes:
+        """Return the cache key of a text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return text_digest  # in this mode the text is the diff itself
-        parts = "\0".join((message, *(part or "" for part in diff)))
-        return hashlib.blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            return entry.text_digest  # in this mode the text is the diff itself
+        parts = [entry.message]
+        if isinstance(entry, PendingHunk):
+            parts += [entry.change_kind, entry.old_path or "", entry.file_path, entry.diff]
+        return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+@dataclass(slots=True)
 class EmbeddingStage:
     """Embedding stage of an index run.
 
-    `writer`: finds the texts whose vectors the index has, so each batch must be written before the next is embedded.
     `profile`: collects the time of the encoder and of the index.
     `cache`: None if the run uses no embedding cache.
     `diff_only`: embed only the diff of a hunk.
+    `jobs`: threads that encode; None leaves the number to `joblib.parallel_config`.
+    `texts_per_task`: texts per call of the encoder. `texts_per_chunk`: texts per transaction.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        writer: IndexWriter,
-        profile: Profile,
-        cache: EmbeddingCacheSession | None = None,
-        *,
-        diff_only: bool = False,
-    ) -> None:
-        self._encoder = encoder
-        self._writer = writer
-        self._profile = profile
-        self._cache = cache
-        self._diff_only = diff_only
+    encoder: Encoder
+    writer: IndexWriter
+    profile: Profile
+    cache: EmbeddingCacheSession | None = None
+    diff_only: bool = False
+    jobs: int | None = 1
+    texts_per_task: int = TEXTS_PER_TASK
+    texts_per_chunk: int = TEXTS_PER_CHUNK
+    _chunks: deque[Chunk] = field(default_factory=deque)
 
-    def embed_batch(self, batch: ExtractedBatch) -> pa.RecordBatch:
-        """Return the vectors of a batch's messages and hunks that the index does not have yet."""
-        texts = collect_distinct_texts(batch, diff_only=self._diff_only)
-        indexed_digests = find_embedded_digests(self._writer, texts, self._profile)
-        missing_texts = {digest: text for digest, text in texts.items() if digest not in indexed_digests}
-        with self._profile.measure("embed"):
-            if self._cache is None or not missing_texts:
-                return embed_texts(missing_texts, self._encoder)
-            return self._embed_with_cache(self._cache, batch, missing_texts)
+    def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
+        """Embed the texts of `list_pending_texts`; yield the number of texts done after each transaction.
 
-    def _embed_with_cache(
-        self, cache: EmbeddingCacheSession, batch: ExtractedBatch, missing_texts: Mapping[bytes, str]
-    ) -> pa.RecordBatch:
-        """Return the vectors from the cache, or else from the encoder, and add those of the encoder to the cache."""
-        cached_vectors = cache.load_vectors(batch, missing_texts.keys())
+        `completed_commit`: HEAD to record as completely indexed in the last transaction.
+        """
+        done_count = 0
+        results = map_groups(encode_texts, self._read_chunks(pending), jobs=self.jobs, prefer="threads")
+        while True:
+            with self.profile.measure("embed"):
+                arrays = next(results, None)
+            if arrays is None:
+                return
+            chunk = self._chunks.popleft()
+            done_count += chunk.text_count
+            self._write_chunk(chunk, arrays, completed_commit if done_count == pending.num_rows else None)
+            yield done_count
+
+    def _read_chunks(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
+        for start in range(0, pending.num_rows, self.texts_per_chunk):
+            rows = pending.slice(start, self.texts_per_chunk)
+            with self.profile.measure("storage"), self.writer.open_batch() as connection:
+                entries = pending_texts.load_pending_texts(connection, rows)
+            chunk = self._build_chunk(entries)
+            self._chunks.append(chunk)
+            yield [
+                EncodeTask(self.encoder, chunk.texts[first : first + self.texts_per_task])
+                for first in range(0, len(chunk.texts), self.texts_per_task)
+            ]
+
+    def _build_chunk(self, entries: Sequence[PendingHunk | PendingMessage]) -> Chunk:
+        cached_vectors = self.cache.load_vectors(entries) if self.cache else VECTORS.empty_table()
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
-        new_vectors = embed_texts(
-            {digest: text for digest, text in missing_texts.items() if digest not in cached_digests},
-            self._encoder,
+        missing = [
+            (entry, self._get_text(entry)) for entry in entries if entry.text_digest not in cached_digests
+        ]
+        # Long texts first, so that the threads finish together.
+        missing.sort(key=lambda pair: len(pair[1]), reverse=True)
+        return Chunk(
+            digests=tuple(entry.text_digest for entry, _ in missing),
+            texts=tuple(text for _, text in missing),
+            content_hashes=tuple(self.cache.hash_content(entry) for entry, _ in missing)
+            if self.cache
+            else (),
+            cached_vectors=cached_vectors,
+            text_count=len(entries),
         )
-        cache.store_vectors(batch, new_vectors)
-        return _reorder([*cached_vectors.to_batches(), new_vectors], missing_texts)
+
+    def _get_text(self, entry: PendingHunk | PendingMessage) -> str:
+        if isinstance(entry, PendingMessage):
+            return entry.message
+        if self.diff_only:
+            return build_diff_text(diff=entry.diff, path=entry.file_path, change_kind=entry.change_kind)
+        return entry.semantic_text
+
+    def _write_chunk(
+        self, chunk: Chunk, arrays: Sequence[NDArray[np.float32]], completed_commit: str | None
+    ) -> None:
+        new_vectors = build_vector_rows(chunk.digests, arrays)
+        if self.cache is not None:
+            self.cache.store_vectors(chunk.content_hashes, new_vectors)
+        rows = pa.concat_tables([chunk.cached_vectors.cast(VECTORS), pa.Table.from_batches([new_vectors])])
+        with self.profile.measure("storage"), self.writer.open_batch() as connection:
+            writer.write_vectors(
+                connection,
+                rows,
+                cache_usage=self.cache.get_usage() if self.cache else None,
+                completed_commit=completed_commit,
+            )
 
 
-def collect_distinct_texts(batch: ExtractedBatch, *, diff_only: bool = False) -> dict[bytes, str]:
-    """Return digest -> text of every message and hunk of a batch, in order of first appearance."""
-    commits, hunks = batch.commits, batch.hunks
-    digests = commits["message_digest"].to_pylist() + hunks["text_digest"].to_pylist()
-    texts = commits["message"].to_pylist() + (
-        _build_diff_texts(hunks) if diff_only else hunks["semantic_text"].to_pylist()
-    )
-    return dict(zip(digests, texts, strict=True))
-
-
-def embed_texts(texts: Mapping[bytes, str], encoder: Encoder) -> pa.RecordBatch:
-    """Return one row (digest, vector) per text, in the given order.
-
-    Long texts are encoded first, so that the encoder's threads finish together.
-    """
-    digests = list(texts)
-    longest_first = sorted(digests, key=lambda digest: len(texts[digest]), reverse=True)
-    encoder_rows = encoder.encode([texts[digest] for digest in longest_first])
-    row_by_digest = {digest: row for row, digest in enumerate(longest_first)}
-    ordered_rows = np.ascontiguousarray(
-        encoder_rows[[row_by_digest[digest] for digest in digests]], np.float32
-    )
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(ordered_rows.reshape(-1)), type=VECTOR)
+def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.float32]]) -> pa.RecordBatch:
+    """Return rows (digest, vector) of the table `vectors`. `arrays`: vectors of the texts in order, shape (n, 384)."""
+    values = np.concatenate([np.empty(0, np.float32), *(array.reshape(-1) for array in arrays)])
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), type=VECTOR)
     return pa.record_batch([pa.array(digests, VECTORS.field("text_digest").type), vectors], schema=VECTORS)
-
-
-def _build_diff_texts(hunks: pa.RecordBatch) -> list[str]:
-    columns = (hunks[name].to_pylist() for name in ("diff", "file_path", "change_kind"))
-    return [
-        build_diff_text(diff=diff, path=path, change_kind=change)
-        for diff, path, change in zip(*columns, strict=True)
-    ]
-
-
-def _reorder(batches: Iterable[pa.RecordBatch], digests: Iterable[bytes]) -> pa.RecordBatch:
-    """Combine the batches into one, in the order of the digests."""
-    rows = pa.Table.from_batches([batch.cast(VECTORS) for batch in batches]).combine_chunks()
-    order = pa.array(list(digests), VECTORS.field("text_digest").type)
-    indices = pc.index_in(order, value_set=rows.column("text_digest").combine_chunks())
-    return rows.take(indices).combine_chunks().to_batches()[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,14 +21,14 @@ from stores import schema
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
-    """Batch of consecutive commits to extract. A worker receives it pickled and opens the repository by its path.
+    """Consecutive batches of commits to extract. A worker receives it pickled and opens the repository by its path.
 
     `diff_only`: embed only the diff of a hunk (cache mode `diff`).
     """
 
     repository: Path
     rules: IgnoreRules
-    shas: tuple[str, ...]
+    batches: tuple[tuple[str, ...], ...]
     diff_only: bool = False
 
 
@@ -71,34 +70,33 @@ class CommitContents:
     profile: Profile = field(default_factory=Profile)
 
 
-def extract_batch(task: ExtractTask) -> ExtractedBatch:
-    """Return the rows of a task's commits. A commit that cannot be read has only a row in `unreadable_commits`."""
-    repository, symbol_finder = open_worker_repository(task.repository), _get_symbol_finder(task.repository)
+def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
+    """Return the rows of each batch. A commit that cannot be read has only a row in `unreadable_commits`.
+
+    All batches of a task share the parsed versions of files.
+    """
+    repository, symbol_finder = open_repository(task.repository), TouchedSymbolFinder()
+    return tuple(
+        _extract_batch(repository, shas, task.rules, symbol_finder, diff_only=task.diff_only)
+        for shas in task.batches
+    )
+
+
+def _extract_batch(
+    repository: Repository,
+    shas: tuple[str, ...],
+    rules: IgnoreRules,
+    symbol_finder: TouchedSymbolFinder,
+    *,
+    diff_only: bool,
+) -> ExtractedBatch:
     contents = CommitContents()
-    for sha in task.shas:
+    for sha in shas:
         try:
-            _read_commit(repository, sha, task.rules, symbol_finder, contents)
+            _read_commit(repository, sha, rules, symbol_finder, contents)
         except UnreadableObject as error:
             contents.unreadable_commits.append(UnreadableObject(sha, error.reason))
-    return _build_batch(task, contents)
-
-
-@lru_cache(maxsize=1)
-def open_worker_repository(path: Path) -> Repository:
-    """Open a repository, once for all tasks of this process."""
-    return open_repository(path)
-
-
-@lru_cache(maxsize=1)
-def _get_symbol_finder(path: Path) -> TouchedSymbolFinder:  # noqa: ARG001 - `path` is the key of the cache
-    """Return the symbol finder of a repository. All batches of this process share it, to reuse parsed file versions."""
-    return TouchedSymbolFinder()
-
-
-def clear_worker_caches() -> None:
-    """Close the cached repository and drop its parsed versions, because a later fetch may add missing objects."""
-    open_worker_repository.cache_clear()
-    _get_symbol_finder.cache_clear()
+    return _build_batch(shas, contents, diff_only=diff_only)
 
 
 def _read_commit(
@@ -123,14 +121,14 @@ def _read_commit(
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 
-def _build_batch(task: ExtractTask, contents: CommitContents) -> ExtractedBatch:
+def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: bool) -> ExtractedBatch:
     with contents.profile.measure("text"):
         hunk_terms = [_count_hunk_terms(entry) for entry in contents.hunks]
         symbol_terms = [count_terms(" ".join(entry.symbol_names)) for entry in contents.hunks]
         return ExtractedBatch(
-            shas=task.shas,
+            shas=shas,
             commits=_build_commit_rows(contents.commits),
-            hunks=_build_hunk_rows(contents.hunks, hunk_terms, symbol_terms, diff_only=task.diff_only),
+            hunks=_build_hunk_rows(contents.hunks, hunk_terms, symbol_terms, diff_only=diff_only),
             hunk_symbols=_build_symbol_rows(contents.hunks),
             hunk_terms=build_term_rows(hunk_terms),
             symbol_terms=build_term_rows(symbol_terms),

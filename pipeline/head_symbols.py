@@ -15,10 +15,9 @@ from pipeline.extract import (
     ExtractTask,
     build_record_batch,
     build_term_rows,
-    extract_batch,
-    open_worker_repository,
+    extract_batches,
 )
-from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import Outline, parse_outline
 from pipeline.syntax.grammars import detect_language, load_grammar_for_path
@@ -90,20 +89,21 @@ def split_into_slices(repository: Path, changed_files: Sequence[HeadFile]) -> It
         yield HeadSlice(repository, tuple(changed_files[start : start + FILES_PER_SLICE]))
 
 
-def run_task(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
-    """Run a task in a worker: extract a batch of commits, or parse a slice of HEAD."""
-    return extract_batch(task) if isinstance(task, ExtractTask) else parse_slice(task)
+def run_task(task: ExtractTask | HeadSlice) -> tuple[ExtractedBatch | ParsedFiles, ...]:
+    """Run a task in a worker: extract batches of commits, or parse a slice of HEAD."""
+    return extract_batches(task) if isinstance(task, ExtractTask) else (parse_slice(task),)
 
 
 def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
     """Parse the files of a slice. The next run retries the files whose blobs are missing."""
+    repository = open_repository(head_slice.repository)
     parsed_files, unreadable_paths = [], []
     for file in head_slice.files:
         grammar = load_grammar_for_path(file.path)
         if grammar is None:
             continue
         try:
-            source = open_worker_repository(head_slice.repository).read_blob(file.blob)
+            source = repository.read_blob(file.blob)
         except UnreadableObject:
             unreadable_paths.append(file.path)
         else:

@@ -1,4 +1,7 @@
-"""Index run: walk the commits, extract and embed each batch, write it, update the HEAD snapshot, finish."""
+"""Index run in two stages: extract and write all commits and the HEAD snapshot, then embed the texts without vectors.
+
+After the first stage, which takes a small part of the time, questions are answered by words for the whole history.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import pyarrow as pa
+
 from pipeline import head_symbols, write
+from pipeline.cluster import use_cluster
 from pipeline.component_versions import get_encoder_name
-from pipeline.embed import EmbeddingCacheSession, EmbeddingStage
+from pipeline.embed import TEXTS_PER_CHUNK, TEXTS_PER_TASK, EmbeddingCacheSession, EmbeddingStage
 from pipeline.encoders.base import Encoder
-from pipeline.extract import ExtractedBatch, ExtractTask, clear_worker_caches
+from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import (
@@ -28,8 +34,8 @@ from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
-from pipeline.workers import WorkerPool
-from pipeline.write import RunResult, RunStart
+from pipeline.workers import map_groups
+from pipeline.write import RunStart
 from stores import embedding_cache
 from stores.compatibility import CompatibilityVerdict
 from stores.connections import IndexWriter
@@ -40,9 +46,11 @@ from stores.writer import delete_index
 # Commits per transaction: a killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100
 
-# Consecutive batches for one worker process, which reuses the syntax trees of files it has parsed. Alternating batches
-# cost 40 % more parsing, groups of four 13 %: see "Batches per worker" in README.md.
-BATCHES_PER_GROUP: Final = 4
+# Consecutive batches per task, which reuses the syntax trees of files it has parsed. Tasks of one batch cost 40 % more
+# parsing, of four 13 %: see "Batches per task" in README.md.
+BATCHES_PER_TASK: Final = 4
+# Tasks per worker in a group. Workers wait for each other at the end of a group, and two groups are in memory.
+TASKS_PER_WORKER: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +61,30 @@ class RunOptions:
     `force`: parse every file of HEAD again.
     `rebuild`: delete the index first.
     `embed_cache`: embedding cache mode; None keeps the mode of the index.
+    `embed_batch`: texts per call of the encoder.
+    `skip_vectors`: stop after the first stage; a later run embeds the texts.
+    `scheduler`: address of a Dask scheduler whose workers embed; None embeds on this machine.
     """
 
     commit_batch: int = COMMITS_PER_BATCH
     force: bool = False
     rebuild: bool = False
     embed_cache: EmbedCacheMode | None = None
+    embed_batch: int = TEXTS_PER_TASK
+    skip_vectors: bool = False
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an index run, reported after each batch.
+    """Progress of an index run, reported after each batch of commits or texts.
 
     `total_commits`: commits to index. `processed_commits`: those that are done. They include unreadable commits and
     commits with only ignored files, which have no row.
     `written_commits`, `written_hunks`, `head_symbols`: rows written so far.
     `unreadable_head_files`: paths of HEAD that could not be read.
     `watermark`: last commit up to which the history is indexed; None before the first batch.
+    `total_texts`: texts to embed, known after the first stage. `embedded_texts`: those that are done.
     """
 
     processed_commits: int = 0
@@ -79,6 +94,8 @@ class Progress:
     head_symbols: int = 0
     unreadable_head_files: tuple[str, ...] = ()
     watermark: str | None = None
+    embedded_texts: int = 0
+    total_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,7 @@ class RunSummary:
     `verdict`: compatibility of the index with this program.
     `seconds`: wall time.
     `workers`: number of worker processes.
+    `pending_texts`: texts that still have no vector.
     """
 
     head: str
@@ -124,13 +142,15 @@ class RunSummary:
     seconds: float
     workers: int
     profile: Profile
+    pending_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRun:
     """Index run over one repository. The caller holds the run lock of the index.
 
-    `workers`: processes that extract; the rows do not depend on their number.
+    `workers`: processes that extract; `threads`: threads that embed. The rows do not depend on their numbers. None
+    leaves a number to `joblib.parallel_config`.
     `report`: called with the total before the first batch, and after each batch.
     """
 
@@ -138,12 +158,13 @@ class IndexRun:
     location: IndexLocation
     options: RunOptions
     encoder: Encoder
-    workers: WorkerPool = field(default_factory=lambda: WorkerPool(1))
+    workers: int | None = 1
+    threads: int | None = 1
     report: Callable[[Progress], None] = lambda _: None
     profile: Profile = field(default_factory=Profile)
 
     def run(self) -> RunSummary:
-        """Index the commits up to HEAD. After an interruption the next run continues with the first missing batch.
+        """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
 
         Raises NothingToIndex if there is no commit, and IncompatibleIndex if the index needs a rebuild.
         """
@@ -155,11 +176,14 @@ class IndexRun:
             start = self._start_run(writer, head, cache_mode)
             head_update = self._plan_head_update(start, rules, head)
             self.repository.release_memory()
-            progress = self._index_commits_and_head(writer, start, head_update, rules)
-            # `finish_run` may copy the index, so free the memory of the workers and the model first.
-            self.workers.request_shutdown()
+            progress = self._extract(writer, start, head_update, rules)
+            pending = self._finish_extraction(writer, head, start, head_update, progress)
+            if pending.num_rows and not self.options.skip_vectors:
+                is_complete = not (progress.unreadable_head_files or head_update.read_error)
+                progress = self._embed(writer, start, pending, progress, head if is_complete else None)
+            # `finish_run` may copy the index, so free the memory of the model first.
             self.encoder.unload()
-            result = self._finish_run(writer, head, start, head_update, progress)
+            result = write.finish_run(writer, start, self.profile)
         return RunSummary(
             head=head,
             commits=progress.written_commits,
@@ -171,8 +195,9 @@ class IndexRun:
             or tuple(filter(None, [head_update.read_error])),
             verdict=result.verdict,
             seconds=time.perf_counter() - start_time,
-            workers=self._count_jobs(start, head_update),
+            workers=self._count_jobs(start, head_update) or 1,
             profile=self.profile,
+            pending_texts=pending.num_rows - progress.embedded_texts,
         )
 
     def _read_head(self) -> str:
@@ -207,62 +232,46 @@ class IndexRun:
             replaces_all_rows=len(changed_files) == len(head_files),
         )
 
-    def _index_commits_and_head(
+    def _extract(
         self, writer: IndexWriter, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules
     ) -> Progress:
-        """Extract and parse in the workers; embed and write in this process, first the commits in order, then HEAD."""
-        with ExitStack() as stack:
-            stack.callback(clear_worker_caches)  # with one job, this process is the worker
-            cache = self._open_cache(stack, start)
-            return self._process_tasks(writer, start, head_update, rules, cache)
-
-    def _open_cache(self, stack: ExitStack, start: RunStart) -> EmbeddingCacheSession | None:
-        """Open the embedding cache until the stack closes; None if it is off, not needed or cannot be opened."""
-        if start.cache_mode is EmbedCacheMode.OFF or not start.pending_commits:
-            return None
-        cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))
-        return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
-
-    def _process_tasks(
-        self,
-        writer: IndexWriter,
-        start: RunStart,
-        head_update: HeadUpdate,
-        rules: IgnoreRules,
-        cache: EmbeddingCacheSession | None,
-    ) -> Progress:
-        diff_only = start.cache_mode is EmbedCacheMode.DIFF
-        embedding = EmbeddingStage(self.encoder, writer, self.profile, cache, diff_only=diff_only)
+        """Extract and parse in the workers; write in this process, first the commits in order, then HEAD."""
         progress = Progress(total_commits=len(start.pending_commits))
         if progress.total_commits:
             self.report(progress)
         jobs = self._count_jobs(start, head_update)
-        group_size = max(1, min(BATCHES_PER_GROUP, -(-self._count_batches(start) // jobs)))
-        tasks = self._list_tasks(start, head_update, rules, diff_only=diff_only)
-        for result in self.workers.map(
-            run_task, tasks, max_jobs=jobs, group_size=group_size, restart_per_group=True
-        ):
-            if isinstance(result, ParsedFiles):
-                progress = self._write_head(writer, result, progress)
-                continue
-            self.profile.merge(result.profile)
-            vectors = embedding.embed_batch(result)
-            watermark = start.get_watermark_after(result.shas)
-            usage = cache.get_usage() if cache else None
-            write.write_batch(writer, result, vectors, watermark, self.profile, cache_usage=usage)
-            progress = _update_progress(progress, result, watermark)
-            self.report(progress)
+        tasks = self._list_tasks(start, head_update, rules, jobs or 1)
+        groups = split_into_batches(tasks, TASKS_PER_WORKER * (jobs or 1))
+        for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
+            for rows in (rows for result in results for rows in result):
+                if isinstance(rows, ParsedFiles):
+                    progress = self._write_head(writer, rows, progress)
+                else:
+                    progress = self._write_batch(writer, rows, start, progress)
         if head_update.removed_paths:
             progress = self._write_head(writer, build_deletion(head_update.removed_paths), progress)
         return progress
 
     def _list_tasks(
-        self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, *, diff_only: bool
+        self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, jobs: int
     ) -> Iterator[ExtractTask | HeadSlice]:
-        """Yield the batches of commits, then the slices of HEAD, so that no worker idles between the two."""
-        for shas in split_into_batches(start.pending_commits, self.options.commit_batch):
-            yield ExtractTask(self.repository.reopen_path, rules, shas, diff_only)
+        """Yield tasks for the commits, then for the slices of HEAD, so that no worker idles between the two."""
+        batches_per_task = max(1, min(BATCHES_PER_TASK, -(-self._count_batches(start) // jobs)))
+        batches = split_into_batches(start.pending_commits, self.options.commit_batch)
+        diff_only = start.cache_mode is EmbedCacheMode.DIFF
+        for task_batches in split_into_batches(batches, batches_per_task):
+            yield ExtractTask(self.repository.reopen_path, rules, task_batches, diff_only)
         yield from split_into_slices(self.repository.reopen_path, head_update.changed_files)
+
+    def _write_batch(
+        self, writer: IndexWriter, batch: ExtractedBatch, start: RunStart, progress: Progress
+    ) -> Progress:
+        self.profile.merge(batch.profile)
+        watermark = start.get_watermark_after(batch.shas)
+        write.write_batch(writer, batch, watermark, self.profile)
+        progress = _update_progress(progress, batch, watermark)
+        self.report(progress)
+        return progress
 
     def _write_head(self, writer: IndexWriter, parsed_files: ParsedFiles, progress: Progress) -> Progress:
         write.write_head(writer, parsed_files, self.profile)
@@ -272,11 +281,11 @@ class IndexRun:
             unreadable_head_files=progress.unreadable_head_files + parsed_files.unreadable_paths,
         )
 
-    def _finish_run(
+    def _finish_extraction(
         self, writer: IndexWriter, head: str, start: RunStart, head_update: HeadUpdate, progress: Progress
-    ) -> RunResult:
+    ) -> pa.Table:
         is_head_readable = not progress.unreadable_head_files
-        return write.finish_run(
+        return write.finish_extraction(
             writer,
             head,
             start,
@@ -285,9 +294,51 @@ class IndexRun:
             has_complete_head=not head_update.read_error and is_head_readable,
         )
 
-    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int:
+    def _embed(
+        self,
+        writer: IndexWriter,
+        start: RunStart,
+        pending: pa.Table,
+        progress: Progress,
+        completed_commit: str | None,
+    ) -> Progress:
+        """Embed the pending texts. `completed_commit`: HEAD to record as completely indexed at the end."""
+        with ExitStack() as stack:
+            threads, texts_per_chunk = self.threads, TEXTS_PER_CHUNK
+            if self.options.scheduler:
+                cluster_threads = stack.enter_context(use_cluster(self.options.scheduler))
+                threads = None
+                texts_per_chunk = max(
+                    TEXTS_PER_CHUNK, TASKS_PER_WORKER * cluster_threads * self.options.embed_batch
+                )
+            stage = EmbeddingStage(
+                self.encoder,
+                writer,
+                self.profile,
+                cache=self._open_cache(stack, start),
+                diff_only=start.cache_mode is EmbedCacheMode.DIFF,
+                jobs=threads,
+                texts_per_task=self.options.embed_batch,
+                texts_per_chunk=texts_per_chunk,
+            )
+            progress = replace(progress, total_texts=pending.num_rows)
+            self.report(progress)
+            for done_count in stage.embed(pending, completed_commit):
+                progress = replace(progress, embedded_texts=done_count)
+                self.report(progress)
+        return progress
+
+    def _open_cache(self, stack: ExitStack, start: RunStart) -> EmbeddingCacheSession | None:
+        """Open the embedding cache until the stack closes; None if it is off or cannot be opened."""
+        if start.cache_mode is EmbedCacheMode.OFF:
+            return None
+        cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))
+        return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
+
+    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int | None:
         """Return the number of workers: at most one per batch or slice, because a start costs as much as a batch."""
-        return max(1, min(self.workers.jobs, max(self._count_batches(start), head_update.slice_count)))
+        task_count = max(1, self._count_batches(start), head_update.slice_count)
+        return 1 if task_count == 1 else self.workers and min(self.workers, task_count)
 
     def _count_batches(self, start: RunStart) -> int:
         return -(-len(start.pending_commits) // self.options.commit_batch)

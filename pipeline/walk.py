@@ -6,13 +6,17 @@ children, so an interrupted run leaves no gap before its watermark.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from pipeline.git import commit_graph
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 from stores.types import ReachabilityDelta
+
+Item = TypeVar("Item")
 
 
 def compute_reachability_delta(
@@ -103,8 +107,8 @@ def exclude_recorded(
     return [sha for sha in candidates if sha not in skipped_commits]
 
 
-def split_into_batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
-    """Yield the commits in order, `size` at a time."""
-    remaining_shas = iter(shas)
-    while batch := tuple(islice(remaining_shas, min(size, len(shas)))):
+def split_into_batches(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
+    """Yield the items in order, `size` at a time."""
+    iterator = iter(items)
+    while batch := tuple(islice(iterator, min(size, sys.maxsize))):
         yield batch

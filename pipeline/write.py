@@ -1,12 +1,12 @@
 """Writes of an index run: its start, each batch with the watermark, the HEAD snapshot, and its end.
 
 The watermark is the last commit up to which the index has the whole history. Each batch is one transaction that also
-moves the watermark, so an interrupted run loses at most the batch in progress.
+moves the watermark, so an interrupted run loses at most the batch in progress. Vectors follow later (see `embed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +24,7 @@ from pipeline.walk import (
     find_unreachable,
     list_candidate_commits,
 )
-from stores import compatibility, database, history, maintenance, quantized_vectors
+from stores import compatibility, database, history, maintenance, pending_texts, quantized_vectors
 from stores.compatibility import (
     REBUILD_COMMAND,
     CompatibilityStatus,
@@ -35,7 +35,7 @@ from stores.compatibility import (
 from stores.connections import IndexWriter
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
-from stores.history import CacheUsage, UnreadableCommit
+from stores.history import UnreadableCommit
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.migrations import NewerSchema
@@ -154,22 +154,8 @@ def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode
     return EmbedCacheMode(mode) if mode in set(EmbedCacheMode) else None
 
 
-def find_embedded_digests(writer: IndexWriter, digests: Iterable[bytes], profile: Profile) -> set[bytes]:
-    """Return those of the text digests (hashes of embedded texts) whose vectors the index has."""
-    with profile.measure("storage"), writer.open_batch() as connection:
-        return history.find_embedded_digests(connection, digests)
-
-
-def write_batch(
-    writer: IndexWriter,
-    batch: ExtractedBatch,
-    vectors: pa.RecordBatch,
-    watermark: str | None,
-    profile: Profile,
-    *,
-    cache_usage: CacheUsage | None = None,
-) -> None:
-    """Write a batch's rows, the watermark and the cache usage so far in one transaction.
+def write_batch(writer: IndexWriter, batch: ExtractedBatch, watermark: str | None, profile: Profile) -> None:
+    """Write a batch's rows and the watermark in one transaction.
 
     `watermark`: None if the watermark does not move.
     """
@@ -178,12 +164,10 @@ def write_batch(
         commits=batch.commits,
         hunks=batch.hunks,
         hunk_symbols=batch.hunk_symbols,
-        vectors=vectors,
         hunk_terms=batch.hunk_terms,
         symbol_terms=batch.symbol_terms,
         unreadable=batch.unreadable_commits,
         watermark=watermark,
-        cache_usage=cache_usage,
     )
     _write_timed(writer, profile, "storage", lambda connection: replace_batch(connection, rows))
 
@@ -200,7 +184,7 @@ def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile)
     _write_timed(writer, profile, "symbols", lambda connection: replace_head(connection, change))
 
 
-def finish_run(
+def finish_extraction(
     writer: IndexWriter,
     head: str,
     start: RunStart,
@@ -208,8 +192,8 @@ def finish_run(
     *,
     has_new_head_rows: bool,
     has_complete_head: bool,
-) -> RunResult:
-    """Move the watermark to HEAD, record the versions of this run, and compact the index file.
+) -> pa.Table:
+    """Move the watermark to HEAD and record the versions of this run; return the texts that have no vector yet.
 
     The records of unreadable commits that HEAD does not reach are deleted: if HEAD reaches them again, the walk from
     the new watermark finds them.
@@ -217,21 +201,27 @@ def finish_run(
     `has_new_head_rows`: this run wrote every row of the HEAD snapshot.
     `has_complete_head`: the HEAD snapshot has every file.
     """
+    with profile.measure("storage"), writer.open_batch() as connection:
+        pending = pending_texts.list_pending_texts(connection)
+        record_run_end(
+            connection,
+            head,
+            start.components,
+            obsolete_commits=sorted(start.obsolete_commits),
+            is_head_rebuilt=has_new_head_rows,
+            is_complete=has_complete_head and not pending.num_rows,
+        )
+    return pending
+
+
+def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunResult:
+    """Compact the index file if it has much unused space, and return the state of the index."""
     with profile.measure("storage"):
         with writer.open_batch() as connection:
-            current_versions = start.components
-            record_run_end(
-                connection,
-                head,
-                current_versions,
-                obsolete_commits=sorted(start.obsolete_commits),
-                is_head_rebuilt=has_new_head_rows,
-                is_head_complete=has_complete_head,
-            )
             summary = history.load_index_summary(connection)
             unreadable_commits = history.load_unreadable_commits(connection)
             verdict = compatibility.check_compatibility(
-                compatibility.load_recorded_versions(connection), current_versions
+                compatibility.load_recorded_versions(connection), start.components
             )
         writer.release()
         maintenance.compact_if_needed(writer.location)

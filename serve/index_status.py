@@ -22,7 +22,7 @@ from pipeline.walk import compute_reachability_delta, find_commits_to_index
 from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.repositories import locate_index
-from serve.text import format_commit_count
+from serve.text import describe_vector_share, format_commit_count
 from stores import compatibility, database, history
 from stores.compatibility import (
     COMPONENT_NAMES,
@@ -61,6 +61,7 @@ class IndexStatus:
     `commits_behind`: commits of HEAD that the next index run would index. `commits`: indexed commits.
     `verdict`: None without an index. `cache`: only loaded by `load_status_at_path`; None if no cache is in use.
     `encoder_name`: encoder of the vectors. `unreadable_commits`: number of commits that could not be read.
+    `vector_share`: share of the hunks whose text has a vector.
     """
 
     last_indexed_commit: str | None = None
@@ -72,14 +73,16 @@ class IndexStatus:
     cache: CacheStatus | None = None
     encoder_name: EncoderName = EncoderName.MINILM
     unreadable_commits: int = 0
+    vector_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """State recorded in an index; only an index run changes it."""
+    """State recorded in an index; only an index run changes it. `vector_share`: as in `IndexStatus`."""
 
     summary: IndexSummary | None
     versions: RecordedVersions
+    vector_share: float = 1.0
 
 
 def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexStatus]:
@@ -112,14 +115,25 @@ def load_index_status(
         verdict=check_recorded_versions(recorded_state.versions),
         encoder_name=encoder_name,
         unreadable_commits=summary.unreadable,
+        vector_share=recorded_state.vector_share,
     )
 
 
 def load_recorded_state(connection: Connection) -> RecordedState:
     """Load the state recorded in an open index."""
+    summary = history.load_index_summary(connection)
     return RecordedState(
-        history.load_index_summary(connection), compatibility.load_recorded_versions(connection)
+        summary,
+        compatibility.load_recorded_versions(connection),
+        _compute_vector_share(connection, summary) if summary else 1.0,
     )
+
+
+def _compute_vector_share(connection: Connection, summary: IndexSummary) -> float:
+    # The count takes longer than the rest of a status, so it is left out where a finished run rules pending texts out.
+    if summary.completed_commit == summary.last_indexed_commit or not summary.hunks:
+        return 1.0
+    return 1.0 - history.count_hunks_without_vector(connection) / summary.hunks
 
 
 def build_status_without_index(repository: Repository) -> IndexStatus:
@@ -151,6 +165,8 @@ def build_index_hints(status: IndexStatus) -> Iterator[str]:
     if status.commits_behind:
         behind = format_commit_count(status.commits_behind)
         yield f"The index is {behind} behind HEAD: run `lineage index --incremental`."
+    if status.vector_share < 1:
+        yield f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only."
     if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence
 

@@ -104,6 +104,11 @@ def _format_git_directory_option() -> str:
     return "" if str(directory) == "." else f"-C {shlex.quote(str(directory))} "
 
 
+def describe_vector_share(share: float) -> str:
+    """Return a phrase about the share of the changes that have a vector; it is rounded down, so 99.9 % is not all."""
+    return f"vectors for {int(share * 100)} % of the changes"
+
+
 def format_commit_count(count: int) -> str:
     """Return `1 commit` or `2,000 commits`."""
     return "1 commit" if count == 1 else f"{count:,} commits"

@@ -139,6 +139,11 @@ def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str
     return sum(counts.get(sha, 0) for sha in selected_shas) / max(1, sum(counts.values()))
 
 
+def count_hunks_without_vector(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of hunks whose text has no vector yet."""
+    return fetch_int(connection, "SELECT count(*) FROM hunks ANTI JOIN vectors USING (text_digest)")
+
+
 def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Return the recorded commits that the HEAD of the newest index run does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}
@@ -148,11 +153,6 @@ def load_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> tuple[Unre
     """Return the unreadable commits; each index run tries them again."""
     rows = connection.execute("SELECT commit_sha, reason FROM unreadable ORDER BY commit_sha").fetchall()
     return tuple(UnreadableCommit(*row) for row in rows)
-
-
-def find_embedded_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
-    """Return those of the text digests that have a vector."""
-    return _find_stored_keys(connection, "vectors", "text_digest", list(digests))
 
 
 def load_head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

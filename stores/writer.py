@@ -43,7 +43,7 @@ class Batch:
 
     covered_commits: all commits of the batch; everything recorded for them is replaced. The tables have the columns
     of `schema`, with `hunk_id` and `document` counted from 0. unreadable: covered commits that could not be read.
-    watermark: new watermark; None leaves it unchanged. cache_usage: embedding cache usage of the run so far.
+    watermark: new watermark; None leaves it unchanged.
     """
 
     covered_commits: Sequence[str] = ()
@@ -55,7 +55,6 @@ class Batch:
     symbol_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
     unreadable: Rows = field(default_factory=schema.UNREADABLE.empty_table)
     watermark: str | None = None
-    cache_usage: CacheUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,15 +166,30 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         if batch.unreadable.num_rows:
             with register_tables(connection, unreadable_in=batch.unreadable):
                 connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
-        if batch.cache_usage is not None and batch.cache_usage.requested_texts:
-            connection.execute("DELETE FROM embed_cache")
-            connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache_usage))
         if batch.watermark is not None:
             connection.execute(
                 "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?",
                 [batch.watermark, _get_current_time()],
             )
     return postings_seconds
+
+
+def write_vectors(
+    connection: duckdb.DuckDBPyConnection,
+    vectors: Rows,
+    *,
+    cache_usage: CacheUsage | None = None,
+    completed_commit: str | None = None,
+) -> None:
+    """Insert the vectors of texts that have none, and record the usage of the embedding cache by the run so far.
+
+    completed_commit: with the last vectors of an index run, the HEAD that it has indexed completely.
+    """
+    with _run_transaction(connection, vectors_in=_drop_duplicates(vectors)):
+        connection.execute(_INSERT_VECTORS)
+        _record_cache_usage(connection, cache_usage)
+        if completed_commit is not None:
+            connection.execute("UPDATE repository SET completed_commit = ?", [completed_commit])
 
 
 def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> float:
@@ -203,13 +217,14 @@ def record_run_end(
     components: ComponentVersions,
     *,
     is_head_rebuilt: bool,
-    is_head_complete: bool = True,
+    is_complete: bool = True,
     obsolete_commits: Sequence[str] = (),
 ) -> ComponentVersions:
     """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 
-    components: versions of the run. is_head_rebuilt: the run wrote all rows of the HEAD snapshot. is_head_complete: the
-    HEAD snapshot is complete; if not, this HEAD is not recorded as completed and the next run tries again.
+    components: versions of the run. is_head_rebuilt: the run wrote all rows of the HEAD snapshot. is_complete: the HEAD
+    snapshot is complete and every text has its vector; if not, this HEAD is not recorded as completed, so that the next
+    run continues.
     obsolete_commits: unreadable commits that this HEAD does not reach. Their records are deleted, so that no run tries
     to read them again.
     """
@@ -226,7 +241,7 @@ def record_run_end(
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        if is_head_complete:
+        if is_complete:
             connection.execute("UPDATE repository SET completed_commit = ?", [head])
     return confirmed_versions
 
@@ -253,6 +268,12 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
         for file in (location.wal, *files, location.folder / LOCATION_FILE):
             file.unlink(missing_ok=True)
         shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
+
+
+def _record_cache_usage(connection: duckdb.DuckDBPyConnection, usage: CacheUsage | None) -> None:
+    if usage is not None and usage.requested_texts:
+        connection.execute("DELETE FROM embed_cache")
+        connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(usage))
 
 
 def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:

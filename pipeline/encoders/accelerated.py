@@ -1,9 +1,8 @@
-"""FP32 encoder for GPUs and NPUs, and a wrapper that limits the batch size.
+"""FP32 encoder for GPUs and NPUs.
 
 - `AcceleratedEncoder`: runs MiniLM unquantized in padded batches. The mean cosine between its vectors and those of the
   CPU encoder is 0.998, so both can be mixed in an index.
 - `ensure_fp32_model`: writes the FP32 model file on first use, and again if it was changed.
-- `BatchLimitedEncoder`: passes a limited number of texts at a time to another encoder.
 """
 
 from __future__ import annotations
@@ -157,9 +156,9 @@ class AcceleratedEncoder:
         return sums
 
 
-def create_encoder(provider: str, threads: int, home: Path) -> Encoder:
-    """Create the encoder for an execution provider; only the CPU encoder uses `threads`."""
-    return OnnxEncoder(threads) if provider == CPU else AcceleratedEncoder(provider, home)
+def create_encoder(provider: str, home: Path) -> Encoder:
+    """Create the encoder for an execution provider."""
+    return OnnxEncoder() if provider == CPU else AcceleratedEncoder(provider, home)
 
 
 def _group_by_length(tokens: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
@@ -180,38 +179,3 @@ def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64
     for row, ids in zip(rows, tokens, strict=False):
         row[: len(ids)] = ids
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimitedEncoder:
-    """Encoder that passes at most `max_texts` texts at a time to another, to limit its memory.
-
-    A text's vector does not depend on the other texts of a call, so the limit changes no vector.
-    """
-
-    encoder: Encoder
-    max_texts: int
-
-    @property
-    def name(self) -> str:
-        """The wrapped encoder's name."""
-        return self.encoder.name
-
-    @property
-    def dimension(self) -> int:
-        """The wrapped encoder's dimension."""
-        return self.encoder.dimension
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector per text, in order."""
-        import numpy as np
-
-        # At least one call, so that an empty input returns the encoder's empty array.
-        starts = range(0, max(len(texts), 1), self.max_texts)
-        return np.concatenate(
-            [self.encoder.encode(texts[start : start + self.max_texts]) for start in starts]
-        )
-
-    def unload(self) -> None:
-        """Unload the wrapped encoder."""
-        self.encoder.unload()

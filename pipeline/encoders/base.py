@@ -1,21 +1,20 @@
 """Encoder protocol, and the bundled int8 MiniLM encoder on ONNX Runtime.
 
-Each text is a run of its own, without padding; several single-threaded runs go in parallel. Dynamic quantization scales
-the activations of a whole run, so in a batch a text's vector would depend on the other texts. In a run of its own it is
-the same every time, with any number of threads.
+Each text is a run of its own, without padding and on one thread; callers encode in several threads at once. Dynamic
+quantization scales the activations of a whole run, so in a batch a text's vector would depend on the other texts. In a
+run of its own it is the same every time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.encoders import providers
-from pipeline.workers import count_usable_cpus
 from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
@@ -62,18 +58,21 @@ class Encoder(Protocol):
 
 
 class OnnxEncoder:
-    """Bundled int8 all-MiniLM-L6-v2, loaded at the first text.
+    """Bundled int8 all-MiniLM-L6-v2, loaded at the first text. Several threads may encode at once.
 
-    `threads`: number of parallel runs; 0 means one for each CPU that this process may use.
+    A pickled encoder is restored as the one that all tasks of the other process share.
     """
 
     name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
-    def __init__(self, threads: int = 0) -> None:
-        self.threads = threads or count_usable_cpus()
+    def __init__(self) -> None:
         self._loading = Lock()
         self._model: _Model | None = None
+
+    def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
+        """Pickle only the reference to the bundled model."""
+        return get_shared_encoder, ()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, in order."""
@@ -81,7 +80,8 @@ class OnnxEncoder:
 
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        return np.stack(map_in_threads(self._get_model().embed, texts, self.threads))
+        model = self._get_model()
+        return np.stack([model.embed(text) for text in texts])
 
     def unload(self) -> None:
         """Free the model's memory. The next text loads the model again."""
@@ -109,17 +109,10 @@ class _Model:
         return row
 
 
-def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """Apply a function to each item with at most `threads` calls at a time; return the results in order."""
-    workers = min(threads, len(items))
-    if workers <= 1:
-        return [function(item) for item in items]
-    pool = ThreadPoolExecutor(workers, "encoder")
-    try:
-        return list(pool.map(function, items))
-    finally:
-        # After Ctrl-C, wait only for the calls in progress.
-        pool.shutdown(cancel_futures=True)
+@cache
+def get_shared_encoder() -> OnnxEncoder:
+    """Return the encoder that all tasks of this process share."""
+    return OnnxEncoder()
 
 
 def sanitize_text(text: str) -> str:

@@ -6,14 +6,15 @@ single-threaded runs go in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zipfile import BadZipFile
 
 from pipeline.encoders import base
-from pipeline.encoders.base import create_session, load_tokenizer, map_in_threads, sanitize_text
+from pipeline.encoders.base import create_session, load_tokenizer, sanitize_text
 from pipeline.options import Precision
 from pipeline.workers import count_usable_cpus
 from stores.errors import LineageError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from pipeline.encoders.onnx_graph import TokenEmbeddings
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Raise the number whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
@@ -78,7 +82,7 @@ class CrossEncoder:
         import numpy as np
 
         encoded_question = self._get_model().encode_question(question)
-        return np.array(map_in_threads(encoded_question.score, changes, self.threads), np.float32)
+        return np.array(_map_in_threads(encoded_question.score, changes, self.threads), np.float32)
 
     def _get_model(self) -> _Model:
         with self._loading:
@@ -138,3 +142,16 @@ def _load_model(precision: Precision) -> _Model:
             hint="Install lineage again. Until then use `lineage query --no-rerank`.",
         ) from error
     return _Model(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))
+
+
+def _map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """Apply a function to each item with at most `threads` calls at a time; return the results in order."""
+    workers = min(threads, len(items))
+    if workers <= 1:
+        return [function(item) for item in items]
+    pool = ThreadPoolExecutor(workers, "encoder")
+    try:
+        return list(pool.map(function, items))
+    finally:
+        # After Ctrl-C, wait only for the calls in progress.
+        pool.shutdown(cancel_futures=True)

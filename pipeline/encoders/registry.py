@@ -39,6 +39,6 @@ def _describe_fault(file: Path, digest: str) -> str:
     return "" if is_intact else "its content is not what was shipped"
 
 
-def create_bundled_encoder(name: EncoderName, threads: int = 0) -> Encoder:
+def create_bundled_encoder(name: EncoderName) -> Encoder:
     """Create the bundled encoder of that name, on the CPU. It loads its model at the first text."""
-    return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder(threads)
+    return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()

@@ -8,8 +8,9 @@ so that hardly any two words share both.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -87,7 +88,8 @@ class EmbeddingTable:
 class StaticEncoder:
     """Bundled static encoder, loaded at the first text. A text's vector does not depend on the other texts.
 
-    `file`: another table than the bundled one.
+    `file`: another table than the bundled one. A pickled encoder of the bundled table is restored as the one that all
+    tasks of the other process share.
     """
 
     name: Final = STATIC_MODEL
@@ -97,6 +99,10 @@ class StaticEncoder:
         self._file = file or base.MODELS_DIR / STATIC_FILE
         self._loading = Lock()
         self._table: EmbeddingTable | None = None
+
+    def __reduce__(self) -> tuple[Callable[[Path], StaticEncoder], tuple[Path]]:
+        """Pickle only the path of the table."""
+        return get_shared_encoder, (self._file,)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, in order."""
@@ -117,3 +123,9 @@ class StaticEncoder:
             if self._table is None:
                 self._table = EmbeddingTable.load(self._file)
             return self._table
+
+
+@cache
+def get_shared_encoder(file: Path) -> StaticEncoder:
+    """Return the encoder of this table that all tasks of this process share."""
+    return StaticEncoder(file)

@@ -63,9 +63,7 @@ def main() -> None:
     arguments = _build_parser().parse_args()
     files = [file for file in sorted(arguments.bags.glob("*.npz")) if file.stem not in arguments.held_out]
     vocabulary = train_static.select_vocabulary(files, MAX_WORDS)
-    vectors = OnnxEncoder(threads=1).encode(
-        choose_forms(vocabulary, find_most_frequent_forms(arguments.repositories))
-    )
+    vectors = OnnxEncoder().encode(choose_forms(vocabulary, find_most_frequent_forms(arguments.repositories)))
     np.savez(
         arguments.out,
         words=np.frombuffer("\n".join(vocabulary).encode(), np.uint8),

@@ -25,7 +25,7 @@ from pipeline.encoders.base import load_tokenizer
 from pipeline.training.candidates import CandidateRetriever, CommitText, Floats, Ints, read_commit_texts
 from pipeline.training.commit_sampling import MergeSample, sample_merges
 from pipeline.training.word_bags import get_repository_name
-from pipeline.workers import WorkerPool
+from pipeline.workers import map_groups
 
 # Most commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
@@ -256,9 +256,8 @@ def main() -> None:
         )
         for path in map(Path.resolve, arguments.repositories)
     ]
-    with WorkerPool(arguments.jobs) as workers:
-        for line in workers.map(mine_repository, tasks):
-            logger.info("%s", line)
+    for lines in map_groups(mine_repository, [tasks], jobs=arguments.jobs, prefer="processes"):
+        logger.info("%s", "\n".join(lines))
 
 
 def _build_parser() -> argparse.ArgumentParser:

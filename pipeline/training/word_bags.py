@@ -28,7 +28,7 @@ from pipeline.training.commit_sampling import (
     sample_commits,
     split_message,
 )
-from pipeline.workers import WorkerPool
+from pipeline.workers import map_groups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -203,9 +203,9 @@ def main() -> None:
     arguments = _build_parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    with WorkerPool(arguments.jobs) as workers:
-        for name in workers.map(extract_repository, build_tasks(arguments.repositories, arguments)):
-            logger.info("%s", name)
+    tasks = build_tasks(arguments.repositories, arguments)
+    for names in map_groups(extract_repository, [tasks], jobs=arguments.jobs, prefer="processes"):
+        logger.info("%s", "\n".join(names))
 
 
 def build_tasks(repositories: Iterable[Path], arguments: argparse.Namespace) -> list[ExtractionTask]:

@@ -76,13 +76,15 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     embed_batch: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Texts per encoder call. [default: all texts of a transaction]"
+            min=1,
+            metavar="N",
+            help="Texts per encoder call. [default: 16, or 512 with a GPU: all texts of a transaction]",
         ),
     ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="Encoder threads. 0: the runtime decides. [default: from --resources]"
+            min=0, metavar="N", help="Encoder threads. 0: one for each CPU. [default: from --resources]"
         ),
     ] = None,
     workers: Annotated[
@@ -105,6 +107,20 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             help="Embedding model. `minilm`: sentence encoder. `static`: word table, several times faster, lower "
             "recall. Changing it requires --rebuild. [default: the index's encoder, or minilm]"
+        ),
+    ] = None,
+    skip_vectors: Annotated[
+        bool,
+        typer.Option(
+            "--skip-vectors",
+            help="Stop before embedding. Questions are answered by words; a later run adds the vectors.",
+        ),
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Dask scheduler whose workers embed, such as tcp://host:8786. Texts leave this machine.",
         ),
     ] = None,
     resources: Annotated[Resources, typer.Option(help="Share of the machine to use.")] = Resources.AUTO,
@@ -136,6 +152,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         embed_provider=embed_provider,
         embed_cache=embed_cache,
         encoder=encoder,
+        skip_vectors=skip_vectors,
+        scheduler=scheduler,
         show_progress=not no_progress,
         profile=profile,
     )

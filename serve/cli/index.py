@@ -13,7 +13,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.malloc import configure_malloc
 from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.profile import Profile
-from pipeline.workers import WorkerPool, count_usable_cpus
+from pipeline.workers import count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
 from serve.cli.entry import ALREADY_QUEUED_MESSAGE
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from stores.compatibility import RecordedVersions
 
 logger = logging.getLogger(__name__)
-
-# Number of commits per worker from which all workers are started at once: about one batch for each.
-MIN_COMMITS_PER_WORKER: Final = 100
 
 # Encoder threads per CPU. A share below 1 also reduces the default commit batch.
 _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
@@ -96,6 +93,11 @@ def _check_options(options: IndexOptions) -> None:
             "--rebuild deletes the whole index of this repository.",
             hint="Confirm with `lineage index --rebuild --yes`.",
         )
+    if options.scheduler and options.embed_provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
+        raise BadRequest(
+            f"--scheduler conflicts with --embed-provider {options.embed_provider}.",
+            hint="The workers of a cluster embed on their CPUs. Omit --embed-provider.",
+        )
     if options.yes and not options.rebuild:
         raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
@@ -103,8 +105,8 @@ def _check_options(options: IndexOptions) -> None:
 def _load_versions_if_current(repository: Repository, location: IndexLocation) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished, no unreadable commit has become readable, and the file of
-    quantized vectors exists where the index needs one.
+    An index is complete if a run of this HEAD has finished with all vectors, no unreadable commit has become readable,
+    and the file of quantized vectors exists where the index needs one.
     """
     from stores import compatibility, database, history
     from stores.history import needs_side_file
@@ -132,29 +134,25 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     encoder_name = options.encoder or _find_encoder_name(location)
     if options.rebuild:
         _warn_about_defaults(location, encoder_name, options)
-    # This may fail, so it comes before workers start and --rebuild deletes the index.
+    # This may fail, so it comes before --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
     jobs, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
-    run_options = _build_run_options(options)
-    resources = {"workers": jobs, "threads": threads, "commit_batch": run_options.commit_batch}
     configure_malloc()
-    with start_workers(repository, location, jobs) as workers:
-        # Imported after the workers have started, so that both import at the same time.
-        from pipeline.encoders.accelerated import BatchLimitedEncoder
-        from pipeline.run import IndexRun
+    from pipeline.run import IndexRun
 
-        encoder, provider = _load_encoder(encoder_name, provider, threads, location.home, options)
-        logger.info(
-            "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
-            *resources.values(),
-            encoder_name,
-            provider,
-        )
-        limited_encoder = (
-            BatchLimitedEncoder(encoder, options.embed_batch) if options.embed_batch else encoder
-        )
-        with index_output.report_progress(show_bar=options.show_progress) as report:
-            summary = IndexRun(repository, location, run_options, limited_encoder, workers, report).run()
+    encoder, provider = _load_encoder(encoder_name, provider, location.home, options)
+    if provider != providers.CPU or encoder_name is EncoderName.STATIC:
+        threads = 1  # a device runs one call at a time, and the static encoder is Python code
+    run_options = _build_run_options(provider, options)
+    resources = {"workers": jobs, "threads": threads, "commit_batch": run_options.commit_batch}
+    logger.info(
+        "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
+        *resources.values(),
+        encoder_name,
+        provider,
+    )
+    with index_output.report_progress(show_bar=options.show_progress) as report:
+        summary = IndexRun(repository, location, run_options, encoder, jobs, threads, report).run()
     commit_graph.refresh(repository, location.git_directory)
     index_output.print_summary(
         summary,
@@ -222,43 +220,31 @@ def _fall_back_to_cpu(error: providers.ProviderUnavailable, options: IndexOption
 
 
 def _load_encoder(
-    encoder_name: EncoderName, provider: str, threads: int, home: Path, options: IndexOptions
+    encoder_name: EncoderName, provider: str, home: Path, options: IndexOptions
 ) -> tuple[Encoder, str]:
     """Return the encoder and the provider that runs it."""
     if encoder_name is EncoderName.MINILM:
         from pipeline.encoders.accelerated import create_encoder
 
         try:
-            return create_encoder(provider, threads, home), provider
+            return create_encoder(provider, home), provider
         except providers.ProviderUnavailable as error:
             provider = _fall_back_to_cpu(error, options)
-            return create_encoder(provider, threads, home), provider
+            return create_encoder(provider, home), provider
     from pipeline.encoders.registry import create_bundled_encoder
 
-    return create_bundled_encoder(encoder_name, threads), provider
-
-
-def start_workers(repository: Repository, location: IndexLocation, jobs: int) -> WorkerPool:
-    """Return the workers of an index run; start them at once if there is a long history to index."""
-    workers = WorkerPool(jobs)
-    head = repository.read_head()
-    if (
-        head
-        and not location.database.exists()
-        and repository.reaches_more_than(head, jobs * MIN_COMMITS_PER_WORKER)
-    ):
-        workers.preload("pipeline.head_symbols")
-    return workers
+    return create_bundled_encoder(encoder_name), provider
 
 
 def _compute_encoder_threads(options: IndexOptions) -> int:
-    """Return the number of encoder threads; 0 lets the runtime decide."""
+    """Return the number of encoder threads; the option 0 means one for each processor."""
     if options.threads is not None:
-        return options.threads
+        return options.threads or count_usable_cpus()
     return max(1, int(count_usable_cpus() * _RESOURCE_SHARES[options.resources]))
 
 
-def _build_run_options(options: IndexOptions) -> RunOptions:
+def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
+    from pipeline.embed import TEXTS_PER_CHUNK, TEXTS_PER_TASK
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
     # A killed run loses one batch, so --resources never makes a batch larger than the default.
@@ -270,4 +256,8 @@ def _build_run_options(options: IndexOptions) -> RunOptions:
         force=options.force,
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,
+        # A device groups the texts of a call by length.
+        embed_batch=options.embed_batch or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_CHUNK),
+        skip_vectors=options.skip_vectors,
+        scheduler=options.scheduler,
     )

@@ -66,6 +66,11 @@ def _report_interruption(event_log: _ProgressLog) -> Iterator[None]:
 
 
 def _format_interruption(progress: Progress) -> str:
+    if progress.total_texts:
+        return (
+            f"stopped after the vectors of {progress.embedded_texts:,} of {progress.total_texts:,} texts; "
+            "all commits are indexed by words. Run `lineage index` to continue."
+        )
     position = f"{progress.processed_commits:,} of {progress.total_commits:,} commits"
     if progress.processed_commits == progress.total_commits:
         position = f"all {progress.total_commits:,} commits, but before the index was complete"
@@ -74,7 +79,7 @@ def _format_interruption(progress: Progress) -> str:
 
 @dataclass(slots=True)
 class _ProgressLog:
-    """Log with an event for every `COMMITS_PER_EVENT` commits.
+    """Log with an event for every `COMMITS_PER_EVENT` commits, and for every transaction of vectors.
 
     `watermark_digits`: number of digits of the watermark (SHA of the last indexed commit) to log, None for all.
     `latest`: the last progress, None before the first.
@@ -84,7 +89,7 @@ class _ProgressLog:
     latest: Progress | None = None
 
     def update(self, progress: Progress) -> None:
-        """Log an event if a multiple of `COMMITS_PER_EVENT` was passed, and remember the progress."""
+        """Log an event if a multiple of `COMMITS_PER_EVENT` was passed or texts were embedded."""
         previous_commits = self.latest.processed_commits if self.latest else 0
         if progress.processed_commits // COMMITS_PER_EVENT > previous_commits // COMMITS_PER_EVENT:
             logger.info(
@@ -94,6 +99,8 @@ class _ProgressLog:
                 progress.written_hunks,
                 progress.watermark and progress.watermark[: self.watermark_digits],
             )
+        if progress.embedded_texts:
+            logger.info("event=embedding texts=%d total=%d", progress.embedded_texts, progress.total_texts)
         self.latest = progress
 
 
@@ -120,6 +127,8 @@ def print_summary(
     ]
     if not (summary.commits or summary.head_symbols):
         lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
+    if summary.pending_texts:
+        lines.append(f"{summary.pending_texts:,} texts have no vector yet; `lineage index` adds them")
     if profile_details is not None:
         lines.append(summary.profile.to_json_line(**profile_details))
     print_text("\n".join(lines))

@@ -41,5 +41,7 @@ class IndexOptions:
     embed_provider: EmbedProvider = EmbedProvider.AUTO
     embed_cache: EmbedCacheMode | None = None
     encoder: EncoderName | None = None
+    skip_vectors: bool = False
+    scheduler: str | None = None
     show_progress: bool = True
     profile: bool = False

@@ -1,4 +1,4 @@
-"""Progress bar of an index run on stderr: commits, hunks, rate and remaining time."""
+"""Progress bar of an index run on stderr: commits, then embedded texts, with rate and remaining time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Time span of the rate. Updates come once per batch; with rich's default of 30 s, slow runs would have no rate.
 SPEED_WINDOW_SECONDS: Final = 3600
-# Commits per second below which the rate has one decimal.
+# Commits or texts per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10
 
 
@@ -25,10 +25,10 @@ def show_progress_bar(
 ) -> Iterator[Callable[[Progress], None]]:
     """Show a progress bar. Call the yielded function after each batch with the progress of the run so far."""
     columns = (
-        TextColumn("indexing"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("commits, {task.fields[hunks]:,} hunks, {task.fields[rate]}, left"),
+        TextColumn("{task.fields[details]}, left"),
         TimeRemainingColumn(),
     )
     with Bar(
@@ -38,21 +38,20 @@ def show_progress_bar(
         speed_estimate_period=SPEED_WINDOW_SECONDS,
         get_time=clock,
     ) as bar:
-        task = bar.add_task("", total=None, hunks=0, rate="...")
+        commits = bar.add_task("indexing", total=None, details="")
+        texts = bar.add_task("embedding", total=None, details="", visible=False)
 
         def update(progress: Progress) -> None:
-            bar.update(
-                task,
-                total=progress.total_commits,
-                completed=progress.processed_commits,
-                hunks=progress.written_hunks,
-            )
-            bar.update(task, rate=_format_rate(bar.tasks[task].speed))
+            bar.update(commits, total=progress.total_commits, completed=progress.processed_commits)
+            rate = _format_rate(bar.tasks[commits].speed, "commits")
+            bar.update(commits, details=f"commits, {progress.written_hunks:,} hunks, {rate}")
+            if progress.total_texts:
+                bar.update(commits, visible=False)
+                bar.update(texts, total=progress.total_texts, completed=progress.embedded_texts, visible=True)
+                bar.update(texts, details=f"texts, {_format_rate(bar.tasks[texts].speed, 'texts')}")
 
         yield update
 
 
-def _format_rate(speed: float | None) -> str:
-    if not speed:
-        return "..."
-    return f"{speed:,.{0 if speed >= MIN_WHOLE_RATE else 1}f} commits/s"
+def _format_rate(speed: float | None, unit: str) -> str:
+    return f"{speed:,.{0 if speed >= MIN_WHOLE_RATE else 1}f} {unit}/s" if speed else "..."

@@ -58,6 +58,10 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
     remedy = status.verdict.remedy if status.verdict else None
     if remedy and remedy not in lines["compatibility"]:
         lines["remedy"] = add_path_to_command(remedy)
+    if status.vector_share < 1:
+        lines["vectors"] = (
+            f"{text.describe_vector_share(status.vector_share)}; `lineage index` adds the others"
+        )
     if status.cache:
         lines["embed_cache"] = _format_cache(status.cache)
     if status.unreadable_commits:

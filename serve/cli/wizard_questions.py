@@ -140,17 +140,18 @@ ENCODER_CHOICE: Final = Choice(
 # Asked only if the user wants to set more options.
 ADVANCED_QUESTIONS: Final = (
     WizardQuestion(
-        "threads", "--threads", "Encoder threads (0: the runtime decides)", Number(0, "from resources")
+        "threads", "--threads", "Encoder threads (0: one for each CPU)", Number(0, "from resources")
     ),
     WizardQuestion(
         "workers", "--workers", "Processes that read commits (1: only this)", Number(1, "number of CPUs")
     ),
     WizardQuestion("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
     WizardQuestion(
-        "embed_batch", "--embed-batch", "Texts per encoder call", Number(1, "all texts of a transaction")
+        "embed_batch", "--embed-batch", "Texts per encoder call", Number(1, "16, or 512 with a GPU")
     ),
     WizardQuestion("encoder", "--encoder", "Which embedding model?", ENCODER_CHOICE),
     WizardQuestion("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHE_CHOICE),
+    WizardQuestion("skip_vectors", "--skip-vectors", "Stop before embedding?", Switch(False)),
     WizardQuestion("show_progress", "--no-progress", "Show a progress bar?", Switch(True)),
     WizardQuestion("profile", "--profile", "Print the timings as a JSON line at the end?", Switch(False)),
 )

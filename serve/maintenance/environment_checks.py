@@ -275,7 +275,7 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
-    encoder = create_bundled_encoder(encoder_name, threads=1)
+    encoder = create_bundled_encoder(encoder_name)
     first, second, unrelated = encoder.encode([*_SIMILAR_TEXTS, _UNRELATED_TEXT])
     if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ unrelated:
         return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)

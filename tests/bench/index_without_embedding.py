@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 from pipeline.encoders.base import EMBEDDING_MODEL
 from pipeline.git.repository import open_repository
 from pipeline.malloc import configure_malloc
+from pipeline.run import IndexRun, RunOptions
 from pipeline.workers import count_usable_cpus
 from serve import config
-from serve.cli.index import start_workers
 from serve.repositories import locate_index
 from stores import locks
 from stores.types import EMBEDDING_DIMENSION
@@ -47,16 +47,8 @@ def main() -> None:
     configure_malloc()
     repository = open_repository(Path(sys.argv[1]))
     location = locate_index(config.load_settings().home, repository)
-    with (
-        locks.acquire_run_lock(location),
-        start_workers(repository, location, count_usable_cpus()) as workers,
-    ):
-        from pipeline.run import (  # imported while the workers start, as in `lineage index`
-            IndexRun,
-            RunOptions,
-        )
-
-        IndexRun(repository, location, RunOptions(), ZeroEncoder(), workers).run()
+    with locks.acquire_run_lock(location):
+        IndexRun(repository, location, RunOptions(), ZeroEncoder(), count_usable_cpus()).run()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.run import BATCHES_PER_GROUP, COMMITS_PER_BATCH
+from pipeline.run import BATCHES_PER_TASK, COMMITS_PER_BATCH, TASKS_PER_WORKER
 from pipeline.workers import count_usable_cpus
 from tests.bench.histories import History, clone_history, create_uniform_history
 from tests.bench.indexing import MAX_BYTES, build_zero_encoder_command
@@ -104,7 +104,7 @@ def _measure_restart(history: History, home: Path, runs: int) -> Row:
 
 def _compute_restart_commits(history: History) -> int:
     """Return the commits after which to restart: a multiple of a round of all workers, so that batches coincide."""
-    commits_per_round = count_usable_cpus() * BATCHES_PER_GROUP * COMMITS_PER_BATCH
+    commits_per_round = count_usable_cpus() * TASKS_PER_WORKER * BATCHES_PER_TASK * COMMITS_PER_BATCH
     return int(RESTART_SHARE * history.commit_count) // commits_per_round * commits_per_round
 
 

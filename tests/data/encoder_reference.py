@@ -18,7 +18,7 @@ import numpy as np
 
 from pipeline.encoders.base import load_tokenizer, sanitize_text
 from pipeline.encoders.minilm_numpy import NumpyMiniLM
-from pipeline.extract import ExtractTask, extract_batch
+from pipeline.extract import ExtractTask, extract_batches
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 
@@ -45,8 +45,8 @@ def read_texts() -> list[str]:
     repository = open_repository(ROOT)
     head = repository.read_head()
     assert head, "no history to draw from"
-    found = extract_batch(
-        ExtractTask(ROOT, IgnoreRules.from_repository(repository), tuple(repository.walk(head)))
+    [found] = extract_batches(
+        ExtractTask(ROOT, IgnoreRules.from_repository(repository), (tuple(repository.walk(head)),))
     )
     return sorted({sanitize_text(text) for text in found.hunks.column("semantic_text").to_pylist() if text})
 

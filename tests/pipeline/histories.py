@@ -7,7 +7,6 @@ from typing import Any
 
 from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, Progress, RunOptions, RunSummary
-from pipeline.workers import WorkerPool
 from serve.repositories import locate_index
 from stores import locks
 from stores.index_location import IndexLocation
@@ -59,10 +58,12 @@ def run_index(
 ) -> RunSummary:
     """Index the repository with a simple encoder.
 
-    `reports`: list to which the progress is appended. `jobs`: number of worker processes. `options`: of RunOptions.
+    `reports`: list to which the progress is appended. `jobs`: number of worker processes, and of threads that embed.
+    `options`: of RunOptions.
     """
     report = (lambda _: None) if reports is None else reports.append
     repository = open_repository(repo.path)
     location = get_location(repo, home)
-    with locks.acquire_run_lock(location), WorkerPool(jobs) as workers:
-        return IndexRun(repository, location, RunOptions(**options), WordEncoder(), workers, report).run()
+    with locks.acquire_run_lock(location):
+        run_options = RunOptions(**options)
+        return IndexRun(repository, location, run_options, WordEncoder(), jobs, jobs, report).run()

@@ -1,31 +1,55 @@
-"""Embedding stage: each distinct text once, in the order of the rows."""
+"""Embedding stage: every text without a vector gets one, newest commits first, whatever interrupts it."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.embed import EmbeddingStage, collect_distinct_texts, embed_texts
-from pipeline.encoders.base import OnnxEncoder
-from pipeline.extract import ExtractedBatch, ExtractTask, extract_batch
-from pipeline.git.repository import open_repository
-from pipeline.ignore import IgnoreRules
+from pipeline import embed
+from pipeline.embed import EmbeddingStage
+from pipeline.encoders.base import Encoder, OnnxEncoder
+from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from pipeline.text import compute_digest
-from pipeline.write import write_batch
+from stores import database, history, pending_texts
 from stores.connections import IndexWriter
-from stores.schema import VECTORS
+from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
+from tests.bench.indexes import compute_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
-from tests.stores.batches import make_location
+
+ROOT = Path(__file__).parents[2]
+# Program that indexes a repository one text per transaction and is killed inside the transaction of the given number:
+# after its vectors were inserted, before its commit. Arguments: repository, data directory, number.
+KILLED_RUN = """
+import os, signal, sys
+from pathlib import Path
+from pipeline import embed
+from stores import writer
+from tests.pipeline.histories import run_index
+from tests.repos import Repo
+calls = []
+def record_usage_or_die(*_):
+    calls.append(1)
+    if len(calls) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+writer._record_cache_usage = record_usage_or_die
+embed.TEXTS_PER_CHUNK = 1
+run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
 
 
 class RecordingEncoder:
-    """Encoder that records its calls. All components of a vector are the length of its text."""
+    """Encoder that records its calls. The first component of a vector is the length of its text."""
 
     name = "recording"
     dimension = EMBEDDING_DIMENSION
@@ -35,76 +59,153 @@ class RecordingEncoder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.calls.append(list(texts))
-        lengths = np.array([len(text) for text in texts], np.float32)
-        return np.repeat(lengths[:, None], self.dimension, axis=1)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        vectors[:, 0] = [len(text) for text in texts]
+        return vectors
 
     def unload(self) -> None:
         """Do nothing."""
 
 
 @pytest.fixture
-def extracted_batch(tmp_path: Path) -> ExtractedBatch:
-    """Return the rows of two commits with one message: one adds a file, the next changes it and adds another."""
-    repo = Repo.create(tmp_path)
+def repo(tmp_path: Path) -> Repo:
+    """Repository of three commits; the first two have one message."""
+    repo = Repo.create(tmp_path / "repo")
     repo.write("a.py", "x = 1\n")
-    first = repo.commit("Add a module")
+    repo.commit("Add a module")
     repo.write("a.py", "x = 1\ny = 2\n")
     repo.write("b.py", "z = 3\n" * 20)
-    second = repo.commit("Add a module")
-    repository = open_repository(tmp_path)
-    return extract_batch(
-        ExtractTask(repository.root, IgnoreRules.from_repository(repository), (first, second))
-    )
+    repo.commit("Add a module")
+    repo.commit_file("c.py", "last = True\n", "Finish")
+    return repo
 
 
 @pytest.fixture
-def index_writer(tmp_path: Path) -> Iterator[IndexWriter]:
-    """Create an empty index and return its writer."""
-    with IndexWriter(make_location(tmp_path / "home")) as writer:
+def location(repo: Repo, tmp_path: Path) -> IndexLocation:
+    """Index of the repository without vectors."""
+    run_index(repo, tmp_path / "home", skip_vectors=True)
+    return get_location(repo, tmp_path / "home")
+
+
+@pytest.fixture
+def index_writer(location: IndexLocation) -> Iterator[IndexWriter]:
+    with IndexWriter(location) as writer:
         yield writer
 
 
-def test_distinct_texts_are_embedded_once(extracted_batch: ExtractedBatch, index_writer: IndexWriter) -> None:
-    """Messages and hunks are embedded in one call, a repeated text once."""
+def embed_all(index_writer: IndexWriter, encoder: Encoder, **options: Any) -> list[int]:
+    """Embed the pending texts; return the number of texts done after each transaction."""
+    with index_writer.open_batch() as connection:
+        pending = pending_texts.list_pending_texts(connection)
+    return list(EmbeddingStage(encoder, index_writer, Profile(), **options).embed(pending))
+
+
+def load_vectors(location: IndexLocation) -> dict[bytes, Any]:
+    with database.open_for_reading(location) as connection:
+        return dict(connection.execute("SELECT text_digest, embedding FROM vectors").fetchall())
+
+
+def test_distinct_texts_are_embedded_once(index_writer: IndexWriter, location: IndexLocation) -> None:
+    """Messages and hunks are embedded, a repeated text once; nothing is pending afterwards."""
     encoder = RecordingEncoder()
-    vectors = EmbeddingStage(encoder, index_writer, Profile()).embed_batch(extracted_batch)
-    [texts_of_call] = encoder.calls
-    assert sorted(texts_of_call) == sorted(
-        {"Add a module", *extracted_batch.hunks["semantic_text"].to_pylist()}
-    )
-    assert vectors.schema.equals(VECTORS)
-    assert vectors.num_rows == len(texts_of_call) == 4
+    assert embed_all(index_writer, encoder) == [6]
+    [texts] = encoder.calls
+    assert len(texts) == len(set(texts)) == 6
+    assert {"Add a module", "Finish"} <= set(texts)
+    assert embed_all(index_writer, encoder) == []
+    index_writer.release()
+    assert len(load_vectors(location)) == 6
 
 
-def test_known_texts_are_not_embedded_again(
-    extracted_batch: ExtractedBatch, index_writer: IndexWriter
+def test_newest_commits_come_first(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are embedded in transactions, those of the newest commits first."""
+    monkeypatch.setattr(embed, "TEXTS_PER_CHUNK", 2)
+    encoder = RecordingEncoder()
+    assert embed_all(index_writer, encoder) == [2, 4, 6]
+    newest, middle, oldest = ("\n".join(texts) for texts in encoder.calls)
+    assert "Finish" in newest and "c.py" in newest
+    assert "b.py" in middle and "x = 1" in oldest
+
+
+def test_long_texts_are_encoded_first(index_writer: IndexWriter) -> None:
+    """The encoder gets the longest texts first, in calls of limited size."""
+    encoder = RecordingEncoder()
+    embed_all(index_writer, encoder, texts_per_task=4)
+    assert [len(call) for call in encoder.calls] == [4, 2]
+    lengths = [len(text) for call in encoder.calls for text in call]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_vectors_do_not_depend_on_workers(
+    index_writer: IndexWriter, location: IndexLocation, backend: str, jobs: int
 ) -> None:
-    """A text that the index has is not embedded again, neither by the same stage nor by another."""
-    encoder = RecordingEncoder()
-    stage = EmbeddingStage(encoder, index_writer, Profile())
-    write_batch(index_writer, extracted_batch, stage.embed_batch(extracted_batch), None, Profile())
-    for later_stage in (stage, EmbeddingStage(encoder, index_writer, Profile())):
-        assert later_stage.embed_batch(extracted_batch).num_rows == 0
-    assert encoder.calls[1:] == [[], []]
+    """The vectors are the same to the bit with any backend of joblib and any number of workers."""
+    with joblib.parallel_config(backend=backend):
+        embed_all(index_writer, OnnxEncoder(), jobs=jobs, texts_per_task=1)
+    index_writer.release()
+    with database.open_for_reading(location) as connection:
+        texts = dict(connection.execute("SELECT text_digest, semantic_text FROM hunks").fetchall())
+    vectors = load_vectors(location)
+    for digest, text in texts.items():
+        assert np.array_equal(np.array(vectors[digest], np.float32), OnnxEncoder().encode([text])[0])
 
 
-def test_rows_are_in_order_of_first_appearance(extracted_batch: ExtractedBatch) -> None:
-    """The encoder gets the longest text first, but rows are in the order of the texts."""
-    encoder = RecordingEncoder()
-    texts = collect_distinct_texts(extracted_batch)
-    vectors = embed_texts(texts, encoder)
-    [texts_of_call] = encoder.calls
-    assert texts_of_call == sorted(texts_of_call, key=len, reverse=True)
-    assert vectors["text_digest"].to_pylist() == list(texts)
-    assert [row[0] for row in vectors["embedding"].to_pylist()] == [len(text) for text in texts.values()]
+def test_skipped_vectors_are_added_by_the_next_run(
+    repo: Repo, location: IndexLocation, tmp_path: Path
+) -> None:
+    """With `skip_vectors` everything else is written, and HEAD is not complete; a plain run adds the vectors."""
+    with database.open_for_reading(location) as connection:
+        summary = history.load_index_summary(connection)
+        pending_count = history.count_hunks_without_vector(connection)
+    assert summary and (summary.last_indexed_commit, summary.completed_commit) == (repo.head, None)
+    assert (summary.hunks, pending_count) == (4, 4)
+    run_index(repo, tmp_path / "full")
+    run_summary = run_index(repo, tmp_path / "home")
+    assert (run_summary.commits, run_summary.pending_texts) == (0, 0)
+    assert compute_fingerprint(repo.path, tmp_path / "home") == compute_fingerprint(
+        repo.path, tmp_path / "full"
+    )
+    with database.open_for_reading(location) as connection:
+        summary = history.load_index_summary(connection)
+    assert summary and summary.completed_commit == repo.head
 
 
-def test_vectors_do_not_depend_on_the_batch(extracted_batch: ExtractedBatch) -> None:
-    """The vector of a text is the same to the bit in a batch and alone."""
-    encoder = OnnxEncoder(threads=2)
-    batch_vectors = embed_texts(collect_distinct_texts(extracted_batch), encoder)
-    for digest, text in collect_distinct_texts(extracted_batch).items():
-        row = batch_vectors["text_digest"].to_pylist().index(digest)
-        assert batch_vectors["embedding"][row].equals(
-            embed_texts({compute_digest(text): text}, encoder)["embedding"][0]
-        )
+@pytest.mark.parametrize("mode", EmbedCacheMode)
+def test_cache_saves_the_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: EmbedCacheMode
+) -> None:
+    """After a rebuild the vectors come from the cache, if there is one, and are the same."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
+    run_index(repo, tmp_path / "home", embed_cache=mode)
+    vectors = compute_fingerprint(repo.path, tmp_path / "home")["vectors"]
+    task_count = 0
+    encode_texts = embed.encode_texts
+
+    def count_and_encode(task: embed.EncodeTask) -> NDArray[np.float32]:
+        nonlocal task_count
+        task_count += 1
+        return encode_texts(task)
+
+    monkeypatch.setattr(embed, "encode_texts", count_and_encode)
+    run_index(repo, tmp_path / "home", rebuild=True)
+    assert (task_count == 0) is (mode is not EmbedCacheMode.OFF)
+    assert compute_fingerprint(repo.path, tmp_path / "home")["vectors"] == vectors
+
+
+@pytest.mark.parametrize("transaction", [1, 4, 6])
+def test_kill_loses_one_transaction(repo: Repo, tmp_path: Path, transaction: int) -> None:
+    """After `kill -9` between the statements of a transaction, the earlier ones are complete; a run continues."""
+    command = [sys.executable, "-c", KILLED_RUN, str(repo.path), str(tmp_path / "home"), str(transaction)]
+    assert subprocess.run(command, cwd=ROOT).returncode == -signal.SIGKILL
+    location = get_location(repo, tmp_path / "home")
+    assert len(load_vectors(location)) == transaction - 1
+    with database.open_for_reading(location) as connection:
+        summary = history.load_index_summary(connection)
+    assert summary and (summary.last_indexed_commit, summary.completed_commit) == (repo.head, None)
+    run_index(repo, tmp_path / "home")
+    run_index(repo, tmp_path / "full")
+    assert compute_fingerprint(repo.path, tmp_path / "home") == compute_fingerprint(
+        repo.path, tmp_path / "full"
+    )

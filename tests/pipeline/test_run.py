@@ -20,7 +20,6 @@ from pipeline.head_symbols import HeadSlice, ParsedFiles
 from pipeline.parse import parse_outline
 from pipeline.run import Progress
 from pipeline.syntax.grammars import Grammar
-from pipeline.workers import WorkerPool
 from stores import database, history, maintenance
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
@@ -154,13 +153,16 @@ def test_ignored_commits_have_no_rows(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_progress_reports(repo: Repo, tmp_path: Path) -> None:
-    """Progress is reported before the first batch and after each one, with the watermark."""
-    reports: list[Progress] = []
-    run_index(repo, tmp_path, reports, commit_batch=10)
+    """Progress is reported before the first batch and after each one, with the watermark, then for the texts."""
+    all_reports: list[Progress] = []
+    run_index(repo, tmp_path, all_reports, commit_batch=10)
     total = len(repo.git("rev-list", "HEAD").splitlines())
+    reports = [progress for progress in all_reports if not progress.total_texts]
     assert [progress.processed_commits for progress in reports] == [0, *range(10, total, 10), total]
-    assert {progress.total_commits for progress in reports} == {total}
+    assert {progress.total_commits for progress in all_reports} == {total}
     assert reports[-1].watermark == repo.head
+    first, *_, last = all_reports[len(reports) :]
+    assert first.embedded_texts == 0 < last.embedded_texts == last.total_texts == first.total_texts
 
 
 def test_force_rewrites_only_head_symbols(repo: Repo, full_run_fingerprint: object, tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_head_tasks_follow_commit_tasks(repo: Repo, tmp_path: Path, monkeypatch:
     task_types: list[str] = []
     run_task = head_symbols.run_task
 
-    def record_and_run(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
+    def record_and_run(task: ExtractTask | HeadSlice) -> tuple[ExtractedBatch | ParsedFiles, ...]:
         task_types.append(type(task).__name__)
         return run_task(task)
 
@@ -235,21 +237,16 @@ def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
 def test_memory_is_freed_before_compaction(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory of the repository, workers and encoder is released before compaction, which may copy the index."""
+    """Memory of the repository and the encoder is released before compaction, which may copy the index."""
     calls: list[str] = []
     record_calls(monkeypatch, WordEncoder, "encode", calls)
     record_calls(monkeypatch, WordEncoder, "unload", calls)
     record_calls(monkeypatch, Repository, "release_memory", calls)
-    record_calls(monkeypatch, WorkerPool, "request_shutdown", calls)
     record_calls(monkeypatch, maintenance, "compact_if_needed", calls)
     run_index(repo, tmp_path)
     first_call, *other_calls = calls
     assert first_call == "release_memory"
-    assert [name for name in other_calls if name != "encode"][:3] == [
-        "request_shutdown",
-        "unload",
-        "compact_if_needed",
-    ]
+    assert [name for name in other_calls if name != "encode"][:2] == ["unload", "compact_if_needed"]
     assert "encode" in other_calls and "encode" not in other_calls[other_calls.index("unload") :]
 
 

@@ -1,4 +1,4 @@
-"""Parallel map over worker processes."""
+"""Parallel map in groups."""
 
 from __future__ import annotations
 
@@ -7,110 +7,91 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+import joblib
 import pytest
 
-from pipeline.workers import START_METHOD, WorkerDied, WorkerPool, compute_max_in_flight, count_usable_cpus
+from pipeline.workers import WorkerDied, count_usable_cpus, map_groups
 
 ROOT = Path(__file__).parents[2]
 Value = TypeVar("Value")
 
 
+@pytest.mark.parametrize("prefer", ["processes", "threads"])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_results_are_in_order(jobs: int) -> None:
-    """Results are those of `map` for any number of workers."""
-    with WorkerPool(jobs) as workers:
-        assert list(workers.map(abs, range(-20, 0))) == list(range(20, 0, -1))
+def test_results_are_in_order(jobs: int, prefer: Literal["processes", "threads"]) -> None:
+    """Each group gives the results of `map`, with any number of workers, also an empty group."""
+    groups = [range(-4, 0), [], range(-20, -17)]
+    assert list(map_groups(abs, groups, jobs=jobs, prefer=prefer)) == [[4, 3, 2, 1], [], [20, 19, 18]]
+    assert list(map_groups(abs, [], jobs=jobs, prefer=prefer)) == []
 
 
-@pytest.mark.parametrize(("jobs", "group_size"), [(1, 1), (2, 1), (2, 3)])
-def test_items_in_flight_are_bounded(jobs: int, group_size: int) -> None:
-    """The pool reads fewer items ahead of the results than `compute_max_in_flight`; one job reads none ahead."""
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_two_groups_are_in_memory(jobs: int) -> None:
+    """While the caller uses the results of a group, only the next group has been read."""
     read_count = 0
 
-    def iter_items() -> Iterator[int]:
+    def iter_groups() -> Iterator[list[int]]:
         nonlocal read_count
-        for number in range(100):
+        for number in range(10):
             read_count += 1
-            yield number
+            yield [number] * 3
 
-    with WorkerPool(jobs) as workers:
-        results = workers.map(abs, iter_items(), group_size=group_size)
-        for result_count in range(1, 10):
-            next(results)
-            assert read_count - result_count < (compute_max_in_flight(jobs, group_size) if jobs > 1 else 1)
-        assert isinstance(results, Generator)
-        results.close()
+    for result_count, _ in enumerate(map_groups(abs, iter_groups(), jobs=jobs, prefer="threads"), start=1):
+        assert read_count <= result_count + 1
 
 
-def test_group_goes_to_one_worker() -> None:
-    """Items of a group share a process; the next group goes to the next process."""
-    with WorkerPool(2) as workers:
-        pids = list(workers.map(get_pid, range(12), group_size=3))
-    groups = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
-    assert [len(group) for group in groups] == [1, 1, 1, 1]
-    assert groups[0] == groups[2] != groups[1] == groups[3]
+def test_next_group_runs_meanwhile() -> None:
+    """The next group is processed while the caller uses the results of the one before."""
+    started = threading.Event()
+
+    def mark(item: int) -> None:
+        if item == 1:
+            started.set()
+
+    results = map_groups(mark, [[0], [1]], jobs=2, prefer="threads")
+    next(results)
+    assert started.wait(20)
+    assert list(results) == [[None]]
 
 
-@pytest.mark.skipif(START_METHOD != "forkserver", reason="workers are forked on Linux only")
-def test_restart_per_group() -> None:
-    """With `restart_per_group` each group has a new process, and all processes end with the pool."""
-    with WorkerPool(2) as workers:
-        pids = list(workers.map(get_pid, range(15), group_size=3, restart_per_group=True))
-    groups = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
-    assert [len(group) for group in groups] == [1] * 5
-    assert len(set(pids)) == 5
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+def test_one_job_runs_in_this_process() -> None:
+    """With one job no process is started."""
+    assert list(map_groups(get_pid, [[0, 1]], jobs=1, prefer="processes")) == [[os.getpid()] * 2]
 
 
-@pytest.mark.skipif(START_METHOD != "forkserver", reason="workers are forked on Linux only")
-def test_results_are_yielded_during_restart() -> None:
-    """While the pool waits for a process to finish its group, it yields earlier results."""
-    read_items: list[int] = []
-
-    def iter_items() -> Iterator[float]:
-        for number in range(8):
-            read_items.append(number)
-            yield 0.2
-
-    with WorkerPool(2) as workers:
-        results = workers.map(time.sleep, iter_items(), group_size=3, restart_per_group=True)
-        next(results)
-        # Both groups of three items, and the first item of the next group.
-        assert len(read_items) == 7
-        assert list(results) == [None] * 7
+def test_workers_are_processes() -> None:
+    """Tasks that prefer processes run in other processes, which the next groups reuse."""
+    pids = [set(group) for group in map_groups(get_pid, [range(8)] * 3, jobs=2, prefer="processes")]
+    assert os.getpid() not in set.union(*pids)
+    assert len(set.union(*pids)) == 2
 
 
-def test_processes_are_reused() -> None:
-    """Calls reuse the processes until a shutdown, which ends them; with a single job `map` runs in this process."""
-    with WorkerPool(2) as workers:
-        workers.preload("json")
-        first_pids = set(workers.map(get_pid, range(8)))
-        assert set(workers.map(get_pid, range(8))) == first_pids
-        assert set(workers.map(get_pid, range(8), max_jobs=1)) == {os.getpid()}
-        workers.request_shutdown()
-        new_pids = set(workers.map(get_pid, range(8)))
-        workers.close()
-        assert not (first_pids | new_pids) & set(workers.map(get_pid, range(8)))
-        assert not first_pids & new_pids
-    assert len(first_pids) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in first_pids | new_pids)
-    with WorkerPool(1) as pool:
-        pool.preload("json")
-        assert set(pool.map(get_pid, range(3))) == {os.getpid()}
+def test_ambient_backend_is_used() -> None:
+    """An active `joblib.parallel_config` decides on the backend, and on the number of jobs if none is given."""
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        [pids] = map_groups(get_pid, [range(4)], jobs=None, prefer="processes")
+    assert pids == [os.getpid()] * 4
 
 
-@pytest.mark.skipif(START_METHOD != "forkserver", reason="workers are forked on Linux only")
-def test_workers_share_a_fork_server() -> None:
-    """Workers are forked from one server process, which is not this process."""
-    with WorkerPool(2) as workers:
-        parents = set(workers.map(get_parent_pid, range(2)))
-    assert len(parents) == 1
-    assert os.getpid() not in parents
+def test_stopped_map_prints_nothing() -> None:
+    """A caller that fails between two groups ends the workers without a warning."""
+    program = (
+        "import time\n"
+        "from pipeline.workers import map_groups\n"
+        "for group in map_groups(time.sleep, [[0, 0], [1] * 4], jobs=2, prefer='processes'):\n"
+        "    time.sleep(0.5)\n"
+        "    raise SystemExit(3)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-W", "always", "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (3, "", "")
 
 
 @pytest.mark.parametrize(
@@ -127,19 +108,19 @@ def test_signal_during_start(
     """A signal to all processes while the workers start reaches only the parent, and no worker prints an error."""
     marker_file = tmp_path / "started"
     (tmp_path / "slow.py").write_text(
-        f"import time\nfrom pathlib import Path\nPath({str(marker_file)!r}).touch()\ntime.sleep(1)\n"
+        "import time\nfrom multiprocessing import current_process\nfrom pathlib import Path\n"
+        "def negate(item):\n    return -item\n"
+        f"if current_process().name != 'MainProcess':\n    Path({str(marker_file)!r}).touch()\n    time.sleep(1)\n"
     )
     program = tmp_path / "program.py"
     program.write_text(
         "import signal\n"
-        "import joblib.externals.loky\n"
-        "from pipeline.workers import WorkerPool\n"
+        "from pipeline.workers import map_groups\n"
+        "from slow import negate\n"
         "if __name__ == '__main__':\n"
         f"    signal.signal({int(number)}, {handler})\n"
         "    try:\n"
-        "        with WorkerPool(2) as workers:\n"
-        "            workers.preload('slow')\n"
-        "            print(list(workers.map(abs, range(-3, 0))))\n"
+        "        print(*map_groups(negate, [range(-3, 0)], jobs=2, prefer='processes'))\n"
         "    except KeyboardInterrupt:\n"
         "        print('interrupted')\n"
     )
@@ -158,24 +139,18 @@ def test_signal_during_start(
 
 
 def test_error_reaches_caller() -> None:
-    """An exception in a worker is raised in the caller, and the workers continue."""
-    with WorkerPool(2) as workers:
-        with pytest.raises(ValueError, match="invalid literal"):
-            list(workers.map(int, ["1", "x"]))
-        assert list(workers.map(int, ["1", "2"])) == [1, 2]
+    """An exception in a worker is raised in the caller, and a later map works."""
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(map_groups(int, [["1", "x"]], jobs=2, prefer="processes"))
+    assert list(map_groups(int, [["1", "2"]], jobs=2, prefer="processes")) == [[1, 2]]
 
 
 def test_killed_worker_is_an_error() -> None:
-    """If the system kills a worker, the current and the next call raise WorkerDied; after a close new workers start."""
-    with WorkerPool(2) as workers:
-        pids = list(workers.map(get_pid, range(2)))
-        with pytest.raises(WorkerDied, match="perhaps because memory ran out") as error_info:
-            list(workers.map(kill_worker_at_five, range(20)))
-        assert "--workers 1" in error_info.value.hint
-        with pytest.raises(WorkerDied):
-            list(workers.map(get_pid, range(20)))
-        workers.close()
-        assert not set(pids) & set(workers.map(get_pid, range(2)))
+    """If the system kills a worker, the map raises WorkerDied; a later map works."""
+    with pytest.raises(WorkerDied, match="perhaps because memory ran out") as error_info:
+        list(map_groups(kill_worker_at_five, [range(20)], jobs=2, prefer="processes"))
+    assert "--workers 1" in error_info.value.hint
+    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [[1]]
 
 
 def test_count_usable_cpus() -> None:
@@ -187,25 +162,23 @@ def test_count_usable_cpus() -> None:
 def test_workers_exit_with_killed_parent() -> None:
     """After `kill -9` of the parent no worker remains."""
     program = (
-        "import time; from pipeline.workers import WorkerPool; list(WorkerPool(2).map(time.sleep, [60, 60]))"
+        "import time; from pipeline.workers import map_groups\n"
+        "for _ in map_groups(time.sleep, [[0] * 4, [60] * 4], jobs=2, prefer='processes'):\n"
+        "    print('started', flush=True)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, start_new_session=True)
-    workers = wait_for(
-        lambda: [pid for pid in list_session_pids(parent.pid) if pid != parent.pid], lambda w: len(w) >= 2
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
     )
+    assert parent.stdout is not None and parent.stdout.readline() == "started\n"
+    assert len(list_session_pids(parent.pid)) > 2
     parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    assert workers and wait_for(lambda: list_session_pids(parent.pid), lambda pids: not pids) == []
+    parent.communicate()
+    assert wait_for(lambda: list_session_pids(parent.pid), lambda pids: not pids) == []
 
 
 def get_pid(item: int) -> int:
     del item
     return os.getpid()
-
-
-def get_parent_pid(item: int) -> int:
-    del item
-    return os.getppid()
 
 
 def kill_worker_at_five(item: int) -> int:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.component_versions import get_component_versions
-from pipeline.extract import ExtractTask, extract_batch
+from pipeline.extract import ExtractTask, extract_batches
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.text import count_terms
@@ -64,8 +64,8 @@ def build_index(
     repository = open_repository(repo.path)
     head = repo.git("rev-parse", revision)
     location = locate_index(home, repository)
-    extracted_rows = extract_batch(
-        ExtractTask(repo.path, IgnoreRules.from_repository(repository), tuple(repository.walk(head)))
+    [extracted_rows] = extract_batches(
+        ExtractTask(repo.path, IgnoreRules.from_repository(repository), (tuple(repository.walk(head)),))
     )
     texts = {
         digest: text

@@ -12,8 +12,8 @@ from tests.stores.sample_index import SampleHunk, create_index, make_sha
 
 
 @pytest.mark.parametrize("max_inline", [0, 100])
-def test_recorded_commits_and_digests(max_inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only commits and digests with rows are found, for few and for many arguments."""
+def test_recorded_commits(max_inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only commits with rows are found, for few and for many arguments."""
     monkeypatch.setattr(history, "MAX_INLINE_COMMITS", max_inline)
     connection = create_index([SampleHunk(1, "a"), SampleHunk(2, "a")])
     assert history.find_recorded_commits(connection, [make_sha(n) for n in (2, 3, 2, 1)]) == {
@@ -21,9 +21,6 @@ def test_recorded_commits_and_digests(max_inline: int, monkeypatch: pytest.Monke
         make_sha(2),
     }
     assert history.find_recorded_commits(connection, []) == set()
-    assert history.find_embedded_digests(connection, [SampleHunk(1, "a").digest, b"\0" * 16]) == {
-        SampleHunk(1, "a").digest
-    }
 
 
 def test_file_history() -> None:

@@ -83,7 +83,7 @@ def test_batch_shapes_do_not_change_vectors(
 def test_the_model_name_does_not_depend_on_the_provider(encoder: AcceleratedEncoder) -> None:
     """Both encoders have the same name and dimension; the CPU uses the bundled encoder."""
     assert (encoder.name, encoder.dimension) == (OnnxEncoder.name, OnnxEncoder.dimension)
-    assert isinstance(create_encoder("cpu", 1, Path("nowhere")), OnnxEncoder)
+    assert isinstance(create_encoder("cpu", Path("nowhere")), OnnxEncoder)
 
 
 def test_the_session_uses_the_requested_provider(encoder: AcceleratedEncoder) -> None:

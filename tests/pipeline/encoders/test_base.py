@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.encoders.base import EMBEDDING_MODEL, MAX_TEXT_CHARACTERS, MODELS_DIR, OnnxEncoder
-from pipeline.workers import count_usable_cpus
+from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.options import EncoderName
 
 Floats = NDArray[np.float32]
 
@@ -86,15 +89,16 @@ def test_a_change_is_near_its_purpose(encoder: OnnxEncoder) -> None:
 
 
 def test_vectors_are_deterministic(texts: list[str]) -> None:
-    """A vector is the same to the bit alone, among others, in any order and with any number of threads."""
+    """A vector is the same to the bit alone, among others, in any order and in several threads at once."""
     some = texts[:40]
-    alone = np.concatenate([OnnxEncoder(threads=1).encode([text]) for text in some[:3]])
-    in_order = OnnxEncoder(threads=1).encode(some)
+    encoder = OnnxEncoder()
+    alone = np.concatenate([OnnxEncoder().encode([text]) for text in some[:3]])
+    in_order = encoder.encode(some)
     shuffled = np.random.default_rng(0).permutation(len(some))
     assert alone.tobytes() == in_order[:3].tobytes()
-    for threads in (2, 5):
-        vectors = OnnxEncoder(threads=threads).encode([some[index] for index in shuffled])
-        assert vectors.tobytes() == in_order[shuffled].tobytes()
+    with ThreadPoolExecutor(5) as pool:
+        vectors = np.concatenate(list(pool.map(encoder.encode, ([some[index]] for index in shuffled))))
+    assert vectors.tobytes() == in_order[shuffled].tobytes()
 
 
 def test_rows_are_unit_vectors(encoder: OnnxEncoder, texts: list[str]) -> None:
@@ -147,7 +151,7 @@ def test_the_model_name_belongs_to_its_files() -> None:
 
 def test_unload_frees_the_model() -> None:
     """The model is freed; the next call loads it again and gives the same vectors."""
-    encoder = OnnxEncoder(threads=2)
+    encoder = OnnxEncoder()
     encoder.unload()
     before = encoder.encode(["retry", "after a timeout"])
     assert encoder._model is not None
@@ -157,10 +161,16 @@ def test_unload_frees_the_model() -> None:
     assert encoder.encode(["retry", "after a timeout"]).tobytes() == before.tobytes()
 
 
-def test_threads() -> None:
-    """Without a number there is one thread for each usable CPU."""
-    assert OnnxEncoder().threads == count_usable_cpus()
-    assert OnnxEncoder(threads=3).threads == 3
+@pytest.mark.parametrize("name", EncoderName)
+def test_pickled_encoder_is_shared(name: EncoderName) -> None:
+    """A pickled encoder is small; in another process all copies are one encoder, so the model is loaded once."""
+    encoder = create_bundled_encoder(name)
+    encoder.encode(["load the model"])
+    content = pickle.dumps(encoder)
+    assert len(content) < 1_000
+    first, second = pickle.loads(content), pickle.loads(content)  # noqa: S301 - own content
+    assert first is second
+    assert first.encode(["retry"]).tobytes() == encoder.encode(["retry"]).tobytes()
 
 
 def test_importing_loads_no_heavy_library() -> None:
@@ -177,7 +187,7 @@ def test_encoding_prints_nothing() -> None:
     """No library prints anything while it loads, encodes and forks."""
     program = (
         "import subprocess; from pipeline.encoders.base import OnnxEncoder\n"
-        "OnnxEncoder(threads=2).encode(['one', 'two', 'three'])\n"
+        "OnnxEncoder().encode(['one', 'two', 'three'])\n"
         "subprocess.run(['true'], preexec_fn=lambda: None, check=True)"
     )
     assert run_python(program) == ("", "")
@@ -189,7 +199,7 @@ def test_stops_at_an_interrupt() -> None:
         # Under a shell that starts the tests in the background, interrupts are ignored.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pipeline.encoders.base import OnnxEncoder\n"
-        "encoder = OnnxEncoder(threads=2); encoder.encode(['ready']); print('ready', flush=True)\n"
+        "encoder = OnnxEncoder(); encoder.encode(['ready']); print('ready', flush=True)\n"
         "encoder.encode(['commit ' * 254] * 20_000)"
     )
     process = subprocess.Popen(

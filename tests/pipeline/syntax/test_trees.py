@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.extract import ExtractTask, extract_batch
+from pipeline.extract import ExtractTask, extract_batches
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
@@ -306,8 +306,8 @@ def test_caches_are_separate_for_each_repository(tmp_path: Path) -> None:
         for step in range(3):
             repo.write("a.py", "".join(f"def {name}_{line}(): pass\n" for line in range(lines + step)))
             shas.append(repo.commit(f"Step {step}"))
-        batch = extract_batch(
-            ExtractTask(repo.path, IgnoreRules.from_repository(open_repository(repo.path)), tuple(shas))
+        [batch] = extract_batches(
+            ExtractTask(repo.path, IgnoreRules.from_repository(open_repository(repo.path)), (tuple(shas),))
         )
         assert batch.unreadable_commits.num_rows == 0
         assert batch.commits.num_rows == 3

@@ -40,16 +40,16 @@ def load_vectors(repo: Repo, home: Path) -> tuple[str, np.ndarray]:
     return model, np.array([row[0] for row in rows], np.float32)
 
 
-def create_cpu_encoder(_provider: str, _threads: int, home: Path) -> object:
+def create_cpu_encoder(_provider: str, home: Path) -> object:
     """Create the accelerator's encoder on the CPU."""
     return AcceleratedEncoder("cpu", home)
 
 
-def create_cpu_encoder_only(provider: str, threads: int, home: Path) -> Encoder:
+def create_cpu_encoder_only(provider: str, home: Path) -> Encoder:
     """Create an encoder as on a machine whose accelerator does not start."""
     if provider != "cpu":
         raise ProviderUnavailable(f"{provider} does not start.", hint="Install its driver.")
-    return CREATE_ENCODER(provider, threads, home)
+    return CREATE_ENCODER(provider, home)
 
 
 @pytest.mark.parametrize("devices", [None, "", "-1"])
@@ -138,7 +138,7 @@ def test_providers_share_vector_space(
     """Accelerators and the CPU produce the same texts, similar vectors and the same model name."""
     assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
     cpu_vectors = load_vectors(repo, home)
-    create_encoder: Callable[[str, int, Path], object] = create_cpu_encoder
+    create_encoder: Callable[[str, Path], object] = create_cpu_encoder
     monkeypatch.setattr(accelerated, "create_encoder", create_encoder)
     monkeypatch.setattr(providers, "check_built_in", lambda _: None)
     assert run_lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", provider) == 0

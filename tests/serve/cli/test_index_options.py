@@ -23,8 +23,8 @@ CPUS = 8
 class RecordedRun:
     """Index run as it was started, and the commit count after each of its batches."""
 
-    threads: int
-    workers: int
+    threads: int | None
+    workers: int | None
     commit_batch: int
     embed_cache: EmbedCacheMode | None
     batches: list[int]
@@ -47,8 +47,8 @@ def recorded_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordedRun]
         assert isinstance(self.encoder, OnnxEncoder)  # the CPU encoder
         runs.append(
             RecordedRun(
-                self.encoder.threads,
-                self.workers.jobs,
+                self.threads,
+                self.workers,
                 self.options.commit_batch,
                 self.options.embed_cache,
                 batches,
@@ -57,8 +57,7 @@ def recorded_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordedRun]
         options = (self.repository, self.location, self.options, self.encoder)
         return run(IndexRun(*options, report=lambda progress: batches.append(progress.processed_commits)))
 
-    for module in ("serve.cli.index", "pipeline.encoders.base"):
-        monkeypatch.setattr(f"{module}.count_usable_cpus", lambda: CPUS)
+    monkeypatch.setattr("serve.cli.index.count_usable_cpus", lambda: CPUS)
     monkeypatch.setattr(OnnxEncoder, "encode", lambda _, texts: WordEncoder().encode(texts))
     monkeypatch.setattr(IndexRun, "run", record_run)
     yield runs

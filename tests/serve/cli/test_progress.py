@@ -25,6 +25,19 @@ def test_slow_run_shows_rate_and_remaining_time() -> None:
     )
 
 
+def test_texts_follow_commits() -> None:
+    """While texts are embedded, the bar shows texts in place of commits."""
+    screen, times = io.StringIO(), [0.0]
+    console = Console(file=screen, force_terminal=True, width=110)
+    with progress.show_progress_bar(console, lambda: times[0]) as draw:
+        draw(Progress(processed_commits=700, total_commits=700))
+        for texts in (0, 512, 1024):
+            draw(Progress(processed_commits=700, total_commits=700, embedded_texts=texts, total_texts=2048))
+            times[0] += 4
+    last = screen.getvalue().rpartition("embedding ")[2]
+    assert "1024/2048 texts, 128 texts/s, left 0:00:08" in " ".join(Text.from_ansi(last).plain.split())
+
+
 def test_total_is_shown_before_the_first_batch() -> None:
     """The bar shows the total number of commits before the first batch."""
     screen = io.StringIO()

@@ -58,7 +58,7 @@ def test_damaged_model_files(
 
 def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors that place unrelated texts closer together are a problem."""
-    real = OnnxEncoder(threads=1)
+    real = OnnxEncoder()
 
     class SwappedEncoder:
         name, dimension = real.name, real.dimension

@@ -61,7 +61,7 @@ def test_commits_below_the_watermark_are_kept(repo: Repo, home: Path) -> None:
 def run_index(repo: Repo, home: Path) -> IndexLocation:
     repository = open_repository(repo.path)
     location = locate_index(home, repository)
-    IndexRun(repository, location, RunOptions(), OnnxEncoder(threads=1)).run()
+    IndexRun(repository, location, RunOptions(), OnnxEncoder()).run()
     return location
 
 

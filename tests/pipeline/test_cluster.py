@@ -1,0 +1,181 @@
+"""Embedding on a Dask cluster: a real scheduler, with workers in processes of their own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from numpy import float32
+from numpy.typing import NDArray
+
+from pipeline import cluster, embed
+from pipeline.cluster import ClusterUnavailable
+from pipeline.encoders.static import StaticEncoder
+from pipeline.git.repository import open_repository
+from pipeline.run import IndexRun, Progress, RunOptions
+from stores import locks
+from tests.bench.indexes import compute_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location
+from tests.repos import Repo
+
+ROOT = Path(__file__).parents[2]
+SCHEDULER = (
+    sys.executable,
+    "-m",
+    "distributed.cli.dask_scheduler",
+    "--host",
+    "127.0.0.1",
+    "--port",
+    "0",
+    "--no-dashboard",
+)
+WORKER = (
+    sys.executable,
+    "-m",
+    "distributed.cli.dask_worker",
+    "--nthreads",
+    "1",
+    "--no-nanny",
+    "--no-dashboard",
+)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Dask scheduler and its worker processes."""
+
+    address: str
+    folder: Path
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start_worker(self) -> None:
+        """Start a worker and wait until the scheduler knows it."""
+        command = (*WORKER, "--local-directory", str(self.folder), self.address)
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        self.workers.append(process)
+        read_until(process, "Registered to")
+
+    def stop(self) -> None:
+        for process in self.workers:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Scheduler without workers."""
+    process = subprocess.Popen(SCHEDULER, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        line = read_until(process, "Scheduler at:")
+        yield Cluster(line.split()[-1], tmp_path_factory.mktemp("dask"))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def dask_cluster(scheduler: Cluster) -> Iterator[Cluster]:
+    """Scheduler with two workers."""
+    with ExitStack() as stack:
+        stack.callback(scheduler.workers.clear)
+        stack.callback(scheduler.stop)
+        for _ in range(2):
+            scheduler.start_worker()
+        yield scheduler
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo")
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Return the first line of the process's log that has this text; drop the later ones in the background."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            return re.sub(r"\s+$", "", line)
+    raise AssertionError("the process ended")
+
+
+def run_index(repo: Repo, home: Path, scheduler: str | None, report: object = None) -> None:
+    repository, location = open_repository(repo.path), get_location(repo, home)
+    with locks.acquire_run_lock(location):
+        options = RunOptions(scheduler=scheduler, embed_batch=1)
+        IndexRun(
+            repository,
+            location,
+            options,
+            StaticEncoder(),
+            report=report if callable(report) else lambda _: None,
+        ).run()
+
+
+def test_vectors_equal_those_of_this_machine(repo: Repo, tmp_path: Path, dask_cluster: Cluster) -> None:
+    """An index embedded by a cluster equals one that was embedded here."""
+    run_index(repo, tmp_path / "cluster", dask_cluster.address)
+    run_index(repo, tmp_path / "here", None)
+    assert compute_fingerprint(repo.path, tmp_path / "cluster") == compute_fingerprint(
+        repo.path, tmp_path / "here"
+    )
+
+
+def test_killed_worker_is_replaced(
+    repo: Repo, tmp_path: Path, dask_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a worker is killed midway, the others do its tasks; the vectors are the same."""
+    monkeypatch.setattr("pipeline.run.TEXTS_PER_CHUNK", 8)
+    killed: list[Progress] = []
+
+    def kill_after_first_chunk(progress: Progress) -> None:
+        if progress.embedded_texts and not killed:
+            killed.append(progress)
+            dask_cluster.workers[0].send_signal(signal.SIGKILL)
+
+    run_index(repo, tmp_path / "cluster", dask_cluster.address, kill_after_first_chunk)
+    assert killed and killed[0].embedded_texts < killed[0].total_texts
+    assert dask_cluster.workers[0].wait() == -signal.SIGKILL
+    run_index(repo, tmp_path / "here", None)
+    assert compute_fingerprint(repo.path, tmp_path / "cluster") == compute_fingerprint(
+        repo.path, tmp_path / "here"
+    )
+
+
+def test_no_text_is_sent_to_another_version(
+    repo: Repo, tmp_path: Path, dask_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of another version are refused before any text is sent, and the commits are indexed by words."""
+
+    def encode_nothing(_: object) -> NDArray[float32]:
+        raise AssertionError
+
+    monkeypatch.setattr(embed, "encode_texts", encode_nothing)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9.9")
+    with pytest.raises(
+        ClusterUnavailable, match=r"tcp://127.* cannot embed .* This machine has 9\.9\.9"
+    ) as error_info:
+        run_index(repo, tmp_path, dask_cluster.address)
+    assert "same version" in error_info.value.hint
+
+
+def test_cluster_without_workers(repo: Repo, tmp_path: Path, scheduler: Cluster) -> None:
+    """A scheduler without workers is an error that says how to start one."""
+    with pytest.raises(ClusterUnavailable, match="has no workers") as error_info:
+        run_index(repo, tmp_path, scheduler.address)
+    assert f"dask worker {scheduler.address}" in error_info.value.hint
+
+
+def test_no_scheduler(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address at which no scheduler answers is an error after a bounded wait."""
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    with pytest.raises(ClusterUnavailable, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        run_index(repo, tmp_path, "tcp://127.0.0.1:9")
