@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.git.repository import Commit, Repository, UnreadableObject, open_repository
-from pipeline.hunks import Hunk, extract_hunks
+from pipeline.hunks import Hunk, build_message_hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import TouchedSymbol, TouchedSymbolFinder
 from pipeline.profile import Profile
@@ -44,6 +45,11 @@ class ExtractedBatch:
     symbol_terms: pa.RecordBatch
     unreadable_commits: pa.RecordBatch
     profile: Profile
+
+    @property
+    def hunk_count(self) -> int:
+        """Number of hunks of files, without those of messages."""
+        return pc.sum(pc.not_equal(self.hunks["content_kind"], "message")).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +112,18 @@ def _read_commit(
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:
-    """Add a commit and its hunks to `contents`, unless every path it changed is ignored."""
+    """Add a commit to `contents` with its hunks, or else one of its message; nothing if all its paths are ignored."""
     profile = contents.profile
     with profile.measure("diff"):
         commit = repository.read_commit(sha)
         changes = extract_hunks(repository, sha, rules.is_ignored)
     if changes.all_ignored:
         return
+    hunks = changes.hunks or (build_message_hunk(changes.merged_paths, is_merge=len(commit.parents) > 1),)
     with profile.measure("parse"):
-        hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in changes.hunks]
+        touched_hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
     contents.commits.append(commit)
-    contents.hunks.extend(hunks)
+    contents.hunks.extend(touched_hunks)
     profile.diff_bytes += sum(len(hunk.diff) for hunk in changes.hunks)
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 

@@ -1,4 +1,7 @@
-"""Hunk extraction. A hunk is the diff of one file in one commit, with all of its `@@` parts."""
+"""Hunk extraction. A hunk is the diff of one file in one commit, with all of its `@@` parts.
+
+A commit that changes no file itself (an empty commit, a clean merge) has one hunk without a file, for its message.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +23,39 @@ from pipeline.git.changes import (
 from pipeline.git.patches import Patch, PatchPart
 from pipeline.git.repository import Repository, TreeDiff, UnreadableObject
 
-__all__ = ["CommitChanges", "Hunk", "PatchPart", "extract_hunks"]
+__all__ = ["CommitChanges", "Hunk", "PatchPart", "build_message_hunk", "extract_hunks"]
 
-ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize"]
+HunkKind = ChangeKind | Literal["empty", "merged"]
+ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "message"]
 
 # A hunk of a larger file has no diff, because diff time can grow with the square of the lines. At this size a diff took
 # 0.1 to 0.2 s and up to 100 MB; the worst case (500,000 lines of one digit) took 3 s, and 11 s at twice the size.
 OVERSIZE_BYTES: Final = 1 << 20
 
+# Files that a clean merge names. More would make long texts, in which every question finds its words.
+MAX_MERGED_PATHS: Final = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Diff of one file in one commit."""
+    """Diff of one file in one commit, or the message of a commit that changes no file itself."""
 
-    file_path: str  # after the change, or before it if deleted; bytes that are not UTF-8 as `\\xNN`
+    # After the change, or before it if deleted; bytes that are not UTF-8 as `\\xNN`. Empty for a message.
+    file_path: str
     file_path_bytes: bytes | None  # None if the path is UTF-8
     old_path: str | None  # path before a rename; None for other changes
-    change_kind: ChangeKind
+    change_kind: HunkKind
     content_kind: ContentKind
     old_blob: str | None  # regular file that `parts` apply to; None if there is none
     new_blob: str | None  # regular file after the change; None if there is none
     added_lines: int  # before truncation; 0 for binary and oversize
     removed_lines: int
-    diff: str  # the `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty unless text or a change of type
+    # The `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty unless text or a change of type. For a message, the
+    # files of a merge, one on a line.
+    diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
-    added_text: str  # the added lines, or a symlink's target, or a submodule's commit
+    added_text: str  # the added lines, or a symlink's target, a submodule's commit, or the files of a merge
     removed_text: str
 
 
@@ -53,11 +63,14 @@ class Hunk:
 class CommitChanges:
     """Hunks of a commit.
 
-    `all_ignored`: the commit changed files, but the ignore rules exclude all of them. It is False for every merge.
+    `all_ignored`: the commit changed files, but the ignore rules exclude all of them. Changes of a merge are those
+    against its first parent. `merged_paths`: files of a merge without hunks that it changes against its first parent
+    and that are not ignored, sorted.
     """
 
     hunks: tuple[Hunk, ...]
     all_ignored: bool
+    merged_paths: tuple[str, ...] = ()
 
 
 def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
@@ -72,6 +85,31 @@ def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], 
         raise UnreadableObject(sha, reason) from error
 
 
+def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
+    """Return the hunk of a commit without hunks of files. It has no file; that of a merge lists the `merged_paths`."""
+    listed_paths = merged_paths[:MAX_MERGED_PATHS]
+    # Indented, so that no path begins like a section of a diff.
+    lines = [" " + path.replace("\n", "\\n") for path in listed_paths]
+    if omitted_count := len(merged_paths) - len(listed_paths):
+        lines.append(f" … and {omitted_count:,} more")
+    return Hunk(
+        file_path="",
+        file_path_bytes=None,
+        old_path=None,
+        change_kind="merged" if is_merge else "empty",
+        content_kind="message",
+        old_blob=None,
+        new_blob=None,
+        added_lines=0,
+        removed_lines=0,
+        diff="".join(f"{line}\n" for line in lines),
+        diff_truncated=bool(omitted_count),
+        parts=(),
+        added_text="\n".join(listed_paths),
+        removed_text="",
+    )
+
+
 def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
     tree_diffs = repository.diff_with_parents(sha)
     if len(tree_diffs) == 1:
@@ -79,7 +117,11 @@ def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str],
         changes = _filter_ignored(tree_diff, is_ignored)
         hunks = tuple(_build_hunk(repository, tree_diff, change) for change in changes)
         return CommitChanges(hunks, all_ignored=bool(tree_diff.changes) and not changes)
-    return CommitChanges(tuple(_build_merge_hunks(repository, tree_diffs, is_ignored)), all_ignored=False)
+    if merge_hunks := tuple(_build_merge_hunks(repository, tree_diffs, is_ignored)):
+        return CommitChanges(merge_hunks, all_ignored=False)
+    paths = [*map(decode_path, repository.list_merged_paths(sha))]
+    merged_paths = tuple(path for path in paths if not is_ignored(path))
+    return CommitChanges((), all_ignored=bool(paths) and not merged_paths, merged_paths=merged_paths)
 
 
 def _filter_ignored(tree_diff: TreeDiff, is_ignored: Callable[[str], bool]) -> list[FileChange]:

@@ -350,6 +350,6 @@ def _update_progress(progress: Progress, batch: ExtractedBatch, watermark: str |
         progress,
         processed_commits=progress.processed_commits + len(batch.shas),
         written_commits=progress.written_commits + batch.commits.num_rows,
-        written_hunks=progress.written_hunks + batch.hunks.num_rows,
+        written_hunks=progress.written_hunks + batch.hunk_count,
         watermark=watermark or progress.watermark,
     )

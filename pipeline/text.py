@@ -158,7 +158,7 @@ def _join_fields(
 ) -> str:
     parts = (
         message,
-        f"file: {path}",
+        f"file: {path}" if path else "",
         f"language: {language}" if language else "",
         f"symbols: {', '.join(symbols)}" if symbols else "",
         f"change: {change_kind}",

@@ -189,8 +189,11 @@ class Compatibility:
 class PatternHit:
     """A commit that matches a query, shown by its best hunk, preferably one of source code.
 
+    - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
+    - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
+      `merged` for a merge and `empty` for any other commit.
     - `diff_excerpt`: the diff; of a long one, the lines with most of the query's words, below a `…` if lines above them
-      are omitted.
+      are omitted. Of a merge without a file, the files that it changes against its first parent.
     - `similarity`: cosine of the query and the text of the hunk.
     - `recency_weight`: share by which the recency of the commit raises its score.
     - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from pipeline.git import patches
@@ -43,9 +44,9 @@ class DiffWindow:
 
 
 def split_sections(diff: str) -> list[str]:
-    """Split a diff into its `@@` sections."""
+    """Split a diff into its `@@` sections; a list of files has none."""
     starts = [match.start() for match in _SECTION_START.finditer(diff)]
-    return [diff[start:end] for start, end in zip(starts, [*starts[1:], len(diff)], strict=True)]
+    return [diff[start:end] for start, end in pairwise([*starts, len(diff)])]
 
 
 def parse_section_header(section: str) -> tuple[int, int, int, int]:

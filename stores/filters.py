@@ -139,7 +139,10 @@ def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, P
         parameters["since"] = to_naive_utc(query_filter.since)
     if query_filter.path is not None:
         regex, is_included = translate_path_pattern(query_filter.path)
-        conditions.append(f"{'' if is_included else 'NOT '}regexp_matches(file_path, $path)")
+        # A negated pattern would match the rows of commits that change no file.
+        conditions.append(
+            f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
+        )
         parameters["path"] = regex
     if query_filter.author is not None:
         conditions.append("contains(lower(author_name || ' <' || author_email || '>'), lower($author))")

@@ -20,7 +20,12 @@ WAIT_SECONDS: Final = 60.0
 # Columns that are most of the data; read only on request.
 TEXT_COLUMNS: Final = frozenset({"diff", "semantic_text", "source_text"})
 
-_WORDS_SQL: Final = "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
+# Leaves out the rows of commits that change no file.
+_HAS_FILE: Final = "content_kind <> 'message'"
+_WORDS_SQL: Final = (
+    "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
+    f" SEMI JOIN (FROM hunks WHERE {_HAS_FILE}) USING (hunk_id)"
+)
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
 # A column segment ends where the next one in its block begins. The last segment of a block takes at most the size of
 # its rows in memory, for which long texts are measured on a sample, and short ones count 48 bytes.
@@ -71,7 +76,7 @@ def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = W
     with database.open_for_reading(location, wait=wait) as connection:
         return Frames(
             commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
-            hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts)),
+            hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts, condition=_HAS_FILE)),
             symbols=_read_frame(connection, _build_select_statement("hunk_symbols", texts=texts)),
             words=_read_frame(connection, _WORDS_SQL),
             head_symbols=_read_frame(connection, _build_select_statement("head_symbols", texts=texts)),
@@ -80,9 +85,9 @@ def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = W
         )
 
 
-def _build_select_statement(name: str, *, texts: bool) -> str:
+def _build_select_statement(name: str, *, texts: bool, condition: str = "TRUE") -> str:
     columns = [column for column in schema.TABLES[name].names if texts or column not in TEXT_COLUMNS]
-    return f"SELECT {', '.join(columns)} FROM {name}"
+    return f"SELECT {', '.join(columns)} FROM {name} WHERE {condition}"
 
 
 def _read_frame(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:

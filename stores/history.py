@@ -86,7 +86,7 @@ class CacheUsage:
 
 _SUMMARY: Final = """
 SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
-       (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks),
+       (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks WHERE content_kind <> 'message'),
        (SELECT count(*) FROM head_symbols), (SELECT count(*) FROM unreadable),
        completed_commit
 FROM repository"""

@@ -132,7 +132,8 @@ HUNKS: Final = pa.schema(
         field(
             "file_path",
             pa.string(),
-            "Path after the change, or before a deletion; invalid UTF-8 as `\\xNN`.",
+            "Path after the change, or before a deletion; invalid UTF-8 as `\\xNN`. Empty in the only row of a commit "
+            "that changes no file itself.",
         ),
         field(
             "file_path_bytes",
@@ -144,9 +145,14 @@ HUNKS: Final = pa.schema(
         field(
             "change_kind",
             pa.string(),
-            "`added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`.",
+            "`added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`. Without a file, `merged` "
+            "(a merge) or `empty` (any other commit).",
         ),
-        field("content_kind", pa.string(), "`text`, `binary`, `submodule`, `symlink` or `oversize`."),
+        field(
+            "content_kind",
+            pa.string(),
+            "`text`, `binary`, `submodule`, `symlink` or `oversize`; `message` without a file.",
+        ),
         field(
             "language",
             pa.string(),
@@ -155,7 +161,12 @@ HUNKS: Final = pa.schema(
         ),
         field("added_lines", pa.int32(), "Added lines, including those that `diff` leaves out."),
         field("removed_lines", pa.int32(), "Removed lines, including those that `diff` leaves out."),
-        field("diff", pa.string(), "The `@@` sections as git prints them; empty if the file is not text."),
+        field(
+            "diff",
+            pa.string(),
+            "The `@@` sections as git prints them; empty if the file is not text. Of a merge without a file, the files "
+            "that it changes against its first parent.",
+        ),
         field("diff_truncated", pa.bool_(), "True if `diff` was cut at the size limit."),
         field(
             "semantic_text",

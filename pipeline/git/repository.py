@@ -37,7 +37,7 @@ from pipeline.git.libgit2 import (
     load_mailmap,
     open_without_index,
 )
-from pipeline.git.merges import has_merge_changes
+from pipeline.git.merges import TreeEntries, has_merge_changes
 from pipeline.git.objects import (
     Commit,
     CommitLinks,
@@ -58,6 +58,7 @@ from pipeline.git.tree_diff import (
     TreeDiff,
     create_content_patch,
     diff_plain_files,
+    iter_differing_paths,
     load_trees,
 )
 
@@ -228,10 +229,24 @@ class Repository:
                 return [*self._select_merge_paths(diffs)]
             return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
 
+    def list_merged_paths(self, sha: str) -> list[bytes]:
+        """Return the paths that a merge changes against its first parent, sorted; a rename counts as two."""
+        links = self._read_links(sha)
+        parent = self._read_links(links.parents[0])
+        with ErrorTranslation(sha):
+            differences = iter_differing_paths(
+                self._read_tree_entries(parent.tree),
+                self._read_tree_entries(links.tree),
+                self._tree_reader.read_entries,
+            )
+            return sorted(path for path, *_ in differences)
+
+    def _read_tree_entries(self, tree: str | None) -> TreeEntries:
+        return self._tree_reader.read_entries(bytes.fromhex(tree)) if tree else {}
+
     def _diff_trees(self, sha: str, old: str | None, new: str) -> TreeDiff:
-        read_entries = self._tree_reader.read_entries
         changes = diff_plain_files(
-            read_entries(bytes.fromhex(old)) if old else {}, read_entries(bytes.fromhex(new)), read_entries
+            self._read_tree_entries(old), self._read_tree_entries(new), self._tree_reader.read_entries
         )
         if changes is not None:
             return PlainDiff(sha, changes, self._blob_source)
@@ -263,9 +278,7 @@ class Repository:
         return diffs if shared_paths else []
 
     def _has_merge_changes(self, result: str, parents: Iterable[str]) -> bool:
-        entries, *parent_entries = (
-            self._tree_reader.read_entries(bytes.fromhex(tree)) for tree in (result, *parents)
-        )
+        entries, *parent_entries = map(self._read_tree_entries, (result, *parents))
         return has_merge_changes(entries, parent_entries, self._tree_reader.read_entries)
 
     def read_blob(self, sha: str) -> bytes:

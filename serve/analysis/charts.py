@@ -299,7 +299,7 @@ def plot_lane_ranks(question: str, rows: pl.DataFrame) -> Chart:
             markersize=7,
             alpha=0.9,
         )
-        label = f"{row['fused']}  {shorten(row['file_path'], 38)}"
+        label = f"{row['fused']}  {shorten(row['file_path'] or row['subject'], 38)}"
         axes.annotate(
             label,
             (len(columns) - 1, row["fused"]),

@@ -33,6 +33,8 @@ MAX_EXCERPT_LINES: Final = 12
 MAX_BODY_LINES: Final = 3
 # Maximum number of symbols. More do not fit on the line of the path.
 MAX_SYMBOLS: Final = 4
+# Shown in place of the path for a commit that changes no file itself.
+NO_FILE: Final = "(no file)"
 
 
 def to_json(answer: FindAnswer | ExplainAnswer) -> str:
@@ -137,7 +139,7 @@ def _format_heading(hit_number: int, hit: PatternHit) -> Text:
         f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
     )
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
-    heading.append(f"\n    {escape_controls(hit.file_path)}", style="cyan")
+    heading.append(f"\n    {escape_controls(hit.file_path) or NO_FILE}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
     if names := hit.related_head_symbols:
         ellipsis = ", …" if len(names) > MAX_SYMBOLS else ""

@@ -223,13 +223,14 @@ def build_rerank_inputs(
 def build_change(details: HunkDetails) -> ChangeText:
     """Build the text of a hunk for the cross-encoder: the commit message, and path, symbols and lines of the diff."""
     lines = details.diff.split("\n")
+    added_sign = "+" if details.file_path else " "  # without a file, the lines are indented paths
     text = build_semantic_text(
         message="",
         path=details.file_path,
         language=detect_language(details.file_path),
         symbols=details.symbols,
         change_kind=details.change_kind,
-        added="\n".join(line[1:] for line in lines if line.startswith("+")),
+        added="\n".join(line[1:] for line in lines if line.startswith(added_sign)),
         removed="\n".join(line[1:] for line in lines if line.startswith("-")),
     )
     return ChangeText(details.commit_message, text)

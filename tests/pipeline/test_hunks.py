@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.git import changes, patches
 from pipeline.git.repository import open_repository
-from pipeline.hunks import OVERSIZE_BYTES, Hunk, extract_hunks
+from pipeline.hunks import OVERSIZE_BYTES, Hunk, build_message_hunk, extract_hunks
 from tests.pipeline.git.tree_helpers import (
     create_repo,
     create_temporary_repo,
@@ -393,6 +393,20 @@ def test_ignored_files(repo: Repo) -> None:
     assert extract(mixed_commit) == (["b.py"], False)
     assert extract(ignored_commit) == ([], True)
     assert extract(empty_commit) == ([], False)
+
+
+def test_message_hunk() -> None:
+    """A message hunk has no file. It names 50 paths of a merge, each on an indented line, and counts the others."""
+    empty = build_message_hunk((), is_merge=False)
+    assert summarize_hunks([empty]) == [("", "empty", "message", 0, 0)]
+    assert (empty.diff, empty.added_text, empty.diff_truncated) == ("", "", False)
+    merge = build_message_hunk(["@@ -1 +1 @@", "a\nb"], is_merge=True)
+    assert summarize_hunks([merge]) == [("", "merged", "message", 0, 0)]
+    assert (merge.diff, merge.diff_truncated) == (" @@ -1 +1 @@\n a\\nb\n", False)
+    assert merge.added_text == "@@ -1 +1 @@\na\nb"
+    large = build_message_hunk([f"{number}.py" for number in range(1_099)], is_merge=True)
+    assert large.diff.splitlines() == [*(f" {number}.py" for number in range(50)), " … and 1,049 more"]
+    assert (large.added_text.count("\n"), large.diff_truncated) == (49, True)
 
 
 lines = st.lists(st.sampled_from(["", "a", "b", "\tc", "@@ -1 +1 @@", "\\ No newline", "é", "\r", "-", "+x"]))

@@ -92,6 +92,12 @@ def test_semantic_text() -> None:
     )
 
 
+def test_semantic_text_without_a_file() -> None:
+    """Without a file, the text has no line for it."""
+    assert "file:" not in build_text(path="")
+    assert text.build_diff_text(diff="", path="", change_kind="empty") == "change: empty"
+
+
 def test_semantic_text_of_a_deletion() -> None:
     """If nothing was added, the text has the removed lines."""
     assert build_text(added="").endswith("change: modified\nreturn find(name)")

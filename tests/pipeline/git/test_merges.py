@@ -1,4 +1,4 @@
-"""Hunks of merge commits: none for a clean merge, otherwise the lines and files that the merge itself changed."""
+"""Hunks of merge commits: those of lines and files that the merge itself changed, or else the paths it merged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.git.merges import TREE_MODE, TreeEntries, has_merge_changes
-from pipeline.hunks import CommitChanges
+from pipeline.git.repository import open_repository
+from pipeline.hunks import CommitChanges, extract_hunks
 from tests.pipeline.git.tree_helpers import (
     create_repo,
     create_temporary_repo,
@@ -81,7 +82,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
-    """A merge has no hunk for files and lines that it took unchanged from its parents."""
+    """A merge has no hunk for files and lines that it took unchanged from its parents, but the paths of the former."""
     repo.branch("side")
     text = (repo.path / "a.py").read_text()
     repo.write("a.py", text.replace("line 2\n", "side\n"))
@@ -89,7 +90,40 @@ def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
     repo.switch("main")
     repo.commit_file("a.py", text.replace("line 18\n", "main\n"))
     repo.merge("side")
+    assert extract_changes(repo) == CommitChanges((), all_ignored=False, merged_paths=("a.py", "side.py"))
+
+
+def test_paths_of_a_clean_merge(repo: Repo) -> None:
+    """The paths are those that differ from the first parent, also in an octopus merge; a rename counts as two."""
+    for name in ("one", "two"):
+        repo.branch(name, "main")
+        repo.rename("a.py", f"sub/{name}.py") if name == "one" else repo.write("two.py", "2\n")
+        repo.commit(name)
+    repo.switch("main")
+    repo.commit_file("main.py", "main\n")
+    repo.merge("one", "two")
+    assert extract_changes(repo).merged_paths == ("a.py", "sub/one.py", "two.py")
+    repo.merge("two")
     assert extract_changes(repo) == CommitChanges((), all_ignored=False)
+
+
+def test_ignored_paths_of_a_merge(repo: Repo) -> None:
+    """Ignored paths are left out. If a merge changes only ignored paths, `all_ignored` is set, as for any commit."""
+
+    def extract() -> CommitChanges:
+        return extract_hunks(open_repository(repo.path), repo.head, lambda path: path.endswith(".lock"))
+
+    repo.branch("side")
+    repo.commit_file("x.lock", "side\n")
+    repo.switch("main")
+    repo.commit_file("x.lock", "main\n")
+    repo.merge("side", resolution={"x.lock": "both\n"})
+    assert extract() == CommitChanges((), all_ignored=True)
+    repo.switch("side")
+    repo.commit_file("side.py", "side\n")
+    repo.switch("main")
+    repo.merge("side", resolution={"x.lock": "all\n"})
+    assert extract() == CommitChanges((), all_ignored=False, merged_paths=("side.py",))
 
 
 def test_a_resolved_conflict_is_a_hunk(repo: Repo) -> None:

@@ -134,6 +134,27 @@ def test_compare_lanes() -> None:
     assert vector_map.compare_lanes("xyzzy").columns == rows.columns
 
 
+def test_commits_without_files(tmp_path: Path, home: Path) -> None:
+    """Empty commits and clean merges count as commits, but not as changed files; a lane shows their subject."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n", "First")
+    repo.branch("side")
+    repo.commit_file("b.py", "b = 1\n", "Second")
+    repo.switch("main")
+    repo.merge("side", message="Merge the second")
+    repo.commit("Decide against plugins")
+    sample_index.build_index(repo, home)
+    index = open_index(repo.path)
+    assert metrics.count_activity(index, "1d")["commits"].to_list() == [4]
+    assert metrics.count_language_activity(index, "1d")["language"].to_list() == ["python"]
+    assert metrics.find_file_hotspots(index)["file_path"].to_list() == ["a.py", "b.py"]
+    assert vector_map.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
+    rows = vector_map.compare_lanes("decide against plugins", repo.path)
+    assert rows.row(0, named=True)["file_path"] == ""
+    [axes] = charts.plot_lane_ranks("decide", rows).axes
+    assert "1  Decide against plugins" in {text.get_text() for text in axes.texts}
+
+
 def test_project_on_principal_axes() -> None:
     """The first axis is the direction of the largest variance, and the shares add up to one."""
     rng = np.random.default_rng(1)

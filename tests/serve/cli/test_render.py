@@ -66,6 +66,33 @@ def test_output_layout() -> None:
     assert format_answer(FindAnswer((HIT,), META)) == TERMINAL_OUTPUT
 
 
+def test_hit_without_a_file() -> None:
+    """A commit that changes no file itself says so in place of a path; a merge lists its files like a diff."""
+    merge = replace(
+        HIT,
+        commit_message="Merge pull request #42",
+        file_path="",
+        change_kind="merged",
+        diff_excerpt=" src/login.py\n src/limits.py\n",
+        diff_truncated=False,
+        related_head_symbols=(),
+    )
+    empty = replace(merge, commit_message="Decide", change_kind="empty", diff_excerpt="")
+    meta = replace(META, hint=None, query_profile=DEFAULT_QUERY_PROFILE)
+    assert format_answer(FindAnswer((merge, empty), meta)).splitlines() == [
+        " 1. Merge pull request #42",
+        "    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03",
+        "    (no file)  merged",
+        "    │  src/login.py",
+        "    │  src/limits.py",
+        "",
+        " 2. Decide",
+        "    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03",
+        "    (no file)  empty",
+        "",
+    ]
+
+
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])
 def test_crlf_messages(end: str) -> None:
     """A message with CRLF line ends is shown like any other, also if the last end is cut."""

@@ -96,6 +96,21 @@ def test_structured_content(repo: Repo, home: Path) -> None:
     assert "related_commits" not in explain_answer["_meta"]["explain"]
 
 
+def test_hit_without_a_file(repo: Repo, home: Path) -> None:
+    """A commit that changes no file itself has an empty path; of a merge, the excerpt lists the files."""
+    repo.branch("side")
+    repo.commit_file("limits.py", "x = 1\n", "Count")
+    repo.switch("main")
+    repo.merge("side", message="Merge pull request #42: rate limiting")
+    build_index(repo, home)
+    server = create_server(repo, home)
+    answer = extract_structured_content(call_tool(server, "find_pattern", query="rate limiting", k=1))
+    hit = answer["hits"][0]
+    assert (hit["file_path"], hit["change_kind"]) == ("", "merged")
+    assert (hit["diff_excerpt"], hit["related_head_symbols"]) == (" limits.py\n", [])
+    assert "`file_path` is empty" in (list_tools(repo, home)["find_pattern"].description or "")
+
+
 def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
     """Control and bidirectional characters of messages and diffs are shown as escapes; instructions call them data."""
     repo.commit_file("a.py", "timeout = 1  # \u202e\x9b\n", "Set the timeout \u202eecilA\x9d")
