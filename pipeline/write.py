@@ -60,6 +60,7 @@ class RunStart:
 
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
+    `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no row of their messages.
     `obsolete_commits`: those of the unreadable commits that HEAD does not reach; this run does not retry them.
     `head_files`: path -> blob of each file in the recorded HEAD snapshot.
     `components`: component versions of this run's rows.
@@ -67,6 +68,7 @@ class RunStart:
 
     pending_commits: tuple[str, ...]
     unreadable_commits: frozenset[str]
+    commits_without_hunks: frozenset[str]
     obsolete_commits: frozenset[str]
     head_files: dict[str, str]
     components: ComponentVersions
@@ -78,7 +80,8 @@ class RunStart:
 
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
         """Return the last of these commits that is not a retry; None if all are. Retries are before the watermark."""
-        new_commits = [sha for sha in shas if sha not in self.unreadable_commits]
+        retried_commits = self.unreadable_commits | self.commits_without_hunks
+        new_commits = [sha for sha in shas if sha not in retried_commits]
         return new_commits[-1] if new_commits else None
 
 
@@ -109,6 +112,11 @@ def start_run(
         unreadable_commits = frozenset(
             entry.commit_sha for entry in history.load_unreadable_commits(connection)
         )
+        # Only a migration leaves commits without hunks, and it clears `completed_commit`.
+        is_complete = summary is not None and summary.completed_commit is not None
+        without_hunks = [] if is_complete else history.list_commits_without_hunks(connection)
+    # Others are gone from the repository, so HEAD does not reach them.
+    without_hunks = [sha for sha in without_hunks if repository.is_readable(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
@@ -131,8 +139,9 @@ def start_run(
             components=current_versions,
         )
         return RunStart(
-            pending_commits=tuple(pending),
+            pending_commits=(*without_hunks, *pending),
             unreadable_commits=unreadable_commits,
+            commits_without_hunks=frozenset(without_hunks),
             obsolete_commits=unreadable_commits.difference(candidates),
             head_files=history.load_head_files(connection),
             components=current_versions,

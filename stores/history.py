@@ -131,6 +131,12 @@ def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [sha for (sha,) in connection.execute("SELECT commit_sha FROM commits").fetchall()]
 
 
+def list_commits_without_hunks(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the recorded commits without a row in `hunks`, parents first. Programs before schema 3 wrote them."""
+    sql = "SELECT commit_sha FROM commits ANTI JOIN hunks USING (commit_sha) ORDER BY commits.rowid"
+    return [sha for (sha,) in connection.execute(sql).fetchall()]
+
+
 def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
     """Return the share of all hunks that belong to these commits."""
     selected_shas = set(shas)

@@ -66,6 +66,18 @@ def _find_row_components(
     return [(part, component) for component in (*components, *parsers)] if rows else []
 
 
+def migrate_to_3(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let the next index run read the commits without hunks again.
+
+    Up to schema 2, an empty commit or a clean merge had no row in `hunks`, and no query found it.
+    """
+    connection.execute(
+        "UPDATE repository SET completed_commit = NULL"
+        " WHERE EXISTS (FROM commits ANTI JOIN hunks USING (commit_sha))"
+    )
+    connection.execute("UPDATE metadata SET version = '3' WHERE component = 'schema' AND version IS NOT NULL")
+
+
 class NewerSchema(LineageError):
     """Refusal of an index that a newer version of the program made; it is neither read nor written."""
 
@@ -77,6 +89,7 @@ class MigrationFailed(LineageError):
 # Migration to each schema version. A new index gets the current tables and needs none.
 MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     2: migrate_to_2,
+    3: migrate_to_3,
 }
 
 

@@ -34,11 +34,12 @@ class ReachabilityDelta:
     is_complete: bool = False
 
 
-SCHEMA_VERSION: Final = 2
-# Tables and columns that each schema version added.
+SCHEMA_VERSION: Final = 3
+# Tables, columns and rows that each schema version added.
 SCHEMA_HISTORY: Final = {
     1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
     2: "component versions of the rows, HEAD of the newest finished index run, embedding cache usage",
+    3: "a row in `hunks` for each commit that changes no file itself",
 }
 
 EMBEDDING_DIMENSION: Final = 384

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, Progress, RunOptions, RunSummary
 from serve.repositories import locate_index
-from stores import locks
+from stores import database, locks
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
@@ -21,6 +21,20 @@ class Greeter:
     def part(self, name):
         return "bye " + name
 """
+
+# Statements that turn an index into one that a program with schema 2 wrote: without rows of messages.
+_SCHEMA_2: Final = (
+    "CREATE TEMP TABLE messages AS SELECT hunk_id FROM hunks WHERE file_path = ''",
+    "DELETE FROM hunk_postings WHERE hunk_id IN (FROM messages)",
+    "DELETE FROM hunks WHERE hunk_id IN (FROM messages)",
+    "DELETE FROM vectors WHERE text_digest NOT IN"
+    " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
+    "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings UNION SELECT term_id"
+    " FROM symbol_postings UNION SELECT term_id FROM head_postings)",
+    "DELETE FROM migrations",
+    "INSERT INTO migrations VALUES (2, now()::TIMESTAMP)",
+    "UPDATE metadata SET version = '2' WHERE component = 'schema'",
+)
 
 
 def create_interleaved_repo(path: Path, rounds: int = 6) -> Repo:
@@ -67,3 +81,10 @@ def run_index(
     with locks.acquire_run_lock(location):
         run_options = RunOptions(**options)
         return IndexRun(repository, location, run_options, WordEncoder(), jobs, jobs, report).run()
+
+
+def turn_into_schema_2(repo: Repo, home: Path) -> None:
+    """Turn the repository's index into one of schema 2, in which commits without hunks have no row in `hunks`."""
+    with database.open_for_writing(get_location(repo, home)) as connection:
+        for statement in _SCHEMA_2:
+            connection.execute(statement)

@@ -74,7 +74,7 @@ def test_migrated_tables_are_current(location: IndexLocation, tmp_path: Path) ->
         assert schema_1.describe_tables(connection) == new_tables
         assert set(new_tables) == set(TABLES)
         versions = connection.execute("SELECT version FROM migrations ORDER BY ALL").fetchall()
-    assert versions == [(1,), (2,)]
+    assert versions == [(1,), (2,), (3,)]
 
 
 def test_query_after_an_upgrade(repo: Repo, location: IndexLocation) -> None:

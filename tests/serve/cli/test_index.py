@@ -15,7 +15,7 @@ import pytest
 from serve.cli.index_output import format_duration
 from stores import database, locks
 from tests.bench.indexes import compute_fingerprint, list_index_files
-from tests.pipeline.histories import create_interleaved_repo, get_location
+from tests.pipeline.histories import create_interleaved_repo, get_location, turn_into_schema_2
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_lineage
 
@@ -78,6 +78,19 @@ def test_incremental_at_head_writes_nothing(
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line == dict.fromkeys(PROFILE, 0)
     assert list_index_files(repo.path, home) == before
+
+
+def test_incremental_at_head_after_an_upgrade(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At HEAD, the first incremental run on an index of schema 2 reads commits without hunks again, the next none."""
+    run_lineage("index", repo.path)
+    turn_into_schema_2(repo, home)
+    capsys.readouterr()
+    assert run_lineage("index", "--incremental", repo.path, "--workers", "1") == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(" - 3 commits, 0 hunks, 0 HEAD symbols")
+    assert run_lineage("index", "--incremental", repo.path) == 0
+    assert capsys.readouterr().out == f"index up-to-date at {repo.head}\n"
 
 
 @pytest.mark.parametrize(
