@@ -1,18 +1,20 @@
 """Console scripts `lineage`, `lineage-mcp` and `mindmap`.
 
-The packages of this program have common names: `serve`, `pipeline`, `stores`. Packages on the user's PYTHONPATH with
-the same names, or with those of dependencies, must not replace them, in this process and in those that it starts.
+They prepare the process before imports that take long. The packages of this program have common names: `serve`,
+`pipeline`, `stores`. Packages on the user's PYTHONPATH with the same names, or with those of dependencies, must not
+replace them, in this process and in those that it starts.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 
 def lineage() -> int:
     """Run `lineage` and return its exit code."""
-    demote_user_paths()
+    prepare_process()
     from serve.cli.entry import main
 
     return main()
@@ -20,7 +22,7 @@ def lineage() -> int:
 
 def lineage_mcp() -> None:
     """Run `lineage-mcp`."""
-    demote_user_paths()
+    prepare_process()
     from serve.mcp.lineage_server import main
 
     main()
@@ -28,10 +30,17 @@ def lineage_mcp() -> None:
 
 def mindmap() -> int:
     """Run `mindmap` and return its exit code."""
-    demote_user_paths()
+    prepare_process()
     from serve.cli.mindmap import main
 
     return main()
+
+
+def prepare_process() -> None:
+    """Let Ctrl-C end this process without a traceback while it imports modules, and demote the user's paths."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    demote_user_paths()
 
 
 def demote_user_paths() -> None:

@@ -1,7 +1,6 @@
-"""Termination signals, and their deferral while a step must not be interrupted.
+"""Termination signals, and their deferral while a child process starts.
 
-No signal damages committed data. Deferral is for the start of a process: if its parent ends during the start, the
-process prints errors.
+No signal damages committed data. But a child that is interrupted, or whose parent ends, while it starts prints errors.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ def is_main_thread() -> bool:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Call the Python handlers of termination signals only after the body of the `with` statement.
+    """Defer termination signals until the end of the body, and block them in the processes that it starts.
 
-    If several signals arrive, the first is raised again and the others are dropped. Signals without a Python handler
-    keep their usual effect, and outside the main thread nothing is deferred.
+    Ctrl-C and a closed terminal send a signal to all processes: only this one handles it, and ends the others. If
+    several signals arrive, the first is raised again and the others are dropped. Outside the main thread, signals are
+    blocked in the started processes only.
     """
     received_signals: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}
@@ -34,6 +34,9 @@ def defer_signals() -> Iterator[None]:
     def record_signal(number: int, _: object) -> None:
         received_signals.append(number)
 
+    # A process inherits the signals that the thread which starts it has blocked. The handlers are replaced too, because
+    # other threads of this process may receive a signal.
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
     try:
         for number in TERMINATION_SIGNALS if is_main_thread() else ():
             handler = signal.getsignal(number)
@@ -44,5 +47,17 @@ def defer_signals() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         if received_signals:
             signal.raise_signal(received_signals[0])
+
+
+def start_resource_tracker() -> None:
+    """Start multiprocessing's resource tracker, which must outlive all other processes.
+
+    Call this before `defer_signals`: before Python 3.12, the start of the tracker unblocks signals.
+    """
+    from multiprocessing import resource_tracker  # an import that few programs need
+
+    with defer_signals():
+        resource_tracker.ensure_running()

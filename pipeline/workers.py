@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
-from multiprocessing import resource_tracker
+from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, TypeVar
 
+from pipeline import signals
 from pipeline.malloc import configure_malloc
 from stores.errors import LineageError
 
@@ -70,15 +69,16 @@ def map_groups(
         initargs=(os.getpid(),),
     )
     call = delayed(function)
-    block_signals = nullcontext if jobs == 1 or prefer == "threads" else _block_signals
+    if jobs != 1 and prefer == "processes":
+        signals.start_resource_tracker()
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
-        with block_signals():
+        with signals.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
         for group in groups:
             finished = None if running is None else list(running)
-            with block_signals():
+            with signals.defer_signals():
                 running = parallel(call(item) for item in group)
             if finished is not None:
                 with _close_on_error(running):
@@ -108,22 +108,6 @@ def _close_on_error(running: Generator[Result]) -> Iterator[None]:
             warnings.simplefilter("ignore")
             running.close()
         raise
-
-
-@contextmanager
-def _block_signals() -> Iterator[None]:
-    """Block SIGINT and SIGHUP during the body of the `with` statement, also in processes that are started there.
-
-    Only this process handles a signal that the terminal sends to all: workers would print a traceback.
-    """
-    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    try:
-        # Its start unblocks SIGINT, so it must run already when the workers start.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 def initialize_worker(parent: int) -> None:

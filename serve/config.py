@@ -29,6 +29,7 @@ LIBRARY_ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "PYTHONSAFEPATH": "1",
+    "PYTHONWARNINGS": "ignore:resource_tracker",
 }
 
 
@@ -118,7 +119,7 @@ def build_git_config_key() -> str:
 
 
 def configure_libraries(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set `LIBRARY_ENVIRONMENT` where it is unset: one numpy thread, Arrow's system allocator, safe Python path.
+    """Set `LIBRARY_ENVIRONMENT` where it is unset: numpy threads, Arrow's allocator, Python path, warnings.
 
     Affects modules imported, and processes started, after the call.
     """

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,12 +51,6 @@ def compute_signal_exit_code(number: int) -> int:
     return 128 + number
 
 
-def use_default_sigint() -> None:
-    """Let Ctrl-C end this process immediately and without a traceback, as long as it only imports modules."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @contextmanager
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt on SIGINT, SIGTERM and SIGHUP, except for those that are ignored, as under nohup.
@@ -75,6 +70,7 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
             replaced_handlers.setdefault(signal.SIGALRM, alarm_handler)
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
+        _hide_tracebacks()
         raise KeyboardInterrupt
 
     previous_handlers = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
@@ -93,6 +89,21 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
             signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler, the alarm would end the process
         for number, handler in replaced_handlers.items():
             signal.signal(number, handler)
+
+
+def _hide_tracebacks() -> None:
+    """Print no more tracebacks of finalizers and of other threads, as this process only ends from now on.
+
+    joblib's threads fail, or log an exception, when they find their workers shut down.
+    """
+    from logging import getLogger  # the check for a queued index run does without
+
+    def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
+        if failure.exc_type is KeyboardInterrupt:  # a finalizer cannot raise it
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
+    sys.unraisablehook, threading.excepthook = retry_lost_interrupt, lambda _: None
+    getLogger("concurrent.futures").disabled = True
 
 
 def configure_streams() -> None:

@@ -25,7 +25,6 @@ HOOK_ARGUMENTS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
 
 def main() -> int:
     """Run the `lineage` program and return its exit code."""
-    process.use_default_sigint()
     process.configure_streams()
     if sys.argv[1:] == HOOK_ARGUMENTS and is_index_run_queued(Path()):
         print(ALREADY_QUEUED_MESSAGE)  # noqa: T201 - this runs before the CLI is imported

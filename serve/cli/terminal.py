@@ -60,13 +60,15 @@ def create_version_option(name: str) -> Any:
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code. All errors become messages and exit codes here."""
     process.configure_streams()
-    with process.handle_termination_signals() as received_signal:
+    code = exit_codes.INTERRUPTED
+    # A signal may also arrive just before the `try` in `_run_app` or after it.
+    with suppress(KeyboardInterrupt), process.handle_termination_signals() as received_signal:
         # The command has its own context, so that its PATH argument does not affect later commands of this process.
         code = copy_context().run(_run_app, app, name, arguments)
+        if code == exit_codes.INTERRUPTED:
+            code = process.compute_signal_exit_code(received_signal.number)
     process.detach_streams()
-    return (
-        process.compute_signal_exit_code(received_signal.number) if code == exit_codes.INTERRUPTED else code
-    )
+    return code
 
 
 def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:

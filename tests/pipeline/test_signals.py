@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -72,3 +74,13 @@ def test_other_thread_defers_nothing() -> None:
     thread.start()
     thread.join()
     assert handlers == [signal.default_int_handler]
+
+
+def test_started_processes_block_signals() -> None:
+    """A process that is started in the body never receives termination signals; one that is started later does."""
+    program = "import signal; print(*sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    command = [sys.executable, "-c", program]
+    with signals.defer_signals():
+        blocked = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert blocked.split() == [str(int(number)) for number in sorted(TERMINATION_SIGNALS)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"

@@ -102,8 +102,9 @@ def test_library_settings_keep_user_values() -> None:
         "OPENBLAS_NUM_THREADS": "1",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "PYTHONSAFEPATH": "1",
+        "PYTHONWARNINGS": "ignore:resource_tracker",
     }
-    assert user_environment == {**user_values, "PYTHONSAFEPATH": "1"}
+    assert user_environment == {**unset, **user_values}
 
 
 def test_library_settings_precede_imports() -> None:
