@@ -13,6 +13,7 @@ Stages, in order:
 - `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache
 - `write`: start of a run, one transaction per batch with the watermark, end of a run
 - `head_symbols`: symbols and chunks of the files at HEAD; parses only files that changed
+- `history_refresh`: with `--force`, outdated symbols and terms of the history, extracted again
 
 Used by the stages:
 

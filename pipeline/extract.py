@@ -6,18 +6,25 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.git.repository import Commit, Repository, UnreadableObject, open_repository
 from pipeline.hunks import Hunk, build_message_hunk, extract_hunks
-from pipeline.ignore import IgnoreRules
 from pipeline.parse import TouchedSymbol, TouchedSymbolFinder
 from pipeline.profile import Profile
 from pipeline.syntax.grammars import detect_language
 from pipeline.text import build_diff_text, build_full_text, build_semantic_text, compute_digest, count_terms
 from stores import schema
+
+
+class PathFilter(Protocol):
+    """Filter of changed paths: the ignore rules, or the paths of recorded hunks."""
+
+    def is_ignored(self, path: str) -> bool:
+        """Return whether a path has no hunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class ExtractTask:
     """
 
     repository: Path
-    rules: IgnoreRules
+    rules: PathFilter
     batches: tuple[tuple[str, ...], ...]
     diff_only: bool = False
 
@@ -91,7 +98,7 @@ def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
 def _extract_batch(
     repository: Repository,
     shas: tuple[str, ...],
-    rules: IgnoreRules,
+    rules: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     *,
     diff_only: bool,
@@ -108,7 +115,7 @@ def _extract_batch(
 def _read_commit(
     repository: Repository,
     sha: str,
-    rules: IgnoreRules,
+    rules: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:

@@ -30,6 +30,7 @@ from pipeline.head_symbols import (
     run_task,
     split_into_slices,
 )
+from pipeline.history_refresh import HistoryRefresh, RefreshResult
 from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
@@ -58,7 +59,7 @@ class RunOptions:
     """Options of an index run. Only `embed_cache` can change the content of the index.
 
     `commit_batch`: commits per transaction.
-    `force`: parse every file of HEAD again.
+    `force`: parse every file of HEAD again, and the changes of the history that an outdated parser parsed.
     `rebuild`: delete the index first.
     `embed_cache`: embedding cache mode; None keeps the mode of the index.
     `embed_batch`: texts per call of the encoder.
@@ -125,6 +126,7 @@ class RunSummary:
     `commits`, `hunks`, `head_symbols`: rows written by this run.
     `indexed_commits`: commits in the index after it.
     `unreadable_commits`, `unreadable_head_files`: what the next run retries.
+    `refresh`: hunks whose outdated rows were replaced, and commits for which that failed.
     `verdict`: compatibility of the index with this program.
     `seconds`: wall time.
     `workers`: number of worker processes.
@@ -138,6 +140,7 @@ class RunSummary:
     indexed_commits: int
     unreadable_commits: tuple[UnreadableCommit, ...]
     unreadable_head_files: tuple[str, ...]
+    refresh: RefreshResult
     verdict: CompatibilityVerdict
     seconds: float
     workers: int
@@ -177,6 +180,7 @@ class IndexRun:
             head_update = self._plan_head_update(start, rules, head)
             self.repository.release_memory()
             progress = self._extract(writer, start, head_update, rules)
+            refresh = self._refresh_history(writer, start) if self.options.force else RefreshResult()
             pending = self._finish_extraction(writer, head, start, head_update, progress)
             if pending.num_rows and not self.options.skip_vectors:
                 is_complete = not (progress.unreadable_head_files or head_update.read_error)
@@ -193,9 +197,10 @@ class IndexRun:
             unreadable_commits=result.unreadable_commits,
             unreadable_head_files=progress.unreadable_head_files
             or tuple(filter(None, [head_update.read_error])),
+            refresh=refresh,
             verdict=result.verdict,
             seconds=time.perf_counter() - start_time,
-            workers=self._count_jobs(start, head_update) or 1,
+            workers=max(self._count_jobs(start, head_update) or 1, refresh.workers),
             profile=self.profile,
             pending_texts=pending.num_rows - progress.embedded_texts,
         )
@@ -280,6 +285,19 @@ class IndexRun:
             head_symbols=progress.head_symbols + parsed_files.symbols.num_rows,
             unreadable_head_files=progress.unreadable_head_files + parsed_files.unreadable_paths,
         )
+
+    def _refresh_history(self, writer: IndexWriter, start: RunStart) -> RefreshResult:
+        return HistoryRefresh(
+            self.repository,
+            writer,
+            start.components,
+            new_commits=start.pending_commits,
+            commit_batch=self.options.commit_batch,
+            batches_per_task=BATCHES_PER_TASK,
+            tasks_per_worker=TASKS_PER_WORKER,
+            workers=self.workers,
+            profile=self.profile,
+        ).run()
 
     def _finish_extraction(
         self, writer: IndexWriter, head: str, start: RunStart, head_update: HeadUpdate, progress: Progress

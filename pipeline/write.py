@@ -24,7 +24,15 @@ from pipeline.walk import (
     find_unreachable,
     list_candidate_commits,
 )
-from stores import compatibility, database, history, maintenance, pending_texts, quantized_vectors
+from stores import (
+    compatibility,
+    database,
+    history,
+    history_refresh,
+    maintenance,
+    pending_texts,
+    quantized_vectors,
+)
 from stores.compatibility import (
     REBUILD_COMMAND,
     CompatibilityStatus,
@@ -36,6 +44,7 @@ from stores.connections import IndexWriter
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
 from stores.history import UnreadableCommit
+from stores.history_refresh import RefreshedRows
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.migrations import NewerSchema
@@ -191,6 +200,13 @@ def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile)
         terms=parsed_files.terms,
     )
     _write_timed(writer, profile, "symbols", lambda connection: replace_head(connection, change))
+
+
+def write_refreshed_rows(writer: IndexWriter, rows: RefreshedRows, profile: Profile) -> None:
+    """Write new symbols and terms of recorded hunks in one transaction."""
+    _write_timed(
+        writer, profile, "storage", lambda connection: history_refresh.replace_rows(connection, rows)
+    )
 
 
 def finish_extraction(

@@ -14,6 +14,7 @@ Index
 
 Writing and reading
 - `writer`: write transactions
+- `history_refresh`: replacement of outdated symbols and terms of recorded hunks
 - `history`: recorded commits, status numbers and file history
 - `hunk_details`: commit, diff and symbols of hunks, for display
 - `frames`: tables as polars frames

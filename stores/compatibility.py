@@ -18,13 +18,16 @@ REBUILD_COMMAND: Final = "lineage index --rebuild --yes"
 FORCE_COMMAND: Final = "lineage index --force"
 RESUME_COMMAND: Final = "lineage index"
 
-# The two parts of an index: commits and hunks with all that belongs to them, and the HEAD snapshot, which `--force`
-# rebuilds.
+# The two parts of an index: commits and hunks with all that belongs to them, and the HEAD snapshot. `--force` writes
+# the rows of the HEAD snapshot again, and those of the history that no vector depends on (`history_refresh`).
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
-# Components whose change makes the stored vectors or tables unusable.
-VECTOR_AFFECTING: Final = frozenset({"schema", "embedding_model", "embedding_dimension", "embed_cache"})
+# Components whose change makes the stored vectors or tables unusable. A new semantic text needs new vectors. The names
+# of symbols in it do not count: a parser that finds other symbols leaves the vectors valid.
+VECTOR_AFFECTING: Final = frozenset(
+    {"schema", "embedding_model", "embedding_dimension", "embed_cache", "semantic_text_version"}
+)
 # Components that write no rows, so no row can be outdated by them.
 COMPONENTS_WITHOUT_ROWS: Final = frozenset({"schema", "reranker_model"})
 # Components that write rows of one part only; parsers and term splitting write to both.
@@ -161,15 +164,10 @@ def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) 
             CompatibilityStatus.UNKNOWN, missing=missing, remedy=_choose_unknown_remedy(recorded, missing)
         )
     if outdated_by_name:
-        remedy = (
-            REBUILD_COMMAND
-            if any(_is_stale(recorded, current, name, HISTORY_PART) for name in outdated_by_name)
-            else FORCE_COMMAND
-        )
         return CompatibilityVerdict(
             CompatibilityStatus.NEEDS_REFRESH,
-            f"{_describe_differences(outdated_by_name, current)}; run `{remedy}`",
-            remedy=remedy,
+            f"{_describe_differences(outdated_by_name, current)}; run `{FORCE_COMMAND}`",
+            remedy=FORCE_COMMAND,
         )
     return CompatibilityVerdict(CompatibilityStatus.COMPATIBLE)
 
@@ -182,6 +180,15 @@ def confirm_versions(row_versions: Iterable[RowVersion], current: ComponentVersi
     """
     recorded = RecordedVersions(row_versions=frozenset(row_versions))
     return ComponentVersions(**{name: _confirm_version(recorded, current, name) for name in COMPONENT_NAMES})
+
+
+def find_stale_history_components(recorded: RecordedVersions, current: ComponentVersions) -> tuple[str, ...]:
+    """Return the components whose outdated rows of the history `--force` writes again: parsers and term splitting."""
+    return tuple(
+        name
+        for name in COMPONENT_NAMES
+        if name not in VECTOR_AFFECTING and _has_stale_history(recorded, current, name)
+    )
 
 
 def get_component_parts(component: str) -> tuple[str, ...]:
@@ -243,22 +250,19 @@ def _is_missing(recorded: RecordedVersions, name: str) -> bool:
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
-    """Return the command that rewrites the rows with unknown versions.
-
-    An ordinary index run rewrites no commits, so unknown versions of their rows need a rebuild.
-    """
-    unknown_parts = {
-        row.part for name in missing for row in recorded.select_row_versions(name) if row.version is None
+    """Return the command that rewrites the rows with unknown versions; vectors need a rebuild."""
+    unknown_components = {
+        name for name in missing for row in recorded.select_row_versions(name) if row.version is None
     }
-    if not unknown_parts and recorded.confirmed == ComponentVersions():
+    if not unknown_components and recorded.confirmed == ComponentVersions():
         return RESUME_COMMAND  # the first run is in progress or was interrupted
-    return REBUILD_COMMAND if HISTORY_PART in unknown_parts else FORCE_COMMAND
+    return FORCE_COMMAND if unknown_components.isdisjoint(VECTOR_AFFECTING) else REBUILD_COMMAND
 
 
-def _is_stale(recorded: RecordedVersions, current: ComponentVersions, name: str, part: str) -> bool:
+def _has_stale_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
     current_version = get_component_version(current, name)
     return any(
-        row.part == part and not _is_same(name, row.version, current_version)
+        row.part == HISTORY_PART and not _is_same(name, row.version, current_version)
         for row in recorded.select_row_versions(name)
     )
 

@@ -128,7 +128,7 @@ def record_run_start(
     rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
     # Paths may contain bytes that are not UTF-8, and the database stores only text.
     path = str(location.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    with _run_transaction(connection, unreached_in=rows):
+    with run_transaction(connection, unreached_in=rows):
         connection.execute(
             "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
             [location.repo_id, path, location.first_commit],
@@ -149,7 +149,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
 
     Return the seconds spent on postings.
     """
-    with _run_transaction(
+    with run_transaction(
         connection,
         covered=pa.table({"commit_sha": pa.array(batch.covered_commits, pa.string())}),
         commits_in=batch.commits,
@@ -185,7 +185,7 @@ def write_vectors(
 
     completed_commit: with the last vectors of an index run, the HEAD that it has indexed completely.
     """
-    with _run_transaction(connection, vectors_in=_drop_duplicates(vectors)):
+    with run_transaction(connection, vectors_in=_drop_duplicates(vectors)):
         connection.execute(_INSERT_VECTORS)
         _record_cache_usage(connection, cache_usage)
         if completed_commit is not None:
@@ -194,7 +194,7 @@ def write_vectors(
 
 def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> float:
     """Replace the rows of these files in the HEAD snapshot; return the seconds spent on postings."""
-    with _run_transaction(
+    with run_transaction(
         connection,
         covered=pa.table({"file_path": pa.array(change.replaced_paths, pa.string())}),
         files_in=change.files,
@@ -208,7 +208,7 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> f
         _insert(connection, "head_chunks", "chunks_in")
         if change.files.num_rows:
             _record_row_versions(connection, compatibility.HEAD_PART, change.files)
-        return _insert_postings(connection, {"head_postings": change.terms}, first_symbol)
+        return insert_postings(connection, {"head_postings": change.terms}, first_symbol)
 
 
 def record_run_end(
@@ -229,7 +229,7 @@ def record_run_end(
     to read them again.
     """
     rows = pa.table({"commit_sha": pa.array(obsolete_commits, pa.string())})
-    with _run_transaction(connection, obsolete_in=rows):
+    with run_transaction(connection, obsolete_in=rows):
         connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM obsolete_in)")
         if is_head_rebuilt:
             _delete_outdated_head_versions(connection)
@@ -248,7 +248,7 @@ def record_run_end(
 
 def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
     """Delete the rows of these commits, and the vectors and terms that nothing refers to any more."""
-    with _run_transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
+    with run_transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
         _execute_all(connection, _DELETE_COMMITS)
         _execute_all(connection, _DELETE_UNUSED)
 
@@ -313,7 +313,7 @@ def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> floa
     _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=first_hunk)
     connection.execute(_INSERT_VECTORS)
     terms_by_table = {"hunk_postings": batch.hunk_terms, "symbol_postings": batch.symbol_terms}
-    return _insert_postings(connection, terms_by_table, first_hunk)
+    return insert_postings(connection, terms_by_table, first_hunk)
 
 
 def _drop_duplicates(vectors: Rows) -> Rows:
@@ -341,7 +341,7 @@ def _get_current_time() -> datetime:
 
 
 @contextmanager
-def _run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
+def run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
     """Run the body in a transaction, with these tables readable under their names."""
     with register_tables(connection, **rows):
         connection.execute("BEGIN")
@@ -354,7 +354,7 @@ def _run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Ite
             raise
 
 
-def _insert_postings(
+def insert_postings(
     connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document: int
 ) -> float:
     """Insert the postings of a batch's documents, and the terms that are new; return the seconds this took.

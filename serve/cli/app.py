@@ -59,7 +59,12 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Extract all HEAD symbols again. Overrides --incremental.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Extract all HEAD symbols again, and outdated symbols and words of the history. Overrides "
+            "--incremental.",
+        ),
     ] = False,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Delete the index and build a new one. Requires --yes.")

@@ -125,13 +125,20 @@ def print_summary(
         f"{summary.head_symbols:,} HEAD symbols",
         *_format_phases(summary),
     ]
-    if not (summary.commits or summary.head_symbols):
+    if summary.refresh.hunks:
+        lines.append(f"extracted the symbols of {summary.refresh.hunks:,} indexed hunks again")
+    if not (summary.commits or summary.head_symbols or summary.refresh.hunks):
         lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
     if summary.pending_texts:
         lines.append(f"{summary.pending_texts:,} texts have no vector yet; `lineage index` adds them")
     if profile_details is not None:
         lines.append(summary.profile.to_json_line(**profile_details))
     print_text("\n".join(lines))
+    _log_warnings(summary, is_partial_clone=is_partial_clone)
+
+
+def _log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
+    """Log commits and files that could not be read, and an index that stays incompatible."""
     if summary.unreadable_commits:
         logger.warning(
             "Skipped commits that could not be read (%d): %s. %s",
@@ -144,6 +151,13 @@ def print_summary(
             "Files at HEAD could not be read (%d): %s. Their old symbols stay. Run `lineage index` to try again.",
             len(summary.unreadable_head_files),
             _join_first(summary.unreadable_head_files),
+        )
+    if summary.refresh.failed_commits:
+        logger.warning(
+            "Commits could not be extracted again (%d): %s. Their outdated symbols stay. `lineage index --force` tries "
+            "again. `lineage gc` deletes commits that no branch reaches.",
+            len(summary.refresh.failed_commits),
+            _format_unreadable(summary.refresh.failed_commits),
         )
     from serve.index_status import describe_compatibility  # imports the database, as the run has already
 

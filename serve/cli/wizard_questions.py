@@ -96,7 +96,9 @@ class WizardQuestion:
 MODE_OPTIONS: Final = (
     ChoiceOption(Mode.STANDARD, "index the new commits; the first time, the full history"),
     ChoiceOption(Mode.INCREMENTAL, "the same, but do nothing if the index is at HEAD; used by hooks"),
-    ChoiceOption(Mode.FORCE, "extract all HEAD symbols again; commits, hunks and vectors stay"),
+    ChoiceOption(
+        Mode.FORCE, "extract all HEAD symbols and outdated ones again; commits, hunks and vectors stay"
+    ),
     ChoiceOption(Mode.REBUILD, "delete the index of this repository and build a new one"),
 )
 PROVIDER_MEANINGS: Final = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,3 +90,14 @@ def turn_into_schema_2(repo: Repo, home: Path) -> None:
     with database.open_for_writing(get_location(repo, home)) as connection:
         for statement in _SCHEMA_2:
             connection.execute(statement)
+
+
+@contextmanager
+def hide_object(repo: Repo, name: str) -> Iterator[None]:
+    """Remove an object during the `with` statement's body."""
+    sha = repo.git("rev-parse", name)
+    object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
+    yield
+    object_file.write_bytes(content)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,19 +13,8 @@ from serve import index_status
 from serve.cli import index as index_command
 from stores import database, history
 from tests.bench.indexes import compute_fingerprint
-from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
+from tests.pipeline.histories import create_interleaved_repo, get_location, hide_object, run_index
 from tests.repos import Repo
-
-
-@contextmanager
-def hide_object(repo: Repo, name: str) -> Iterator[None]:
-    """Remove an object during the `with` statement's body."""
-    sha = repo.git("rev-parse", name)
-    object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
-    content = object_file.read_bytes()
-    object_file.unlink()
-    yield
-    object_file.write_bytes(content)
 
 
 def get_excluded_commits(repo: Repo, home: Path) -> set[str]:

@@ -37,44 +37,35 @@ def set_component_version(monkeypatch: pytest.MonkeyPatch, constant: str, value:
     monkeypatch.setattr(component_versions, constant, value)
 
 
-@pytest.mark.parametrize(
-    ("constant", "forced"),
-    [
-        ("CHUNKER_VERSION", "compatible"),
-        ("CROSS_ENCODER", "compatible"),
-        ("PARSER_VERSION", "parser_python 1, now 9; run `lineage index --rebuild --yes`"),
-        ("SEMANTIC_TEXT_VERSION", "semantic_text_version 1, now 9; run `lineage index --rebuild --yes`"),
-        ("WORDS_VERSION", "words_version 1, now 9; run `lineage index --rebuild --yes`"),
-    ],
-)
+@pytest.mark.parametrize("constant", ["CHUNKER_VERSION", "CROSS_ENCODER", "PARSER_VERSION", "WORDS_VERSION"])
 def test_changed_derived_component_needs_refresh(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     constant: str,
-    forced: str,
 ) -> None:
-    """A refresh is recommended; `--force` refreshes what it can and names the rebuild for the rest."""
+    """A refresh is recommended, queries are answered, and `--force` makes the index compatible."""
     assert run_index(repo) == 0
     set_component_version(monkeypatch, constant)
     before = load_verdict(repo, home)
-    assert before.startswith("query-compatible, refresh recommended (") and "now 9" in before
+    assert before.startswith("query-compatible, refresh recommended (")
+    assert before.endswith("now 9; run `lineage index --force`)")
     capfd.readouterr()
     assert run_lineage("query", repo.path, "-q", "greet") == 0
     answer = json.loads(capfd.readouterr().out)
     assert answer["meta"]["compatibility"]["status"] == "query_compatible_needs_refresh"
     assert answer["hits"] and "now 9" in answer["meta"]["hint"]
     assert run_index(repo, "--force") == 0
-    assert forced in load_verdict(repo, home)
-    assert (forced == "compatible") != (
-        f"run `lineage index --rebuild --yes {repo.path}`" in capfd.readouterr().err
-    )
-    assert run_index(repo, "--rebuild", "--yes") == 0
-    assert load_verdict(repo, home) == "compatible"
+    output = capfd.readouterr()
+    assert load_verdict(repo, home) == "compatible" and "recommended" not in output.err
+    is_history_refreshed = constant in {"PARSER_VERSION", "WORDS_VERSION"}
+    assert ("indexed hunks again" in output.out) is is_history_refreshed
 
 
-@pytest.mark.parametrize("constant", ["EMBEDDING_MODEL", "EMBEDDING_DIMENSION", "SCHEMA_VERSION"])
+@pytest.mark.parametrize(
+    "constant", ["EMBEDDING_MODEL", "EMBEDDING_DIMENSION", "SCHEMA_VERSION", "SEMANTIC_TEXT_VERSION"]
+)
 def test_changed_vectors_need_rebuild(
     repo: Repo,
     home: Path,
@@ -86,7 +77,8 @@ def test_changed_vectors_need_rebuild(
     assert run_index(repo) == 0
     set_component_version(monkeypatch, constant)
     capfd.readouterr()
-    assert load_verdict(repo, home).startswith(f"needs rebuild ({constant.lower().removesuffix('_version')} ")
+    component = "schema" if constant == "SCHEMA_VERSION" else constant.lower()
+    assert load_verdict(repo, home).startswith(f"needs rebuild ({component} ")
     commands: tuple[list[str | Path], ...] = (
         ["query", repo.path, "-q", "greet"],
         ["index", repo.path],
@@ -173,6 +165,25 @@ def test_unreadable_head_tree_needs_refresh(repo: Repo, home: Path, monkeypatch:
     assert run_index(repo, "--force") == 0
     verdict = load_status_at_path(repo.path, home)[1].verdict
     assert verdict is not None and verdict.status is CompatibilityStatus.NEEDS_REFRESH
+
+
+def test_unreadable_commit_keeps_outdated_symbols(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """If a commit cannot be read again, `--force` names it and what to do, and the verdict stays."""
+    run_index(repo)
+    set_component_version(monkeypatch, "PARSER_VERSION")
+    sha = repo.git("rev-list", "--max-count=1", "HEAD", "--", "main.py")
+    (repo.path / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
+    capfd.readouterr()
+    assert run_index(repo, "--force") == 0
+    errors = capfd.readouterr().err
+    assert "Commits could not be extracted again (" in errors and sha[:12] in errors
+    assert f"`lineage index --force {repo.path}` tries again" in errors
+    assert f"parser_python 1, now 9; run `lineage index --force {repo.path}`" in errors
+    assert load_verdict(repo, home).startswith(
+        "query-compatible, refresh recommended (parser_python 1, now 9"
+    )
 
 
 def raise_keyboard_interrupt(*_: object, **__: object) -> None:

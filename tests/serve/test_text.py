@@ -78,7 +78,7 @@ def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.Capture
     ("versions", "ending"),
     [
         ({"words_version": None}, "remedy: lineage index --force {path}"),
-        ({"parser_python": "0"}, "; run `lineage index --rebuild --yes {path}`)"),
+        ({"parser_python": "0"}, "; run `lineage index --force {path}`)"),
     ],
 )
 def test_status_names_the_repository(

@@ -42,7 +42,9 @@ def test_compatible() -> None:
     assert (verdict.status, str(verdict)) == (CompatibilityStatus.COMPATIBLE, "compatible")
 
 
-@pytest.mark.parametrize("name", ["schema", "embedding_model", "embedding_dimension"])
+@pytest.mark.parametrize(
+    "name", ["schema", "embedding_model", "embedding_dimension", "semantic_text_version"]
+)
 def test_needs_rebuild(name: str) -> None:
     """A changed vector-affecting component needs a rebuild."""
     verdict = check_compatibility(build_record(**{name: "0"}), CURRENT_VERSIONS)
@@ -51,22 +53,16 @@ def test_needs_rebuild(name: str) -> None:
     assert verdict.remedy == "lineage index --rebuild --yes"
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("chunker_version", "lineage index --force"),
-        ("reranker_model", "lineage index --force"),
-        ("parser_rust", "lineage index --rebuild --yes"),
-        ("semantic_text_version", "lineage index --rebuild --yes"),
-        ("words_version", "lineage index --rebuild --yes"),
-    ],
-)
-def test_needs_refresh(name: str, remedy: str) -> None:
-    """A changed component of derived data leaves the vectors valid; the verdict names the command that refreshes it."""
+@pytest.mark.parametrize("name", ["chunker_version", "reranker_model", "parser_rust", "words_version"])
+def test_needs_refresh(name: str) -> None:
+    """A changed component of derived data leaves the vectors valid, and `--force` refreshes its rows."""
     verdict = check_compatibility(build_record(**{name: "0"}), CURRENT_VERSIONS)
     assert verdict.status is CompatibilityStatus.NEEDS_REFRESH
-    assert str(verdict) == f"query-compatible, refresh recommended ({name} 0, now 1; run `{remedy}`)"
-    assert verdict.remedy == remedy
+    assert (
+        str(verdict)
+        == f"query-compatible, refresh recommended ({name} 0, now 1; run `lineage index --force`)"
+    )
+    assert verdict.remedy == "lineage index --force"
 
 
 def test_stale_head_snapshot() -> None:
@@ -98,20 +94,20 @@ def test_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "remedy"),
+    ("part", "name", "remedy"),
     [
-        (None, "lineage index --force"),
-        (HEAD_PART, "lineage index --force"),
-        (HISTORY_PART, "lineage index --rebuild --yes"),
+        (None, "words_version", "lineage index --force"),
+        (HEAD_PART, "words_version", "lineage index --force"),
+        (HISTORY_PART, "words_version", "lineage index --force"),
+        (HISTORY_PART, "semantic_text_version", "lineage index --rebuild --yes"),
     ],
 )
-def test_unknown_version_remedy(part: str | None, remedy: str) -> None:
-    """Unknown rows of the history need a rebuild; `--force` suffices for rows of HEAD or an unconfirmed component."""
-    rows = build_row_versions(CURRENT_VERSIONS) | (
-        {RowVersion(part, "words_version", None)} if part else set()
-    )
+def test_unknown_version_remedy(part: str | None, name: str, remedy: str) -> None:
+    """Unknown vectors need a rebuild; `--force` suffices for other rows and for an unconfirmed component."""
+    rows = build_row_versions(CURRENT_VERSIONS) | ({RowVersion(part, name, None)} if part else set())
+    unknown: dict[str, None] = {name: None}
     verdict = check_compatibility(
-        RecordedVersions(replace(CURRENT_VERSIONS, words_version=None), frozenset(rows)), CURRENT_VERSIONS
+        RecordedVersions(replace(CURRENT_VERSIONS, **unknown), frozenset(rows)), CURRENT_VERSIONS
     )
     assert (verdict.status, verdict.remedy) == (CompatibilityStatus.UNKNOWN, remedy)
 
@@ -129,9 +125,9 @@ def test_unfinished_first_run_is_unknown(rows: frozenset[RowVersion]) -> None:
 
 
 def test_unrecorded_rows_need_rebuild() -> None:
-    """Rows from before versions were recorded need a rebuild; a finished run is not enough."""
+    """Vectors from before versions were recorded need a rebuild; a finished run is not enough."""
     verdict = check_compatibility(
-        RecordedVersions(row_versions=frozenset({RowVersion(HISTORY_PART, "words_version", None)})),
+        RecordedVersions(row_versions=frozenset({RowVersion(HISTORY_PART, "embedding_model", None)})),
         CURRENT_VERSIONS,
     )
     assert (verdict.missing, verdict.remedy) == (
@@ -250,11 +246,8 @@ def test_rows_of_older_program_are_detected(tmp_path: Path) -> None:
             if components is newer:
                 writer.record_run_end(connection, "h", components, is_head_rebuilt=True)
         verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
-    assert (verdict.status, verdict.remedy) == (
-        CompatibilityStatus.NEEDS_REFRESH,
-        "lineage index --rebuild --yes",
-    )
-    assert verdict.reason == "words_version 1, now 2; run `lineage index --rebuild --yes`"
+    assert (verdict.status, verdict.remedy) == (CompatibilityStatus.NEEDS_REFRESH, "lineage index --force")
+    assert verdict.reason == "words_version 1, now 2; run `lineage index --force`"
 
 
 def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import database, migrations, writer
+from stores import database, history_refresh, migrations, writer
+from stores.history_refresh import RefreshedRows
 from stores.writer import Batch
 from tests.stores.batches import (
     CURRENT_VERSIONS,
@@ -62,6 +63,19 @@ def write_head(connection: Any) -> object:
     return writer.replace_head(connection, make_head_change(["a.py", "c.py"], ["Second", "Third"]))
 
 
+def refresh_first_batch(connection: Any) -> object:
+    rows = make_batch([SampleCommit(number, {"new": 2}, {"other": 1}) for number in range(3)])
+    return history_refresh.replace_rows(
+        connection,
+        RefreshedRows(
+            hunks=rows.hunks,
+            hunk_symbols=rows.hunk_symbols,
+            hunk_terms=rows.hunk_terms,
+            symbol_terms=rows.symbol_terms,
+        ),
+    )
+
+
 def end_run(connection: Any) -> object:
     return writer.record_run_end(connection, make_sha(9), CURRENT_VERSIONS, is_head_rebuilt=True)
 
@@ -83,7 +97,7 @@ def create_index(connection: Any) -> None:
     writer.replace_head(connection, make_head_change(["a.py", "b.py"], ["First"]))
 
 
-@pytest.mark.parametrize("write", [write_second_batch, write_head, end_run])
+@pytest.mark.parametrize("write", [write_second_batch, write_head, refresh_first_batch, end_run])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_interrupted_transaction_changes_nothing(write: Write, error: type[BaseException]) -> None:
     """An error or Ctrl-C before any statement of a transaction leaves every table as it was, and it can be repeated."""

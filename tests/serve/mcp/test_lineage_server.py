@@ -185,10 +185,10 @@ def test_needs_rebuild_is_invalid_params(repo: Repo, home: Path) -> None:
             {"words_version": "0"},
             {
                 "status": "query_compatible_needs_refresh",
-                "reason": "words_version 0, now 1; run `lineage index --rebuild --yes`",
+                "reason": "words_version 0, now 1; run `lineage index --force`",
             },
             "The index is query-compatible, refresh recommended (words_version 0, now 1; "
-            "run `lineage index --rebuild --yes`).",
+            "run `lineage index --force`).",
         ),
         (
             {"parser_python": None},

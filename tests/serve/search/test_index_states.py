@@ -102,7 +102,7 @@ def test_refresh_recommended(repo: Repo, home: Path) -> None:
     assert answer.meta.hint.startswith(
         "The index is query-compatible, refresh recommended (parser_python 0, now "
     )
-    assert "`lineage index" in answer.meta.hint
+    assert "`lineage index --force`" in answer.meta.hint
 
 
 def test_unknown_versions(repo: Repo, home: Path) -> None:

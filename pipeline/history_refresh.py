@@ -1,0 +1,160 @@
+"""Refresh of the history by `lineage index --force`: extracts outdated symbols and terms again.
+
+If a parser or the term splitting has a new version, the commits of the affected hunks are read from git again, in
+batches of one transaction each. Hunks, their semantic texts and their vectors stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import write
+from pipeline.extract import ExtractedBatch, ExtractTask, extract_batches
+from pipeline.git.repository import Repository
+from pipeline.profile import Profile
+from pipeline.walk import split_into_batches
+from pipeline.workers import map_groups
+from stores import compatibility, history_refresh
+from stores.compatibility import ComponentVersions
+from stores.connections import IndexWriter
+from stores.history import UnreadableCommit
+from stores.history_refresh import RefreshedRows
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPaths:
+    """Filter that excludes every path except those of recorded hunks, whatever the ignore rules are now."""
+
+    paths: frozenset[str]
+
+    def is_ignored(self, path: str) -> bool:
+        """Return whether no recorded hunk has this path."""
+        return path not in self.paths
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshResult:
+    """Result of a refresh.
+
+    `hunks`: number of hunks with new rows.
+    `failed_commits`: commits with hunks that could not be extracted again and keep their outdated rows.
+    `workers`: number of worker processes.
+    """
+
+    hunks: int = 0
+    failed_commits: tuple[UnreadableCommit, ...] = ()
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRefresh:
+    """Refresh of the history of an index.
+
+    `components`: versions of this run. `new_commits`: commits that this run has indexed.
+    `commit_batch`: commits per transaction. `batches_per_task`: consecutive batches for one worker.
+    `tasks_per_worker`: tasks in a group. `workers`: number of worker processes, as in `IndexRun`.
+    """
+
+    repository: Repository
+    writer: IndexWriter
+    components: ComponentVersions
+    new_commits: Sequence[str]
+    commit_batch: int
+    batches_per_task: int
+    tasks_per_worker: int
+    workers: int | None
+    profile: Profile
+
+    def run(self) -> RefreshResult:
+        """Replace the outdated rows, and record the new versions unless some could not be replaced."""
+        with self.writer.open_batch() as connection:
+            recorded_versions = compatibility.load_recorded_versions(connection)
+            components = compatibility.find_stale_history_components(recorded_versions, self.components)
+            if not components:
+                return RefreshResult()
+            commits = history_refresh.start_refresh(connection, components)
+        is_new = pc.is_in(commits["commit_sha"], pa.array(self.new_commits, pa.string()))
+        commits = commits.filter(pc.invert(is_new))
+        starts = range(0, commits.num_rows, self.commit_batch)
+        batches = [commits.slice(start, self.commit_batch) for start in starts]
+        workers = 1 if len(batches) <= 1 else self.workers and min(self.workers, len(batches))
+        results = list(self._refresh_batches(batches, workers))
+        failed_commits = tuple(commit for result in results for commit in result.failed_commits)
+        if not failed_commits:
+            with self.profile.measure("storage"), self.writer.open_batch() as connection:
+                history_refresh.finish_refresh(connection, components)
+        return RefreshResult(sum(result.hunks for result in results), failed_commits, workers or 1)
+
+    def _refresh_batches(self, batches: Sequence[pa.Table], workers: int | None) -> Iterator[RefreshResult]:
+        """Replace the rows of these batches of commits; yield the result of each."""
+        batches_per_task = max(1, min(self.batches_per_task, len(batches) // (workers or 1)))
+        tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
+        groups = split_into_batches(tasks, self.tasks_per_worker * (workers or 1))
+        results = map_groups(extract_batches, groups, jobs=workers, prefer="processes")
+        extracted_batches = chain.from_iterable(chain.from_iterable(results))
+        done, total = 0, sum(batch.num_rows for batch in batches)
+        for batch, extracted in zip(batches, extracted_batches, strict=True):
+            yield self._replace_rows(batch, extracted)
+            done += batch.num_rows
+            logger.info("event=refreshing commits=%d total=%d", done, total)
+
+    def _build_task(self, batches: Sequence[pa.Table]) -> ExtractTask:
+        path_lists = [
+            path_list
+            for commits in batches
+            for name in ("file_paths", "old_paths", "merged_paths")
+            for path_list in commits[name].drop_null().to_pylist()
+        ]
+        paths = frozenset(path for path_list in path_lists for path in path_list)
+        shas = tuple(tuple(commits["commit_sha"].to_pylist()) for commits in batches)
+        return ExtractTask(self.repository.reopen_path, RecordedPaths(paths), shas)
+
+    def _replace_rows(self, commits: pa.Table, extracted: ExtractedBatch) -> RefreshResult:
+        """Write the new rows of the recorded hunks that were extracted again."""
+        hunk_id_by_key = dict(_list_hunks(commits))
+        keys = list(_zip_columns(extracted.hunks, "commit_sha", "file_path"))
+        rows = _select_rows(extracted, pa.array(map(hunk_id_by_key.get, keys), pa.int64()))
+        write.write_refreshed_rows(self.writer, rows, self.profile)
+        self.profile.merge(extracted.profile)
+        extracted_keys = set(keys)
+        failed_shas = dict.fromkeys(key[0] for key in hunk_id_by_key if key not in extracted_keys)
+        reasons = dict(_zip_columns(extracted.unreadable_commits, "commit_sha", "reason"))
+        return RefreshResult(
+            rows.hunks.num_rows,
+            tuple(UnreadableCommit(sha, reasons.get(sha, "its hunks have changed")) for sha in failed_shas),
+        )
+
+
+def _list_hunks(commits: pa.Table) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield (commit, path) and id of each recorded hunk."""
+    for sha, hunk_ids, paths in _zip_columns(commits, "commit_sha", "hunk_ids", "file_paths"):
+        yield from (((sha, path), hunk_id) for hunk_id, path in zip(hunk_ids, paths, strict=True))
+
+
+def _zip_columns(rows: pa.Table | pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[name].to_pylist() for name in names), strict=True)
+
+
+def _select_rows(extracted: ExtractedBatch, hunk_ids: pa.Array) -> RefreshedRows:
+    """Return the rows of recorded hunks. `hunk_ids`: id of each extracted hunk; null if it is not recorded."""
+
+    def renumber(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
+        ids = hunk_ids.take(rows[column])
+        position = rows.schema.get_field_index(column)
+        return rows.set_column(position, column, ids).filter(ids.is_valid())
+
+    return RefreshedRows(
+        hunks=renumber(extracted.hunks, "hunk_id"),
+        hunk_symbols=renumber(extracted.hunk_symbols, "hunk_id"),
+        hunk_terms=renumber(extracted.hunk_terms, "document"),
+        symbol_terms=renumber(extracted.symbol_terms, "document"),
+    )
