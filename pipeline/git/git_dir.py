@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Sequence
@@ -41,12 +42,12 @@ def read_small_file(file: Path) -> bytes:
 
 
 def blocks_on_open(file: Path) -> bool:
-    """Check whether opening a path may block, as for a pipe: it exists and is neither a file nor a directory."""
+    """Check whether opening or reading a path may block, as for a pipe: all but files, directories and `/dev/null`."""
     try:
         mode = file.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
     except OSError:
         return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def is_partial_clone(configuration: Settings) -> bool:

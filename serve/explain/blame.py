@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_cli import GitProcess, GitProgram
+from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import normalize_seconds
 from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
@@ -177,8 +177,8 @@ def start_blame(
 
 
 def read_blame(blame_process: GitProcess) -> BlameResult | BlameFailed:
-    """Wait for git and return its result."""
-    output = blame_process.wait()
+    """Wait for git and return its result. Raises GitTimeout: git can take exponential time to match attributes."""
+    output = blame_process.wait(RUN_TIMEOUT_SECONDS)
     if output.exit_code:
         last_line = output.stderr.splitlines()[-1] if output.stderr else "no reason given"
         return BlameFailed(last_line.removeprefix("fatal: "))

@@ -12,6 +12,8 @@ from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
+from pipeline.git.git_dir import blocks_on_open, read_small_file
+from pipeline.git.libgit2 import find_user_attributes_file
 from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
 from serve.explain.blame import BlameIgnoreRevs
@@ -23,10 +25,8 @@ MAX_ENTRIES: Final = 128
 MAX_BYTES: Final = 32 << 20
 # git's index file ends with a SHA-1 digest of its content.
 INDEX_DIGEST_BYTES: Final = 20
-# git's default file for the user's attributes.
-USER_ATTRIBUTES: Final = "~/.config/git/attributes"
-# Settings whose values name files that affect an answer.
-FILE_SETTINGS: Final = frozenset({"mailmap.file", "core.attributesfile"})
+# Setting that names a file with the names of authors.
+MAILMAP_SETTING: Final = "mailmap.file"
 
 Value = TypeVar("Value")
 
@@ -77,13 +77,17 @@ def compute_answer_key(
         ignore_revs,
         repository.config,
         sorted(repository.shallow_boundary),
-        *map(_read_or_none, _list_dependency_files(repository, target)),
+        *map(_read_or_empty, _list_dependency_files(repository, target)),
         _read_file_signature(repository.git_dir / "index"),
         _read_tail(repository.git_dir / "index"),
-        _read_replace_refs(repository),
         *map(_read_file_signature, (location.database, location.wal) if location else ()),
     )
     return _hash_dependencies(dependencies)
+
+
+def find_blocking_file(repository: Repository, target: Target) -> Path | None:
+    """Return a file, such as a pipe, that git would wait for forever before it blames the target; usually None."""
+    return next(filter(blocks_on_open, _list_dependency_files(repository, target)), None)
 
 
 def compute_history_key(repository: Repository, head: str) -> bytes:
@@ -97,34 +101,24 @@ def _hash_dependencies(dependencies: object) -> bytes:
 
 def _list_dependency_files(repository: Repository, target: Target) -> Iterator[Path]:
     """Yield the small files that affect blame, diffs or the names of authors."""
-    common = repository.objects_dir.parent
     yield repository.git_dir / "MERGE_HEAD"
-    yield common / "info" / "grafts"
-    yield common / "info" / "attributes"
-    configured_files = [value for name, value in repository.config if name in FILE_SETTINGS]
+    yield repository.common_dir / "info" / "attributes"
+    if user_attributes := find_user_attributes_file(dict(repository.config)):
+        yield user_attributes
+    mailmaps = [value for name, value in repository.config if name == MAILMAP_SETTING]
     # `Path.expanduser` would raise for an unknown user.
-    yield from (Path(os.path.expanduser(name)) for name in (USER_ATTRIBUTES, *configured_files))  # noqa: PTH111
+    yield from (repository.root / os.path.expanduser(name) for name in mailmaps)  # noqa: PTH111
     if not repository.is_bare:
         yield repository.root / ".mailmap"
-        yield repository.root / ".gitattributes"
         directories = Path(os.fsdecode(target.path)).parents
         yield from (repository.root / directory / ".gitattributes" for directory in directories)
 
 
-def _read_replace_refs(repository: Repository) -> list[tuple[str, bytes | None]]:
-    """Return the contents of loose replace refs, and the signature of the file with the packed refs."""
-    common = repository.objects_dir.parent
-    directory = common / "refs" / "replace"
-    names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    loose_refs = [(name, _read_or_none(directory / name)) for name in names]
-    return [*loose_refs, ("packed", repr(_read_file_signature(common / "packed-refs")).encode())]
-
-
-def _read_or_none(path: Path) -> bytes | None:
+def _read_or_empty(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_small_file(path)
     except OSError:
-        return None
+        return b""
 
 
 def _read_file_signature(path: Path) -> tuple[int, int, int] | None:

@@ -77,11 +77,16 @@ class Explainer:
     def _load_context(self, request: ExplainRequest, path: Path, cwd: Path | None) -> ExplainContext:
         repository = open_repository(path)
         head = repository.read_head()
+        target = resolve_target(repository, head, request.file, cwd)
+        blocking_file = cache.find_blocking_file(repository, target) if target.content is not None else None
+        if blocking_file:
+            note = f"git would wait forever for {blocking_file}, because it is no regular file."
+            target = Target(target.path, note=note)
         return ExplainContext(
             request=request,
             repository=repository,
             head=head,
-            target=resolve_target(repository, head, request.file, cwd),
+            target=target,
             location=find_index(self.home, repository),
             ignore_revs=load_ignore_revs(repository),
             histories=self._histories,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -92,7 +93,6 @@ CHANGES: dict[str, Callable[[Repo], object]] = {
     "attributes": _write(".gitattributes", "*.py text eol=crlf\n"),
     "this clone's attributes": _write(".git/info/attributes", "*.py -diff\n"),
     "what is staged": _run_git("rm", "--quiet", "--cached", "b.py"),
-    "replace refs": lambda repo: repo.git("replace", repo.head, repo.git("rev-parse", "HEAD~1")),
     "an index": lambda repo: build_index(repo, repo.path.parent / "lineage-home"),
 }
 
@@ -108,6 +108,113 @@ def test_changes_invalidate_the_cache(
     answer = explainer.explain(REQUEST, repo.path)
     assert len(computed_contexts) == 2
     assert answer == Explainer(home).explain(REQUEST, repo.path)
+
+
+ADA_OR_EVE = [f"{name} <ada@example.org>\n" for name in ("Ada", "Eve")]
+TEXT_OR_DIFF = ["*.py text\n", "*.py diff\n"]
+# Two contents of the same length of each file that an answer depends on.
+FILES: dict[str, list[str]] = {
+    ".mailmap": ADA_OR_EVE,
+    "names": ADA_OR_EVE,  # mailmap.file
+    "attributes": TEXT_OR_DIFF,  # core.attributesFile
+    ".gitattributes": TEXT_OR_DIFF,
+    "src/.gitattributes": TEXT_OR_DIFF,
+    "src/deep/.gitattributes": TEXT_OR_DIFF,
+    ".git/info/attributes": TEXT_OR_DIFF,
+    ".git/MERGE_HEAD": ["HEAD", "HEAD~1"],
+    ".git-blame-ignore-revs": ["HEAD", "HEAD~1"],
+    "skipped": ["HEAD", "HEAD~1"],  # blame.ignoreRevsFile
+    "src/deep/a.py": [LINES, LINES.replace("3", "4")],
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_compared_by_its_content(
+    repo: Repo, home: Path, computed_contexts: list[ExplainContext], name: str
+) -> None:
+    """A file counts by its content: two versions can have the same size, inode and time."""
+    repo.commit_file("src/deep/a.py", LINES, "Write")
+    repo.commit_file("src/deep/a.py", LINES.replace("3", "three"), "Spell")
+    settings = {"mailmap.file": "names", "core.attributesFile": f"{repo.path}/attributes"}
+    for setting, value in (settings | {"blame.ignoreRevsFile": "skipped"}).items():
+        repo.git("config", setting, value)
+    repo.write("skipped", "")
+    contents = [
+        f"{repo.git('rev-parse', content)}\n" if content.startswith("HEAD") else content
+        for content in FILES[name]
+    ]
+    file = repo.write(name, contents[0])
+    before = file.stat()
+    explainer, request = Explainer(home), replace(REQUEST, file="src/deep/a.py")
+    answers = [explainer.explain(request, repo.path) for _ in range(2)]
+    assert len(computed_contexts) == 1
+    file.write_text(contents[1])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    answers += [explainer.explain(request, repo.path) for _ in range(2)]
+    assert len(computed_contexts) == 2
+    assert answers[2:] == [Explainer(home).explain(request, repo.path)] * 2
+
+
+def test_staging_within_one_tick_of_the_clock(
+    repo: Repo, home: Path, computed_contexts: list[ExplainContext]
+) -> None:
+    """git's index counts by the digest at its end: two versions can have the same size, inode and time."""
+    repo.write("c.py", LINES)
+    contents = [write_index(repo, "a.py", name) for name in ("b.py", "c.py")]
+    index_file = repo.path / ".git/index"
+    explainer, request = Explainer(home), replace(REQUEST, file="c.py")
+    answers = []
+    for content in contents:
+        with index_file.open("r+b") as file:
+            file.write(content)
+        os.utime(index_file, ns=(0, 0))
+        answers += [explainer.explain(request, repo.path) for _ in range(2)]
+    assert len(computed_contexts) == 2
+    assert ["git does not track it" in str(answer.meta.explain.limitation) for answer in answers] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def write_index(repo: Repo, *names: str) -> bytes:
+    """Write an index with these files, without times, and return it. They have the content of `a.py`."""
+    blob = repo.git("rev-parse", "HEAD:a.py")
+    repo.git("read-tree", "--empty")
+    lines = "".join(f"100644 {blob}\t{name}\n" for name in names)
+    repo.git("update-index", "--index-info", stdin=lines.encode())
+    return (repo.path / ".git/index").read_bytes()
+
+
+def test_index_without_a_digest(repo: Repo, home: Path, computed_contexts: list[ExplainContext]) -> None:
+    """With git's setting index.skipHash, which leaves out the digest, the index counts by size, inode and time."""
+    contents = [write_index(repo, *names)[:-20] + bytes(20) for names in (["a.py"], ["a.py", "b.py"])]
+    explainer = Explainer(home)
+    for content in contents:
+        (repo.path / ".git/index").write_bytes(content)
+        explainer.explain(REQUEST, repo.path)
+    assert len(computed_contexts) == 2
+
+
+@pytest.mark.parametrize(
+    "name", [".gitattributes", "src/.gitattributes", ".mailmap", ".git/info/attributes", ".git/MERGE_HEAD"]
+)
+def test_pipe_in_place_of_a_file_of_git(repo: Repo, home: Path, name: str) -> None:
+    """git would wait forever for a pipe in place of a file that it reads, so it is not started."""
+    repo.commit_file("src/a.py", LINES)
+    os.mkfifo(repo.path / name)
+    answer = Explainer(home).explain(replace(REQUEST, file="src/a.py"), repo.path)
+    limitation = f"git would wait forever for {repo.path / name}, because it is no regular file."
+    assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
+
+
+def test_null_device_in_place_of_a_file_of_git(repo: Repo, home: Path) -> None:
+    """A setting that names the null device, as some users disable it, does not prevent a blame."""
+    repo.git("config", "core.attributesFile", os.devnull)
+    repo.git("config", "mailmap.file", os.devnull)
+    (repo.path / ".gitattributes").symlink_to(os.devnull)
+    assert len(Explainer(home).explain(REQUEST, repo.path).hits) == 2
 
 
 def test_index_run_invalidates_the_cache(

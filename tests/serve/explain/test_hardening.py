@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.git_cli import GitTimeout
+from serve.explain import blame
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain, get_limitation, list_blamed_commits, list_line_commits
 from tests.serve.sample_index import build_index
@@ -111,6 +113,19 @@ def test_filter_with_a_longer_name(tmp_path: Path, home: Path) -> None:
     assert get_limitation(explain(repo, home, "a.py")) == ""
     repo.git("config", "filter.mine.clean", "cat")
     assert "filter 'mine' was not run" in get_limitation(explain(repo, home, "a.py"))
+
+
+def test_exponential_attributes_pattern_ends(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blame for which git would match a pattern for hours is stopped with an error."""
+    monkeypatch.setattr(blame, "RUN_TIMEOUT_SECONDS", 1.0)
+    repo = Repo.create(tmp_path / "repo")
+    file = "aaaa/" * 60 + "c"
+    repo.commit_file(file, "one\n")
+    repo.write(".gitattributes", "**/a*a/" * 12 + "b text\n")
+    with pytest.raises(GitTimeout, match="git did not finish within 1 seconds"):
+        explain(repo, home, file)
 
 
 def test_armed_repo_runs_programs_otherwise(armed_repo: Repo, markers: Path) -> None:
