@@ -30,7 +30,8 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
-def watcher(store: MapStore) -> Iterator[Watcher]:
+def watcher(store: MapStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watcher]:
     watcher = Watcher(store, find_git)
     yield watcher
+    monkeypatch.setattr("mindmap.watcher.EVENT_DELAY_SECONDS", 0.0)  # no test reads the last events
     watcher.stop()

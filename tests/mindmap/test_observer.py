@@ -122,14 +122,13 @@ def test_moved_workspace(store: MapStore, watcher: Watcher, repo: Repo, tmp_path
     moved_workspace = away if moved == "outer/repo" else away / "repo"
     (moved_workspace / "old.py").unlink()
     (moved_workspace / "saved.py").write_text("elsewhere\n")
-    time.sleep(1.5)
-    assert read_files_by_path(store.read(mindmap_id)) == {}
+    wait_for(lambda: list_watched_directories(moved_workspace) == set())
     workspace.mkdir(parents=True)
     wait_for(lambda: list_watched_directories(workspace) == {"repo"})
     (workspace / "back.py").write_text("x\n")
     wait_until(store, mindmap_id, lambda document: "back.py" in read_actions_by_path(document))
     (moved_workspace / "saved.py").write_text("elsewhere still\n")
-    time.sleep(1.0)
+    watcher.stop()
     assert read_actions_by_path(store.read(mindmap_id)) == {"back.py": "create"}
 
 
@@ -158,7 +157,7 @@ def test_map_that_got_another_workspace(
     store.change(mindmap_id, lambda document: set_workspace(document, str(other.path), utc_now()))
     assert watcher.watch(mindmap_id, str(other.path)).is_watched
     (tmp_path / "away").rename(repo.path)
-    time.sleep(0.5)
+    wait_for(lambda: list_watched_directories(repo.path) == set())
     repo.write("old.py", "first\n")
     other.write("b.py", "second\n")
     assert set(
@@ -272,7 +271,8 @@ def test_limit_of_watched_directories(
         first = watcher.watch(document.id, str(repo.path))
         second = watcher.watch(document.id, str(repo.path))
         repo.write("f10/a.py", "x\n")
-        time.sleep(0.3)
+        repo.write("last.py", "x\n")
+        wait_until(store, document.id, lambda document: len(document.nodes) > 1)
     assert first.is_watched and "Only 5 directories are watched" in first.message
     assert second == WatchStatus(is_watched=True)
     assert len(list_watched_directories(repo.path.parent)) == 5

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from watchdog.events import FileSystemEventHandler
 from watchdog.observers.api import BaseObserver
 
-from mindmap.auto_attach import DetectedChanges
+from mindmap.auto_attach import DetectedChanges, detect_changes
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
 from mindmap.file_events import EventBatch, EventKind, FileChange
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
@@ -23,6 +24,7 @@ from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.mindmap.watcher_helpers import (
+    TIMEOUT_SECONDS,
     create_watched_map,
     find_git,
     read_actions_by_path,
@@ -114,8 +116,8 @@ def test_two_watchers_record_an_event_once(store: MapStore, watcher: Watcher, re
     repo.write("a.py", "x\n")
     repo.write("b.py", "x\n")
     wait_until(store, mindmap_id, lambda document: len(read_files_by_path(document)) == 2)
-    other.stop()
-    time.sleep(1.0)
+    for each in (other, watcher):
+        each.stop()
     entries = [entry for entry in store.read(mindmap_id).activity_log if entry.message.startswith("Auto")]
     assert len(entries) == 1
 
@@ -158,8 +160,13 @@ def test_touch_of_the_agent_stays(
     store: MapStore, watcher: Watcher, repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event does not replace what the agent logged about a file, on any node; a rename stays a rename."""
-    # The agent logs before the batch of events is recorded, also on a machine that stops for a second.
-    monkeypatch.setattr("mindmap.watcher.BATCH_SECONDS", 3.0)
+    is_logged = threading.Event()
+
+    def detect_when_logged(*arguments: Any) -> DetectedChanges:
+        assert is_logged.wait(TIMEOUT_SECONDS)
+        return detect_changes(*arguments)
+
+    monkeypatch.setattr("mindmap.watcher.detect_changes", detect_when_logged)
     mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
     repo.write("saved.py", "changed\n")
@@ -170,6 +177,7 @@ def test_touch_of_the_agent_stays(
         lambda document: attach_touches(document, ROOT, [TouchInput("saved.py", summary="Rewritten")]),
     )
     repo.write("other.py", "x\n")
+    is_logged.set()
     document = wait_until(store, mindmap_id, lambda document: "other.py" in read_actions_by_path(document))
     assert read_actions_by_path(document) == {"new.py": "rename", "other.py": "create"}
     assert [touch.path for touch in document.nodes[ROOT].files] == ["saved.py"]
@@ -229,7 +237,6 @@ def test_deleted_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> Non
     (repo.path / "back.py").write_text("x")
     wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("back.py") == "create")
     shutil.rmtree(repo.path)
-    time.sleep(0.8)
     assert not watcher.watch(mindmap_id, str(repo.path)).is_watched
 
 
@@ -261,18 +268,6 @@ def test_system_limit_is_logged_once(
     assert "fs.inotify.max_user_watches" in caplog.text
 
 
-def test_stop_records_the_last_batch(store: MapStore, repo: Repo) -> None:
-    """`stop` records the last events and returns soon."""
-    watcher = Watcher(store, find_git)
-    mindmap_id = create_watched_map(store, watcher, repo.path)
-    repo.write("old.py", "last\n")
-    time.sleep(0.2)
-    start = time.monotonic()
-    watcher.stop()
-    assert time.monotonic() - start < 1.5
-    assert read_actions_by_path(store.read(mindmap_id)) == {"old.py": "modify"}
-
-
 def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tmp_path: Path) -> None:
     """Changes of map files inside the workspace are not recorded."""
     document = create_map({"label": "Task", "status": "in_progress"}, workspace=str(tmp_path))
@@ -280,7 +275,7 @@ def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tm
     watcher.watch(document.id, str(tmp_path))
     (tmp_path / "a.py").write_text("x")
     document = wait_until(store, document.id, lambda document: bool(read_actions_by_path(document)))
-    time.sleep(1.0)
+    watcher.stop()
     assert set(read_actions_by_path(store.read(document.id))) == {"a.py"}
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -149,7 +148,7 @@ def test_stop_during_slow_task(tmp_path: Path) -> None:
     repo.commit_file("a.py", "x\n")
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
-    git.write_text("#!/bin/sh\nexec sleep 20\n")
+    git.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 20\n")
     git.chmod(0o755)
     maps = MapStore(tmp_path / "maps")
     document = create_map(workspace=str(repo.path))
@@ -162,7 +161,7 @@ def test_stop_during_slow_task(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", parse_port(line))) as connection:
             connection.sendall(head.encode())
             assert ViewerClient(parse_port(line)).request("/api/mindmaps").status == 200
-            time.sleep(0.5)
+            wait_until((tmp_path / "started").exists)
             process.terminate()
             _, err = process.communicate(timeout=server.SHUTDOWN_SECONDS + 10)
         assert process.returncode == 0
