@@ -17,6 +17,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from serve import config, index_status, repositories
+from serve.cli import app
 from stores import database
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, ROOT, create_timeout_repo, list_loaded_packages
@@ -106,13 +107,28 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
         (["explain", "src/tcp.py", "--lines", "3:2"], "ends at line 2, before it starts"),
     ],
 )
-def test_usage_error_goes_to_stderr(repo: Repo, arguments: list[str], message: str) -> None:
+def test_usage_error_goes_to_stderr(
+    repo: Repo,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """A wrong option prints one clear error on stderr and nothing on stdout, and exits with 2."""
-    code, out, err = run_lineage(*arguments, cwd=repo.path)
+    monkeypatch.chdir(repo.path)
+    code = app.main(arguments)
+    out, err = capfd.readouterr()
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_usage_error_of_the_program(repo: Repo) -> None:
+    """The program exits with 2 after a usage error."""
+    code, out, err = run_lineage("status", "--nonsense", cwd=repo.path)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: No such option: --nonsense\n")
 
 
 @pytest.mark.usefixtures("home")

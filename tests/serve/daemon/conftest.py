@@ -24,3 +24,11 @@ def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     return create_timeout_repo(tmp_path / "repo")
+
+
+@pytest.fixture
+def shared_home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Index directory of the shared repository, whose daemon answers several tests."""
+    monkeypatch.delenv("LINEAGE_NO_DAEMON", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return shared_index

@@ -231,11 +231,11 @@ def test_traceback_of_a_daemon_is_not_quoted(
     assert str(DaemonPaths(home).log) in caught.value.hint
 
 
-def test_late_stop_spares_the_new_daemon(home: Path) -> None:
+def test_late_stop_spares_the_new_daemon(home: Path, repo: Repo) -> None:
     """A client that stops a daemon of another build does not stop its successor."""
     with run_daemon(home) as daemon:
         assert create_client(home).stop("another")
-        time.sleep(1)
+        create_client(home).find(REQUEST, repo.path)  # a daemon that stops answers no more requests
         assert read_daemon_pid(home) == daemon.pid
 
 

@@ -43,56 +43,65 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
-def test_answers_are_the_same_with_and_without_daemon(repo: Repo, home: Path, command: list[str]) -> None:
+def test_answers_are_the_same_with_and_without_daemon(
+    shared_repo: Repo, shared_home: Path, command: list[str]
+) -> None:
     """Output, errors and exit code are the same with and without the daemon."""
-    build_index(repo, home)
-    arguments = [os.fsdecode(part) for part in command]
-    with_daemon = run_lineage(home, *arguments, cwd=repo.path / "src")
-    assert create_client(home).fetch_status() is not None
-    assert with_daemon == run_lineage(home, *arguments, "--no-daemon", cwd=repo.path / "src")
-    assert with_daemon == run_lineage(home, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
+    check_same_answer(shared_home, [os.fsdecode(part) for part in command], shared_repo.path / "src")
 
 
-@pytest.mark.parametrize("command", [["query", "..", "-q", "timeout"], ["explain", "tcp.py", ".."]], ids=str)
-def test_hints_are_the_same_with_and_without_daemon(repo: Repo, home: Path, command: list[str]) -> None:
+def check_same_answer(home: Path, command: list[str], cwd: Path) -> str:
+    """Check that the daemon answers the command, and as it is answered without it. Return the output."""
+    answered_before = count_answers(home)
+    with_daemon = run_lineage(home, *command, cwd=cwd)
+    assert count_answers(home) == answered_before + 1
+    assert with_daemon == run_lineage(home, *command, "--no-daemon", cwd=cwd)
+    return with_daemon[1]
+
+
+def count_answers(home: Path) -> int:
+    """Return the number of requests that the daemon has answered; 0 if none is running."""
+    report = create_client(home).fetch_status()
+    return report.answered if report else 0
+
+
+def test_hints_are_the_same_with_and_without_daemon(repo: Repo, home: Path) -> None:
     """A command in a hint has the path that the user gave, which only the client knows."""
     build_index(repo, home, revision="HEAD~1")
-    with_daemon = run_lineage(home, *command, cwd=repo.path / "src")
-    assert (
-        "`lineage index --incremental ..`" in with_daemon[1]
-        and create_client(home).fetch_status() is not None
-    )
-    assert with_daemon == run_lineage(home, *command, "--no-daemon", cwd=repo.path / "src")
+    for command in (["query", "..", "-q", "timeout"], ["explain", "tcp.py", ".."]):
+        assert "`lineage index --incremental ..`" in check_same_answer(home, command, repo.path / "src")
 
 
-def test_precision_is_the_clients_setting(repo: Repo, home: Path) -> None:
+def test_precision_is_the_clients_setting(shared_repo: Repo, shared_home: Path) -> None:
     """The cross-encoder has the precision of the client's environment, not of the daemon's."""
-    build_index(repo, home)
-    command = ("query", str(repo.path), "-q", "how was the timeout of a connection chosen?")
+    command = ("query", str(shared_repo.path), "-q", "how was the timeout of a connection chosen?")
     without_daemon = [
-        run_lineage(home, *command, "--no-daemon", cwd=repo.path, LINEAGE_RERANKER=precision)
+        run_lineage(shared_home, *command, "--no-daemon", cwd=shared_repo.path, LINEAGE_RERANKER=precision)
         for precision in ("", "int8")
     ]
     with_daemon = [
-        run_lineage(home, *command, cwd=repo.path, LINEAGE_RERANKER=precision) for precision in ("", "int8")
+        run_lineage(shared_home, *command, cwd=shared_repo.path, LINEAGE_RERANKER=precision)
+        for precision in ("", "int8")
     ]
     assert with_daemon == without_daemon
     assert with_daemon[0] != with_daemon[1]
-    report = create_client(home).fetch_status()
+    report = create_client(shared_home).fetch_status()
     assert report is not None
     assert {f"{CROSS_ENCODER}/{precision}" for precision in Precision} <= set(report.models)
 
 
-def test_client_imports_no_heavy_package(repo: Repo, home: Path) -> None:
+def test_client_imports_no_heavy_package(shared_repo: Repo, shared_home: Path) -> None:
     """A client of the daemon imports no database, model, parser or web server."""
-    build_index(repo, home)
-    for arguments in (["query", str(repo.path), "-q", "x"], ["explain", "src/tcp.py", str(repo.path)]):
+    for arguments in (
+        ["query", str(shared_repo.path), "-q", "x"],
+        ["explain", "src/tcp.py", str(shared_repo.path)],
+    ):
         script = (
             f"import sys, serve.cli.app as a; a.main({arguments!r}); print(*sys.modules, file=sys.stderr)"
         )
         result = subprocess.run(
             [sys.executable, "-c", script],
-            env=build_environment(home),
+            env=build_environment(shared_home),
             capture_output=True,
             text=True,
             check=True,
@@ -117,10 +126,9 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
         assert read_daemon_pid(home) == daemon.pid
 
 
-def test_broken_clients_do_no_harm(repo: Repo, home: Path) -> None:
+def test_broken_clients_do_no_harm(shared_repo: Repo, shared_home: Path) -> None:
     """Incomplete and invalid requests do not affect other clients."""
-    build_index(repo, home)
-    create_client(home).find(REQUEST, repo.path)
+    create_client(shared_home).find(REQUEST, shared_repo.path)
     body = b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
     for data in (
         b"",
@@ -128,11 +136,11 @@ def test_broken_clients_do_no_harm(repo: Repo, home: Path) -> None:
         body,
         b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
     ):
-        connection = process.connect(DaemonPaths(home))
+        connection = process.connect(DaemonPaths(shared_home))
         connection.sendall(data)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         connection.close()
-    assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
+    assert len(create_client(shared_home).find(REQUEST, shared_repo.path).hits) == 2
 
 
 def test_answers_follow_changes_of_index_and_repository(repo: Repo, home: Path) -> None:

@@ -25,6 +25,12 @@ def create_server(repo: Repo, home: Path) -> MCPServer[Any]:
     return create_lineage_server(InProcessBackend(home), repo.path)
 
 
+@pytest.fixture(scope="module")
+def server(shared_repo: Repo, shared_index: Path) -> MCPServer[Any]:
+    """Server of an indexed repository, which no test changes."""
+    return create_server(shared_repo, shared_index)
+
+
 def list_tools(repo: Repo, home: Path) -> dict[str, Tool]:
     async def read_tools(client: Client) -> Any:
         assert "find_pattern" in (client.instructions or "")
@@ -79,18 +85,17 @@ def test_output_schema_has_all_fields(repo: Repo, home: Path, tool: str, types: 
         }
 
 
-def test_structured_content(repo: Repo, home: Path) -> None:
+def test_structured_content(server: MCPServer[Any]) -> None:
     """Structured content has the documented fields and no empty ones."""
-    build_index(repo, home)
     find_answer = extract_structured_content(
-        call_tool(create_server(repo, home), "find_pattern", query="timeout in `connect`", k=1)
+        call_tool(server, "find_pattern", query="timeout in `connect`", k=1)
     )
     assert list(find_answer) == ["hits", "_meta"]
     assert list(find_answer["hits"][0]) == [field.name for field in fields(PatternHit)]
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
     explain_answer = extract_structured_content(
-        call_tool(create_server(repo, home), "explain_change", file="src/tcp.py", include_diff=False)
+        call_tool(server, "explain_change", file="src/tcp.py", include_diff=False)
     )
     assert "diff_excerpt" not in explain_answer["hits"][0]
     assert "related_commits" not in explain_answer["_meta"]["explain"]
@@ -250,11 +255,10 @@ def test_both_answers_have_the_compatibility_verdict(
     ],
 )
 def test_invalid_arguments_are_explained(
-    repo: Repo, home: Path, tool: str, arguments: dict[str, Any], message: str
+    server: MCPServer[Any], tool: str, arguments: dict[str, Any], message: str
 ) -> None:
     """Invalid arguments get an error that a model can act on."""
-    build_index(repo, home)
-    result = call_tool(create_server(repo, home), tool, **arguments)
+    result = call_tool(server, tool, **arguments)
     assert result.is_error
     assert message in extract_text(result)
     assert "pydantic" not in extract_text(result) and "Error executing" not in extract_text(result)
@@ -264,34 +268,24 @@ def test_invalid_arguments_are_explained(
     "since",
     ["30d", "12h", "2w", "6m", "1y", "2019-12-31", "2019-12-31T10:00:00Z", "2019-12-31T10:00:00+02:00", None],
 )
-def test_all_formats_of_since(repo: Repo, home: Path, since: str | None) -> None:
+def test_all_formats_of_since(server: MCPServer[Any], since: str | None) -> None:
     """`since` accepts ages, dates, RFC 3339 times and null."""
-    build_index(repo, home)
-    find_answer = extract_structured_content(
-        call_tool(create_server(repo, home), "find_pattern", query="timeout", since=since)
-    )
+    find_answer = extract_structured_content(call_tool(server, "find_pattern", query="timeout", since=since))
     is_recent = since is not None and not since.startswith("2019")
     assert len(find_answer["hits"]) == (0 if is_recent else 2)
 
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (1, 1), (2, 2), (99, 2)])
-def test_k_is_clamped(repo: Repo, home: Path, k: int, hits: int) -> None:
+def test_k_is_clamped(server: MCPServer[Any], k: int, hits: int) -> None:
     """`k` is limited to its range."""
-    build_index(repo, home)
     assert (
-        len(
-            extract_structured_content(
-                call_tool(create_server(repo, home), "find_pattern", query="timeout", k=k)
-            )["hits"]
-        )
+        len(extract_structured_content(call_tool(server, "find_pattern", query="timeout", k=k))["hits"])
         == hits
     )
 
 
-def test_filters_restrict_hits(repo: Repo, home: Path) -> None:
+def test_filters_restrict_hits(server: MCPServer[Any]) -> None:
     """`path`, `author` and `language` restrict the hits."""
-    build_index(repo, home)
-    server = create_server(repo, home)
     for arguments, file in (({"path": "docs/"}, "docs/ü.md"), ({"language": "python"}, "src/tcp.py")):
         hits = extract_structured_content(call_tool(server, "find_pattern", query="timeout", **arguments))[
             "hits"
