@@ -131,9 +131,8 @@ def load_recorded_state(connection: Connection) -> RecordedState:
 
 def _compute_vector_share(connection: Connection, summary: IndexSummary) -> float:
     # The count takes longer than the rest of a status, so it is left out where a finished run rules pending texts out.
-    if summary.completed_commit == summary.last_indexed_commit or not summary.hunks:
-        return 1.0
-    return 1.0 - history.count_hunks_without_vector(connection) / summary.hunks
+    is_complete = summary.completed_commit == summary.last_indexed_commit
+    return 1.0 if is_complete else history.compute_vector_share(connection)
 
 
 def build_status_without_index(repository: Repository) -> IndexStatus:

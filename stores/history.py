@@ -105,6 +105,9 @@ FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunks})"""
 
 
+_COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
+
+
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:
     """Return the status numbers of the index; None before its first index run."""
     row = connection.execute(_SUMMARY).fetchone()
@@ -145,9 +148,10 @@ def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str
     return sum(counts.get(sha, 0) for sha in selected_shas) / max(1, sum(counts.values()))
 
 
-def count_hunks_without_vector(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of hunks whose text has no vector yet."""
-    return fetch_int(connection, "SELECT count(*) FROM hunks ANTI JOIN vectors USING (text_digest)")
+def compute_vector_share(connection: duckdb.DuckDBPyConnection) -> float:
+    """Return the share of the hunks whose text has a vector; 1 without hunks."""
+    hunks = fetch_int(connection, "SELECT count(*) FROM hunks")
+    return fetch_int(connection, _COUNT_EMBEDDED_HUNKS) / hunks if hunks else 1.0
 
 
 def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -115,6 +115,14 @@ class HunkDetailsCache:
         return tuple(self.details_by_id[hunk] for hunk in hunks)
 
 
+def load_semantic_texts(connection: Connection, hunks: Sequence[int]) -> list[str]:
+    """Return the semantic texts of these hunks, which must all exist, in the same order."""
+    hunk_ids = ", ".join(map(str, hunks))
+    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({hunk_ids})"
+    text_by_hunk: dict[int, str] = dict(connection.execute(sql).fetchall()) if hunks else {}
+    return [text_by_hunk[hunk] for hunk in hunks]
+
+
 def load_diff_cache(connection: Connection) -> DiffCache:
     """Load all but the longest diffs; an empty cache if they exceed MAX_CACHE_BYTES."""
     import pyarrow as pa  # slow to import, and `lineage explain` does not need it

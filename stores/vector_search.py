@@ -8,7 +8,7 @@ the database in blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from stores.quantized_vectors import to_matrix
 from stores.snapshot import (
     LANE_DEPTH,
     PREFERRED_PATH_BOOST,
+    Bools,
     Digests,
     Floats,
     Ints,
@@ -51,6 +52,7 @@ COSINE_DECIMALS: Final = 9
 # related ones, so 0.1 has about the effect of the factor in the full-text lanes.
 PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
 
+_PENDING_TEXTS_SQL: Final = "SELECT DISTINCT text_digest FROM hunks ANTI JOIN vectors USING (text_digest)"
 _VECTORS_SQL: Final = "SELECT text_digest, embedding FROM vectors"
 _HUNK_VECTORS_SQL: Final = """
 SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest) WHERE hunk_id IN ({hunks})"""
@@ -107,13 +109,15 @@ class TextVectors:
     """Distinct texts of a snapshot, for vector search.
 
     digests: the texts' digests, sorted. norms: lengths of the whitened vectors; empty with `quantized`. vectors: stored
-    vectors; None if they are too many for memory. quantized: the texts in the side file, if it is used.
+    vectors; None if they are too many for memory. is_pending: texts that have no vector yet, which no search finds.
+    quantized: the texts in the side file, if it is used.
     """
 
     digests: Digests
     whitening: Whitening
     norms: Floats
     vectors: Vectors | None
+    is_pending: Bools
     quantized: QuantizedSnapshot | None = None
 
     @property
@@ -137,6 +141,8 @@ def load_text_vectors(
     read only if `whitening` is None and there are more than `history.MAX_ROWS_IN_MEMORY` texts.
     """
     digests = snapshot.text_digests
+    pending_texts = connection.execute(_PENDING_TEXTS_SQL).to_arrow_table().column(0)
+    is_pending = np.isin(digests, to_digest_array(pending_texts.combine_chunks()))
     fits_in_memory = len(digests) <= history.MAX_ROWS_IN_MEMORY
     if (
         not fits_in_memory
@@ -149,7 +155,7 @@ def load_text_vectors(
             snapshot,
             lambda missing: _read_first_vectors(connection, missing, len(missing)),
         )
-        return TextVectors(digests, quantized_file.whitening, np.zeros(0), None, quantized)
+        return TextVectors(digests, quantized_file.whitening, np.zeros(0), None, is_pending, quantized)
     vectors = _read_first_vectors(connection, digests, len(digests)) if fits_in_memory else None
     # Digests are hashes, so the first ones are a random sample that does not depend on the order of indexing.
     whitening = whitening or fit_whitening(
@@ -158,7 +164,7 @@ def load_text_vectors(
     norms = np.zeros(len(digests))
     for indices, block in _iterate_blocks(connection, digests, vectors):
         norms[indices] = np.linalg.norm(whitening.transform(block), axis=1)
-    return TextVectors(digests, whitening, norms, vectors)
+    return TextVectors(digests, whitening, norms, vectors, is_pending)
 
 
 def search(
@@ -171,6 +177,9 @@ def search(
     limit: int = LANE_DEPTH,
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks whose texts are most similar to the query's vector, best first."""
+    if text_vectors.is_pending.any():
+        is_included = mask.is_included & ~text_vectors.is_pending[snapshot.hunks.text_indices]
+        mask = replace(mask, is_included=is_included)
     if text_vectors.quantized is not None:
         try:
             positions, scores = _search_quantized(text_vectors.quantized, mask, query, limit)

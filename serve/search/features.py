@@ -31,6 +31,7 @@ from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache
 from stores.snapshot import Bools, Floats, Hunks, Ints
+from stores.whitening import Vectors
 
 # A long query would list most of its words; the rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5
@@ -245,8 +246,9 @@ def _match_literal_hints(connection: Connection, query: Query, results: Retrieve
 def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
     """Return each candidate's commit message and its similarity to the query."""
     messages, shas = results.messages, [candidate.commit_sha for candidate in candidates]
-    similarities = vector_search.compute_cosine_similarities(messages.get_vectors(shas), results.query_vector)
-    return messages.get_messages(shas), similarities
+    vectors = messages.get_vectors(shas)
+    similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector)
+    return messages.get_messages(shas), _impute_missing(similarities, vectors)
 
 
 def _compute_hunk_similarities(
@@ -262,9 +264,17 @@ def _compute_hunk_similarities(
     whitened_vectors = whitening.transform(vectors.astype(np.float64))
     whitened_query = whitening.transform_query(results.query_vector.astype(np.float64))
     return (
-        vector_search.compute_cosine_similarities(vectors, results.query_vector),
-        vector_search.compute_cosine_similarities(whitened_vectors, whitened_query),
+        _impute_missing(vector_search.compute_cosine_similarities(vectors, results.query_vector), vectors),
+        _impute_missing(vector_search.compute_cosine_similarities(whitened_vectors, whitened_query), vectors),
     )
+
+
+def _impute_missing(similarities: Floats, vectors: Vectors) -> Floats:
+    """Give texts that have no vector yet (rows of zeros) the mean similarity of the others, so that words decide."""
+    has_vector = vectors.any(axis=1)
+    if has_vector.all() or not has_vector.any():
+        return similarities
+    return np.where(has_vector, similarities, similarities[has_vector].mean())
 
 
 def _iter_content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,8 @@ from math import exp
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from pipeline.encoders.base import Encoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
@@ -158,12 +160,13 @@ class PatternSearcher:
             raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
         if not status.commits:
             return FindAnswer((), build_meta(status, query, ()))
-        results = run_retrievers(connection, load_snapshot, query, self._load_encoder(status.encoder_name))
+        encoder = self._load_encoder(status.encoder_name)
+        results = run_retrievers(connection, load_snapshot, query, encoder)
         fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
         best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
         return FindAnswer(
-            build_hits(connection, query, results, best_candidates),
+            build_hits(connection, query, results, best_candidates, encoder),
             build_meta(status, query, best_candidates),
         )
 
@@ -212,17 +215,21 @@ def build_hits(
     query: Query,
     results: RetrieverResults,
     best_candidates: Sequence[ScoredCandidate],
+    encoder: Encoder,
 ) -> tuple[PatternHit, ...]:
-    """Build a hit for each candidate, in the same order."""
+    """Build a hit for each candidate, in the same order. Texts that have no vector yet are encoded here."""
     hunk_ids = [scored.candidate.hunk_id for scored in best_candidates]
     loaded_snapshot = results.loaded_snapshot
-    similarities = vector_search.compute_hunk_similarities(
-        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, results.query_vector, hunk_ids
+    vectors = vector_search.load_hunk_vectors(
+        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids
     )
-    rows = zip(best_candidates, results.details.load(hunk_ids), strict=True)
-    return tuple(
-        _build_hit(scored, details, similarities[details.hunk_id], query) for scored, details in rows
-    )
+    if pending_rows := np.flatnonzero(~vectors.any(axis=1)).tolist():
+        texts = hunk_details.load_semantic_texts(connection, [hunk_ids[row] for row in pending_rows])
+        vectors = vectors.copy()
+        vectors[pending_rows] = encoder.encode(texts)
+    similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
+    rows = zip(best_candidates, results.details.load(hunk_ids), similarities, strict=True)
+    return tuple(_build_hit(scored, details, similarity, query) for scored, details, similarity in rows)
 
 
 def _build_hit(

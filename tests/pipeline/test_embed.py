@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 KILLED_RUN = """
 import os, signal, sys
 from pathlib import Path
-from pipeline import embed
+from pipeline import run
 from stores import writer
 from tests.pipeline.histories import run_index
 from tests.repos import Repo
@@ -43,7 +43,7 @@ def record_usage_or_die(*_):
     if len(calls) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 writer._record_cache_usage = record_usage_or_die
-embed.TEXTS_PER_CHUNK = 1
+run.TEXTS_PER_CHUNK = 1
 run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]))
 """
 
@@ -117,11 +117,10 @@ def test_distinct_texts_are_embedded_once(index_writer: IndexWriter, location: I
     assert len(load_vectors(location)) == 6
 
 
-def test_newest_commits_come_first(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_commits_come_first(index_writer: IndexWriter) -> None:
     """Texts are embedded in transactions, those of the newest commits first."""
-    monkeypatch.setattr(embed, "TEXTS_PER_CHUNK", 2)
     encoder = RecordingEncoder()
-    assert embed_all(index_writer, encoder) == [2, 4, 6]
+    assert embed_all(index_writer, encoder, texts_per_chunk=2) == [2, 4, 6]
     newest, middle, oldest = ("\n".join(texts) for texts in encoder.calls)
     assert "Finish" in newest and "c.py" in newest
     assert "b.py" in middle and "x = 1" in oldest
@@ -158,9 +157,9 @@ def test_skipped_vectors_are_added_by_the_next_run(
     """With `skip_vectors` everything else is written, and HEAD is not complete; a plain run adds the vectors."""
     with database.open_for_reading(location) as connection:
         summary = history.load_index_summary(connection)
-        pending_count = history.count_hunks_without_vector(connection)
+        assert history.compute_vector_share(connection) == 0
     assert summary and (summary.last_indexed_commit, summary.completed_commit) == (repo.head, None)
-    assert (summary.hunks, pending_count) == (4, 4)
+    assert summary.hunks == 4
     run_index(repo, tmp_path / "full")
     run_summary = run_index(repo, tmp_path / "home")
     assert (run_summary.commits, run_summary.pending_texts) == (0, 0)
