@@ -10,6 +10,7 @@ Index
 - `migrations`: schema migrations
 - `compatibility`: component versions of an index, and compatibility check
 - `maintenance`: compaction, integrity check and deletion of leftover files
+- `pending_texts`: texts of hunks and messages that have no vector yet
 - `embedding_cache`: vectors by content, in a database beside the index
 
 Writing and reading

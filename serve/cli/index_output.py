@@ -66,7 +66,7 @@ def _report_interruption(event_log: _ProgressLog) -> Iterator[None]:
 
 
 def _format_interruption(progress: Progress) -> str:
-    if progress.total_texts:
+    if progress.embedded_texts < progress.total_texts:
         return (
             f"stopped after the vectors of {progress.embedded_texts:,} of {progress.total_texts:,} texts; "
             "all commits are indexed by words. Run `lineage index` to continue."

@@ -13,7 +13,7 @@ from pipeline.git.repository import Repository
 from serve import index_status
 from serve.index_status import IndexStatus, describe_unfinished_run
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.text import describe_unreadable_remedy
+from serve.text import describe_unreadable_remedy, describe_vector_share
 from stores import database, duckdb_engine, history, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
@@ -204,6 +204,12 @@ def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
             "freshness",
             f"{status.commits_behind:,} commit{'' if status.commits_behind == 1 else 's'} behind HEAD",
             "Run `lineage index --incremental` to index them.",
+        )
+    if status.vector_share < 1:
+        yield report_warning(
+            "vectors",
+            describe_vector_share(status.vector_share),
+            f"Run `{RESUME_COMMAND}` to embed the others.",
         )
 
 

@@ -107,7 +107,7 @@ def test_missing_metadata_is_unknown(repo: Repo, home: Path, flags: list[str]) -
 
 
 @pytest.mark.parametrize("flags", [[], ["--rebuild", "--yes"]])
-@pytest.mark.parametrize("stage", ["write_batch", "write_head", "finish_run"])
+@pytest.mark.parametrize("stage", ["write_batch", "write_head", "finish_extraction"])
 def test_interrupted_first_run(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, stage: str, flags: list[str]
 ) -> None:
@@ -134,6 +134,21 @@ def test_interrupted_first_run(
     assert count_head_symbols(repo, home) > 0
 
 
+def test_pending_vectors_are_a_warning(repo: Repo, home: Path) -> None:
+    """Until the texts are embedded, hints and checks name the share that has vectors; the index is consistent."""
+    run_index(repo, "--skip-vectors")
+    assert load_verdict(repo, home) == "compatible"
+    assert list(build_index_hints(load_status_at_path(repo.path, home)[1])) == [
+        "The index has vectors for 0 % of the changes; other changes are found by words only."
+    ]
+    results = run_checks(repo.path)
+    assert results["vectors"].found == "vectors for 0 % of the changes"
+    assert results["index"].verdict.value == "ok"
+    assert run_index(repo, "--incremental") == 0
+    assert "vectors" not in run_checks(repo.path)
+    assert not list(build_index_hints(load_status_at_path(repo.path, home)[1]))
+
+
 def test_interrupted_forced_run_needs_refresh(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +158,7 @@ def test_interrupted_forced_run_needs_refresh(
     with monkeypatch.context() as newer:
         set_component_version(newer, "CHUNKER_VERSION")
         with newer.context() as patch:
-            patch.setattr(write, "finish_run", raise_keyboard_interrupt)
+            patch.setattr(write, "finish_extraction", raise_keyboard_interrupt)
             assert run_index(repo, "--force") == 130
         assert load_verdict(repo, home).startswith(
             "query-compatible, refresh recommended (chunker_version 1, now 9"

@@ -66,9 +66,7 @@ def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def encode(self, texts: list[str]) -> object:
             return real.encode(texts)[[0, 2, 1]]
 
-    monkeypatch.setattr(
-        environment_checks, "create_bundled_encoder", lambda _, threads: SwappedEncoder() if threads else None
-    )
+    monkeypatch.setattr(environment_checks, "create_bundled_encoder", lambda _: SwappedEncoder())
     results = run_checks(tmp_path, {"encoder": environment_checks.check_encoder})
     assert "are wrong" in results["encoder"].found
 

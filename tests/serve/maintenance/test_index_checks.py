@@ -51,6 +51,7 @@ def test_damaged_block_is_detected(repo: Repo, location: IndexLocation) -> None:
 def test_inconsistent_rows(repo: Repo, location: IndexLocation) -> None:
     """Rows that another program deleted are reported by what is missing."""
     with database.open_for_writing(location) as connection:
+        connection.execute("UPDATE repository SET completed_commit = last_indexed_commit")
         connection.execute("DELETE FROM vectors")
         connection.execute("DELETE FROM commits")
     result = run_checks(repo.path)["index"]
