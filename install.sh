@@ -90,6 +90,12 @@ python=$("$python" -c 'import sys; print(sys.executable)')
 [ "$tool" = pip ] || command -v "$tool" >/dev/null ||
     fail "$tool was not found." "Install it, or omit --with: pip needs nothing else."
 
+# The extra with the versions that the release was tested with. pip gets it as a requirement of its own, because the pip
+# of Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
+pinned="${distribution}[pinned]"
+extra='[pinned]'
+[ "$tool" != pip ] || extra=''
+
 # Source: its kind, its location, and the requirement to pass to the installer.
 if [ -z "$from" ]; then
     from=$(resolve_path "$(dirname -- "$0")")
@@ -107,27 +113,22 @@ git+*)
     esac
     revision=$ref
     [ -z "$version" ] || revision=v$version
-    requirement="$distribution @ git+$location${revision:+@$revision}"
-    # The pip of Python 3.11 rejects `NAME @ git+file:///...`.
+    requirement="$pinned @ git+$location${revision:+@$revision}"
     [ "$tool" != pip ] || requirement="git+$location${revision:+@$revision}#egg=$distribution"
     ;;
 index | index=*)
     kind=index
     location=${from#index}
     location=${location#=}
-    requirement=$distribution${version:+==$version}
+    requirement=$distribution$extra${version:+==$version}
     [ -z "$location" ] || options=--index-url=$location
     ;;
 *)
     [ -d "$from" ] || fail_usage "$from is not a directory. A git address begins with git+."
     location=$(resolve_path "$from")
     if [ -f "$location/pyproject.toml" ]; then
-        kind=directory requirement=$location
+        kind=directory requirement=$location$extra
         [ -z "$version" ] || fail_usage "A project directory has one version. Omit --version."
-        if [ -f "$location/constraints.txt" ]; then
-            PIP_CONSTRAINT=$location/constraints.txt UV_CONSTRAINT=$location/constraints.txt
-            export PIP_CONSTRAINT UV_CONSTRAINT
-        fi
     else
         kind=wheels options=--find-links=$location
         # The newest release is used, or the version of --version, which may be a pre-release.
@@ -141,6 +142,7 @@ files = [file for file, version in versions.items() if version == requested or n
 print(max(files, key=lambda file: [int(part) for part in re.findall(r"\d+", versions[file])], default=""))
 ' "$location" "$wheel_name" "$version")
         [ -n "$requirement" ] || fail "$location has no wheel of $distribution${version:+ $version} and no project."
+        requirement=$requirement$extra
     fi
     ;;
 esac
@@ -173,7 +175,8 @@ pip)
     environment=$prefix/versions/new-$$
     unfinished_environment=$environment
     "$python" -m venv "$environment"
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check ${options:+"$options"} "$requirement"
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check ${options:+"$options"} \
+        "$requirement" "$pinned"
     ;;
 pipx)
     [ -z "$prefix" ] || export PIPX_HOME="$prefix"

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Set
 from importlib.metadata import requires
 from pathlib import Path
@@ -87,6 +88,20 @@ def test_constraints_pin_everything() -> None:
     """Every direct or indirect dependency of the program and its tests is pinned."""
     pinned = {canonicalize_name(Requirement(pin).name) for pin in read_pins()}
     assert installed_by("history-lineage", {"test"}) - INSTALLERS - {"history-lineage"} <= pinned
+
+
+def test_pinned_extra_and_build() -> None:
+    """The extra `pinned` has the constraints of all that runs, and the build those of all that it needs."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pins = {str(canonicalize_name(Requirement(pin).name)): pin for pin in read_pins()}
+    extra, build = (
+        pyproject["project"]["optional-dependencies"]["pinned"],
+        pyproject["build-system"]["requires"],
+    )
+    installed = installed_by("history-lineage", set()) - {"history-lineage"}
+    # On other systems markers may leave out some.
+    assert {pins[name] for name in installed} <= set(extra) <= set(pins.values())
+    assert {pins[name] for name in installed_by("hatchling", set())} <= set(build) <= set(pins.values())
 
 
 def read_pins() -> list[str]:

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -207,7 +207,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
             "install",
             *options,
             _format_pip_requirement(offer.requirement),
-            variables=_build_constraint_variables(offer, "PIP_CONSTRAINT"),
+            sources.PINNED,
         )
         _check_installed_version(environment, offer)
     except BaseException:
@@ -217,7 +217,10 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
 
 
 def _format_pip_requirement(requirement: str) -> str:
-    """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`."""
+    """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`.
+
+    For the same reason the extra `pinned` is a requirement of its own.
+    """
     name, separator, address = requirement.partition(" @ git+")
     return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement
 
@@ -227,18 +230,16 @@ def _install_with_pipx(environment: Path, offer: Offer, commands_dir: Path) -> N
     variables = {
         "PIPX_HOME": str(environment.parent.parent),
         "PIPX_BIN_DIR": str(commands_dir),
-        **_build_constraint_variables(offer, "PIP_CONSTRAINT"),
     }
     pip_args = [f"--pip-args={shlex.join(offer.options)}"] if offer.options else []
-    command = ("pipx", "install", "--force", f"--python={_find_base_python()}", *pip_args, offer.requirement)
-    run_program(*command, variables=variables)
+    command = ("pipx", "install", "--force", f"--python={_find_base_python()}", *pip_args)
+    run_program(*command, offer.pinned_requirement, variables=variables)
 
 
 def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> None:
     variables = {
         "UV_TOOL_DIR": str(environment.parent),
         "UV_TOOL_BIN_DIR": str(commands_dir),
-        **_build_constraint_variables(offer, "UV_CONSTRAINT"),
     }
     command = (
         "uv",
@@ -249,7 +250,7 @@ def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> Non
         "--reinstall",
         f"--python={_find_base_python()}",
     )
-    run_program(*command, *offer.options, offer.requirement, variables=variables)
+    run_program(*command, *offer.options, offer.pinned_requirement, variables=variables)
 
 
 def _check_installed_version(environment: Path, offer: Offer) -> None:
@@ -257,12 +258,6 @@ def _check_installed_version(environment: Path, offer: Offer) -> None:
     output = run_program(environment / "bin" / "lineage", "--version").strip()
     if output != f"lineage {offer.version}":
         raise ProgramFailed(f"The installed program prints `{output}`, not `lineage {offer.version}`.")
-
-
-def _build_constraint_variables(offer: Offer, variable: str) -> Mapping[str, str]:
-    """Return the environment variable that applies the `constraints.txt` of a source directory, if it has one."""
-    constraints = Path(offer.requirement) / "constraints.txt"
-    return {variable: str(constraints)} if constraints.is_file() else {}
 
 
 def _find_base_python() -> str:

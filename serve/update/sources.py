@@ -29,6 +29,9 @@ from stores.errors import LineageError
 MAX_REPORTED_LINES: Final = 12
 # git does not ask for passwords, and does not use transports that run a program named in the address.
 GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+# Extra with the exact versions of all dependencies that the release was tested with.
+PINNED_EXTRA: Final = "pinned"
+PINNED: Final = f"{config.DISTRIBUTION}[{PINNED_EXTRA}]"
 _VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
 
@@ -47,6 +50,14 @@ class Offer:
     version: Version
     requirement: str
     options: tuple[str, ...] = ()
+
+    @property
+    def pinned_requirement(self) -> str:
+        """Requirement of the extra `pinned`: of NAME==VERSION, NAME @ git+ADDRESS or a path."""
+        name = config.DISTRIBUTION
+        if self.requirement.startswith(name):
+            return PINNED + self.requirement.removeprefix(name)
+        return f"{self.requirement}[{PINNED_EXTRA}]"
 
 
 def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.serve.update.wheels import ROOT
+from tests.serve.update.wheels import LIBRARY_NAME, ROOT
 
 INSTALL_SCRIPT: Final = str(ROOT / "install.sh")
 BIN_DIRECTORY: Final = Path(sys.executable).parent
@@ -62,6 +62,15 @@ class InstallUser:
 
     def read_installed_version(self) -> str:
         return self.run_lineage("--version").removeprefix("lineage ").strip()
+
+    def read_library_version(self) -> str:
+        """Return the version of the dependency that is installed with the program."""
+        receipt = self.read_receipt()
+        environment = Path(str(receipt["environment"]))
+        if receipt["installer"] == "pip":
+            environment /= "current"
+        [metadata] = environment.glob(f"lib/python*/site-packages/{LIBRARY_NAME}-*.dist-info")
+        return metadata.name.removeprefix(f"{LIBRARY_NAME}-").removesuffix(".dist-info")
 
     def read_receipt(self) -> dict[str, object]:
         receipt: dict[str, object] = json.loads((self.commands_dir / "lineage-receipt.json").read_text())

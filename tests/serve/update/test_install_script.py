@@ -19,9 +19,10 @@ pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machi
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of 1.0, 1.1 and 1.2rc1 with their dependencies, and of a 3.0 whose dependency does not exist."""
+    """Wheels of 1.0, 1.1 and 1.2rc1 with two versions of their dependency, and of a 3.0 whose dependency is missing."""
     folder = tmp_path_factory.mktemp("releases")
-    build_library_wheel(folder / "wheels")
+    for version in ("1.0", "9.0"):
+        build_library_wheel(folder / "wheels", version=version)
     for version in ("1.0", "1.1", "1.2rc1"):
         build_wheel(copy_project(folder / version, version), folder / "wheels")
     build_wheel(copy_project(folder / "3.0", "3.0", "lineage_nowhere"), folder / "later")
@@ -46,11 +47,14 @@ def copy_wheels(releases: Path, folder: Path, *versions: str) -> Path:
 def test_update_and_downgrade(
     user: InstallUser, releases: Path, tmp_path: Path, tool: str, shell: str
 ) -> None:
-    """An installation from a directory of wheels updates to a newer one, and goes back with --force."""
+    """An installation from a directory of wheels updates to a newer one, and goes back with --force.
+
+    Each time it gets the version of the dependency that it was tested with, and not the newest.
+    """
     wheels = copy_wheels(releases, tmp_path / "ada's wheels", "1.0", "1.2rc1")
     output = user.run(shell, INSTALL_SCRIPT, "--from", wheels, "--with", tool)
     assert f"Installed lineage 1.0 in {user.commands_dir} with {tool}." in output
-    assert user.read_receipt()["installer"] == tool
+    assert (user.read_receipt()["installer"], user.read_library_version()) == (tool, "1.0")
     assert user.read_receipt()["source"] == {"kind": "wheels", "location": str(wheels), "ref": ""}
     for command in ("lineage-mcp", "mindmap"):
         assert "usage: " in user.run(user.commands_dir / command, "--help").lower()
@@ -62,6 +66,7 @@ def test_update_and_downgrade(
     assert user.read_installed_version() == "1.0"
     assert "Updated: lineage 1.0 -> 1.1" in user.run_lineage("update")
     assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
+    assert user.read_library_version() == "1.0"
     assert "is up to date" in user.run_lineage("update")
 
     broken_wheel = wheels / "history_lineage-2.0-py3-none-any.whl"

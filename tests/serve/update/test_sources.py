@@ -25,7 +25,8 @@ TOOLS = pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of wheels that replace the runtime and build dependencies."""
     folder = tmp_path_factory.mktemp("dependencies")
-    build_library_wheel(folder)
+    for version in ("1.0", "1.1", "9.0"):
+        build_library_wheel(folder, version=version)
     build_library_wheel(folder, "hatchling", "1.99")
     return folder
 
@@ -44,23 +45,29 @@ def update_and_downgrade(
     offer_next_version: Callable[[], object],
     offer_first_version: Callable[[], object],
 ) -> None:
-    """Update the installed 1.0 to 1.1 once the source has it, and downgrade when the source has only 1.0 again."""
+    """Update the installed 1.0 to 1.1 once the source has it, and downgrade when the source has only 1.0 again.
+
+    Each release was tested with the version of its dependency that has the same number; there is a newer one.
+    """
+    assert user.read_library_version() == "1.0"
     assert (user.read_installed_version(), user.read_receipt()["source"]) == ("1.0", source)
     assert "lineage 1.0 is up to date" in user.run_lineage("update", "--check")
     offer_next_version()
     assert "lineage 1.1 is available" in user.run_lineage("update", "--check", code=2)
     assert "Updated: lineage 1.0 -> 1.1" in user.run_lineage("update")
     assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
+    assert user.read_library_version() == "1.1"
     offer_first_version()
     assert "1.1 is newer than 1.0" in user.run_lineage("update")
     assert "Downgraded: lineage 1.1 -> 1.0" in user.run_lineage("update", "--force")
     assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
+    assert user.read_library_version() == "1.0"
 
 
 def replace_project(folder: Path, version: str) -> None:
     """Replace a directory by a copy of the project with this version."""
     shutil.rmtree(folder, ignore_errors=True)
-    copy_project(folder, version)
+    copy_project(folder, version, pin=version)
 
 
 @TOOLS
@@ -82,7 +89,7 @@ def test_git_address(user: InstallUser, tmp_path: Path, tool: str) -> None:
     user.environment |= {"UV_OFFLINE": "0", "UV_NO_INDEX": "1"}  # offline, uv fetches from no repository
     work = Repo.create(tmp_path / "work")
     for version in ("1.0", "1.1", "1.2.dev0"):
-        shutil.copytree(copy_project(tmp_path / version, version), work.path, dirs_exist_ok=True)
+        shutil.copytree(copy_project(tmp_path / version, version, pin=version), work.path, dirs_exist_ok=True)
         work.git("add", "--all")
         work.git("commit", "--quiet", f"--message={version}")
         work.git("tag", f"v{version}")
@@ -160,7 +167,7 @@ def test_package_index(
         del user.environment[name]
     user.environment["PIP_INDEX_URL"] = index.address  # for requests that pipx makes itself
     wheels = {
-        version: build_wheel(copy_project(tmp_path / version, version), tmp_path)
+        version: build_wheel(copy_project(tmp_path / version, version, pin=version), tmp_path)
         for version in ("1.0", "1.1")
     }
     index.add(wheels["1.0"], *dependencies.iterdir())

@@ -19,20 +19,22 @@ LIBRARY_NAME: Final = "lineage_test_libraries"
 BUILD_SCRIPT: Final = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
 
 
-def copy_project(folder: Path, version: str, dependency: str = LIBRARY_NAME) -> Path:
-    """Copy the project, with this version and one dependency."""
+def copy_project(folder: Path, version: str, dependency: str = LIBRARY_NAME, pin: str = "1.0") -> Path:
+    """Copy the project, with this version and one dependency, whose version `pin` the extra `pinned` names."""
     folder.mkdir(parents=True)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / name, ignore=EXCLUDED_FILES)
     for name in ("history_lineage.py", "README.md", "LICENSE", "install.sh"):
         shutil.copy(ROOT / name, folder)
     pyproject_text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    pyproject_text = re.sub(
-        r'^version = "[^"]+"', f'version = "{version}"', pyproject_text, flags=re.MULTILINE
-    )
-    pyproject_text = re.sub(
-        r"^dependencies = \[.*?^\]", f'dependencies = ["{dependency}"]', pyproject_text, flags=re.M | re.S
-    )
+    for pattern, line in {
+        r'^version = "[^"]+"': f'version = "{version}"',
+        r"^requires = \[.*?^\]": 'requires = ["hatchling"]',
+        r"^dependencies = \[.*?^\]": f'dependencies = ["{dependency}"]',
+        r"^pinned = \[.*?^\]": f'pinned = ["{dependency}=={pin}"]',
+    }.items():
+        pyproject_text, count = re.subn(pattern, line, pyproject_text, flags=re.MULTILINE | re.DOTALL)
+        assert count == 1
     (folder / "pyproject.toml").write_text(pyproject_text, encoding="utf-8")
     return folder
 
