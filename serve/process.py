@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -59,18 +59,19 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """
     received_signal = ReceivedSignal()
 
+    def send_later() -> None:
+        received_signal.retries += 1
+        # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
+        alarm_handler = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number))
+        replaced_handlers.setdefault(signal.SIGALRM, alarm_handler)
+        signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
     def interrupt(number: int, frame: FrameType | None) -> None:
         received_signal.number = number
         if received_signal.retries < MAX_RETRIES and _is_importing(frame):
-            received_signal.retries += 1
-            # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
-            alarm_handler = signal.signal(
-                signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number)
-            )
-            replaced_handlers.setdefault(signal.SIGALRM, alarm_handler)
-            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+            send_later()
             return
-        _hide_tracebacks()
+        _hide_tracebacks(send_later)
         raise KeyboardInterrupt
 
     previous_handlers = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
@@ -91,16 +92,17 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
             signal.signal(number, handler)
 
 
-def _hide_tracebacks() -> None:
+def _hide_tracebacks(send_later: Callable[[], None]) -> None:
     """Print no more tracebacks of finalizers and of other threads, as this process only ends from now on.
 
-    joblib's threads fail, or log an exception, when they find their workers shut down.
+    joblib's threads fail, or log an exception, when they find their workers shut down. `send_later`: sends the signal
+    again after a moment.
     """
     from logging import getLogger  # the check for a queued index run does without
 
     def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
         if failure.exc_type is KeyboardInterrupt:  # a finalizer cannot raise it
-            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+            send_later()
 
     sys.unraisablehook, threading.excepthook = retry_lost_interrupt, lambda _: None
     getLogger("concurrent.futures").disabled = True
