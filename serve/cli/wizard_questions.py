@@ -153,7 +153,6 @@ ADVANCED_QUESTIONS: Final = (
     ),
     WizardQuestion("encoder", "--encoder", "Which embedding model?", ENCODER_CHOICE),
     WizardQuestion("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHE_CHOICE),
-    WizardQuestion("skip_vectors", "--skip-vectors", "Stop before embedding?", Switch(False)),
     WizardQuestion("show_progress", "--no-progress", "Show a progress bar?", Switch(True)),
     WizardQuestion("profile", "--profile", "Print the timings as a JSON line at the end?", Switch(False)),
 )

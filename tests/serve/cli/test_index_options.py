@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.encoders.base import OnnxEncoder
 from pipeline.options import EmbedCacheMode
-from pipeline.run import IndexRun, RunSummary
+from pipeline.run import IndexRun, Progress, RunSummary
 from serve.cli import app
 from tests.pipeline.histories import create_interleaved_repo
 from tests.repos import Repo
@@ -55,7 +55,12 @@ def recorded_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordedRun]
             )
         )
         options = (self.repository, self.location, self.options, self.encoder)
-        return run(IndexRun(*options, report=lambda progress: batches.append(progress.processed_commits)))
+
+        def record_commits(progress: Progress) -> None:
+            if not progress.total_texts:
+                batches.append(progress.processed_commits)
+
+        return run(IndexRun(*options, report=record_commits))
 
     monkeypatch.setattr("serve.cli.index.count_usable_cpus", lambda: CPUS)
     monkeypatch.setattr(OnnxEncoder, "encode", lambda _, texts: WordEncoder().encode(texts))
