@@ -236,7 +236,7 @@ class IndexReaderPool:
 
         Waits at most `wait` seconds. Raises the errors of `database.open_for_reading`, also in the body.
         """
-        deadline = Deadline.after(wait)
+        deadline = Deadline.for_index(self.location.folder, wait)
         while (reader := self._try_acquire(deadline)) is None:
             deadline.pause()
         open_database, connection = reader

@@ -81,7 +81,7 @@ def open_for_reading(
     An index with an older schema is migrated first, which takes seconds if the index is large. Raises NotIndexed,
     IndexBusy after `wait` seconds, or the errors of `translate_errors`.
     """
-    deadline = Deadline.after(wait)
+    deadline = Deadline.for_index(location.folder, wait)
     with translate_errors(location), ExitStack() as stack:
         connection, schema = _open(stack, location, deadline)
         if schema < SCHEMA_VERSION:
@@ -134,7 +134,7 @@ def open_for_writing(
         index_location.create_index_directory(location)
     elif not location.database.exists():  # checked first, because locking would create files in the directory
         raise build_index_deleted_error(location)
-    deadline = Deadline.after(wait)
+    deadline = Deadline.for_index(location.folder, wait)
     with (
         translate_errors(location),
         locks.acquire_index(location.folder, exclusive=True, deadline=deadline),

@@ -7,7 +7,8 @@
 - Run lock: at most one index run per index, and at most one queued run per work tree. Git hooks start a run after
   every commit; a run that finds another one queued can end, because the queued run will index its commits too. Work
   trees share the index but not HEAD, which is all that a run indexes, so each has a queue of its own.
-- Lock holders: the processes that hold a lock file, read from /proc/locks without taking the lock.
+- Lock holders: the processes that hold a lock file, read from /proc/locks without taking the lock. A holder may be
+  suspended (Ctrl-Z, SIGSTOP) and so unable to give up its lock.
 
 Timeouts are implemented by polling, because a blocking `flock` has none.
 """
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -62,11 +64,17 @@ class RunInProgress(IndexBusy):
     """Refusal of an index run because another one is in progress."""
 
 
-def build_index_busy_error(seconds: float) -> LineageError:
-    """Return the error for an index that was busy for this many seconds."""
+def build_index_busy_error(seconds: float, folder: Path | None = None) -> LineageError:
+    """Return the error for an index that was busy for this many seconds.
+
+    `folder`: directory of the index; with it, the error names the process that holds the index.
+    """
+    holder = find_index_holder(folder) if folder else None
     return IndexBusy(
-        f"The index is still in use by another process after {seconds:.3g} s.",
-        hint="Wait for the other `lineage` command, or close the program that has the index open, and try again.",
+        f"The index is still in use by {holder or 'another process'} after {seconds:.3g} s.",
+        hint=holder.remedy
+        if holder and holder.is_suspended
+        else "Wait for the other `lineage` command, or close the program that has the index open, and try again.",
     )
 
 
@@ -87,6 +95,11 @@ class Deadline:
     ) -> Deadline:
         """Return a deadline this many seconds from now."""
         return cls(time.monotonic(), seconds, timeout_error)
+
+    @classmethod
+    def for_index(cls, folder: Path, seconds: float) -> Deadline:
+        """Return a deadline for the index in this directory, whose error names the process that holds the index."""
+        return cls.after(seconds, partial(build_index_busy_error, folder=folder))
 
     @property
     def remaining_seconds(self) -> float:
@@ -245,9 +258,30 @@ class LockHolder:
     pid: int
     is_exclusive: bool
     command: str = ""
+    is_suspended: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """Commands that continue or end the process."""
+        return (
+            f"Continue it with `fg` or `kill -CONT {self.pid}`, or end it with `kill -KILL {self.pid}`. "
+            "Committed data is kept."
+        )
 
     def __str__(self) -> str:
-        return f"process {self.pid}" + (f" ({self.command})" if self.command else "")
+        details = "; ".join(filter(None, (self.command, "suspended" if self.is_suspended else "")))
+        return f"process {self.pid}" + (f" ({details})" if details else "")
+
+
+def find_index_holder(folder: Path) -> LockHolder | None:
+    """Return the process that a waiting reader or writer of this index waits for; None if it is unknown.
+
+    Of several processes, a suspended one or else the writer is the cause: the others wait for it, or end soon.
+    """
+    # This process may hold the gate while it waits.
+    waiting = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
+    holders = [*find_lock_holders(folder / INDEX_LOCK), *waiting]
+    return max(holders, key=lambda holder: (holder.is_suspended, holder.is_exclusive), default=None)
 
 
 def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
@@ -263,8 +297,19 @@ def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
         if (int(major, 16), int(minor, 16), int(inode)) == lock_id
     ]
     return tuple(
-        LockHolder(pid, is_exclusive, _read_command(pid)) for pid, is_exclusive in dict(holders).items()
+        LockHolder(pid, is_exclusive, _read_command(pid), is_process_suspended(pid))
+        for pid, is_exclusive in dict(holders).items()
     )
+
+
+def is_process_suspended(pid: int) -> bool:
+    """Return whether a signal (SIGSTOP, SIGTSTP) or a debugger has stopped the process; False if unknown."""
+    try:
+        # The name before the state is in parentheses and may contain any character.
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in {b"T", b"t"}
 
 
 def _read_command(pid: int) -> str:
@@ -272,7 +317,8 @@ def _read_command(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    return " ".join(word.decode("utf-8", "replace") for word in words).strip()[:_MAX_COMMAND_LENGTH]
+    text = " ".join(word.decode("utf-8", "replace") for word in words)
+    return " ".join(text.split())[:_MAX_COMMAND_LENGTH].strip()
 
 
 def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool = False) -> int:

@@ -103,7 +103,9 @@ def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> Non
             _delete_temp_files(temp_file)  # the disk may be full
             raise
     index_location.fsync_file(temp_file)
-    with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(wait)):
+    with locks.acquire_index(
+        location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
+    ):
         # Discard the copy if the index was written to since.
         if database.compute_fingerprint(location) == fingerprint and not database.get_wal_size(location):
             location.wal.unlink(missing_ok=True)

@@ -262,7 +262,9 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
     index_location.check_index_directory(location)
     if not location.folder.exists():
         return
-    with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(wait)):
+    with locks.acquire_index(
+        location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
+    ):
         # The log first: an old log would be replayed into a new database.
         files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
         for file in (location.wal, *files, location.folder / LOCATION_FILE):

@@ -19,8 +19,8 @@ from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, Compatibil
 from stores.connections import MAX_OPEN_WAL_BYTES
 from stores.errors import LineageError
 from stores.hunk_details import Connection
-from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
-from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, IndexBusy, find_lock_holders
+from stores.index_location import DATABASE_FILE, LOCATION_FILE
+from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
 
 # Free space without which an index run fails: it writes a compact copy of the index, and a log for each batch.
 MIN_FREE_BYTES: Final = 200_000_000
@@ -123,8 +123,6 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
     try:
         with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
             yield from _check_content(repository, connection)
-    except IndexBusy as error:
-        yield _report_busy_index(location, error)
     except LineageError as error:
         yield report_problem("index", error.message, error.hint)
 
@@ -218,15 +216,3 @@ def _check_compatibility(verdict: CompatibilityVerdict) -> CheckResult:
         return report_ok("compatibility", str(verdict))
     create_result = report_problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else report_warning
     return create_result("compatibility", str(verdict), f"Run `{verdict.remedy}`.")
-
-
-def _report_busy_index(location: IndexLocation, error: IndexBusy) -> CheckResult:
-    holders = [
-        str(holder)
-        for name in (INDEX_LOCK, GATE_LOCK)
-        for holder in find_lock_holders(location.folder / name)
-    ]
-    suffix = f" Held by {', '.join(dict.fromkeys(holders))}." if holders else ""
-    return report_problem(
-        "index", error.message + suffix, "Wait for that process, or stop it. Committed data is not lost."
-    )

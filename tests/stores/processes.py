@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,3 +65,9 @@ def wait_for_exit(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Close the process's stdin; return its exit status, the rest of its stdout, and its stderr."""
     out, err = process.communicate(timeout=60)
     return process.returncode, out.strip(), err.strip()
+
+
+def wait_until_suspended(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Wait until a signal has suspended the process."""
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status), process.communicate()

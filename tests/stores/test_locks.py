@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -17,7 +18,7 @@ from stores import database, history, index_location, locks
 from stores.locks import Deadline, IndexBusy
 from tests.readonly_fs import make_read_only
 from tests.stores.batches import make_location
-from tests.stores.processes import read_line, run_script, wait_for_exit
+from tests.stores.processes import read_line, run_script, wait_for_exit, wait_until_suspended
 
 HOLD_LOCK = """
 index_location.create_index_directory(location)
@@ -232,3 +233,26 @@ def test_reader_sees_the_last_batch(tmp_path: Path) -> None:
     with database.open_for_reading(make_location(tmp_path)) as connection:
         summary = history.load_index_summary(connection)
     assert summary is not None and summary.commits == 20 * int(output.split()[-1])
+
+
+SUSPENDED_READER = """
+import os, signal
+with locks.acquire_index(location.folder, exclusive=False, deadline=locks.Deadline.after(10)):
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_writer_names_a_suspended_reader(tmp_path: Path) -> None:
+    """The error of a writer that waits for a suspended reader names it, and says how to continue it."""
+    location = make_location(tmp_path)
+    index_location.create_index_directory(location)
+    with run_script(SUSPENDED_READER, tmp_path) as reader:
+        wait_until_suspended(reader)
+        with pytest.raises(IndexBusy) as failure, database.open_for_writing(location, wait=0.1):
+            pass
+    assert re.fullmatch(
+        rf"The index is still in use by process {reader.pid} \(.*; suspended\) after 0\.1 s\.",
+        failure.value.message,
+    )
+    assert f"`kill -CONT {reader.pid}`" in failure.value.hint
+    assert not locks.is_process_suspended(reader.pid)

@@ -212,7 +212,7 @@ def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with database.open_for_writing(locate(repo, home)):
         answer = explainer.explain(request, repo.path)
     assert len(answer.hits) == 5
-    assert "in use by another process" in (answer.meta.explain.enrichment_limitation or "")
+    assert "The index is still in use by" in (answer.meta.explain.enrichment_limitation or "")
     assert explainer.explain(request, repo.path).meta.explain.enrichment_limitation is None
 
 
