@@ -15,11 +15,13 @@ from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, DaemonUnavailable, compute_build_id, compute_git_config_digest
-from stores import errors
+from stores import errors, locks
 from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
+# Interval of the check for a suspended daemon while a client waits for its response.
+SUSPENDED_POLL_SECONDS: Final = 1.0
 # One attempt more after each of these: no daemon is running, it is of another build, it crashed. One is spare.
 MAX_ATTEMPTS: Final = 4
 # A request that crashes two daemons would crash a third one too, with the requests of other clients.
@@ -125,6 +127,7 @@ class DaemonClient:
             except (FileNotFoundError, NotADirectoryError, ConnectionError):
                 return None
             connection.request(method, target, body, headers)
+            _wait_for_response(connection.sock, self.timeout_seconds)
             response: HTTPResponse = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as error:
@@ -138,6 +141,25 @@ class DaemonClient:
             raise DaemonUnavailable(f"Cannot connect to the daemon: {reason}") from error
         finally:
             connection.close()
+
+
+def _wait_for_response(connection: socket.socket, timeout: float) -> None:
+    """Wait until the daemon responds or closes the connection. Raise DaemonUnavailable if it is suspended."""
+    pid = process.read_peer_pid(connection)
+    deadline = time.monotonic() + timeout
+    while (remaining_seconds := deadline - time.monotonic()) > 0:
+        connection.settimeout(min(SUSPENDED_POLL_SECONDS, remaining_seconds))
+        with suppress(TimeoutError):
+            connection.recv(1, socket.MSG_PEEK)
+            break
+        if pid is not None and locks.is_process_suspended(pid):
+            raise DaemonUnavailable(
+                f"The daemon (process {pid}) is suspended.",
+                hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
+            )
+    else:
+        raise TimeoutError
+    connection.settimeout(timeout)
 
 
 def _build_identity_headers() -> dict[str, str]:

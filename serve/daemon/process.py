@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -34,6 +35,8 @@ MAX_SOCKET_PATH_BYTES: Final = 103
 # Parent of the socket's directory if the default path is too long. TMPDIR may differ between programs of one user.
 SHORT_DIRECTORY: Final = Path("/tmp")  # noqa: S108 - the owner of the directory in it is checked
 DIGEST_BYTES: Final = 8
+# Process id, user id and group id of the process at the other end of a socket.
+_CREDENTIALS: Final = struct.Struct("3i")
 
 # Packages and suffixes of the files that determine how a request is answered.
 PACKAGES: Final = ("serve", "pipeline", "stores")
@@ -178,6 +181,15 @@ def connect(paths: DaemonPaths) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def read_peer_pid(connection: socket.socket) -> int | None:
+    """Return the process id of the daemon at the other end; None if the system does not tell."""
+    if sys.platform != "linux":
+        return None
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, _, _ = _CREDENTIALS.unpack(credentials)
+    return int(pid)
 
 
 def is_running(paths: DaemonPaths) -> bool:

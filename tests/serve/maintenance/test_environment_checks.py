@@ -120,16 +120,17 @@ def test_daemon_of_another_build(
     assert run_checks(repo.path)["daemon"].verdict is WARNING
 
 
-def test_hanging_daemon(
+def test_suspended_daemon(
     repo: Repo, home: Path, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon that accepts connections and never responds is a problem; the remedy has its process id."""
+    """A suspended daemon, which never responds, is a problem; the remedy has its process id."""
     monkeypatch.setattr("serve.maintenance.environment_checks.DAEMON_TIMEOUT_SECONDS", 0.3)
     os.kill(daemon.pid, signal.SIGSTOP)
     result = run_checks(repo.path)["daemon"]
     os.kill(daemon.pid, signal.SIGCONT)
-    assert result.verdict is PROBLEM and "within 0.3 s" in result.found
+    assert result.verdict is PROBLEM
     if sys.platform == "linux":
+        assert "is suspended" in result.found
         assert f"kill -9 {daemon.pid}" in result.remedy
     assert home.exists()
 
