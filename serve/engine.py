@@ -13,6 +13,7 @@ from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.options import EncoderName, Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.explain.explain_change import Explainer
+from stores.connections import ReaderPools
 
 if TYPE_CHECKING:
     from serve.search.cache import CachedIndexStats
@@ -61,7 +62,8 @@ class Engine:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.models = LoadedModels()
-        self._explainer = Explainer(home)
+        self._reader_pools = ReaderPools()
+        self._explainer = Explainer(home, self._reader_pools)
         self._lock = threading.Lock()
         self._searcher: PatternSearcher | None = None
 
@@ -84,19 +86,20 @@ class Engine:
     def unload(self) -> None:
         """Drop models, indexes and answers from memory. The next request loads what it needs."""
         self.models.unload()
-        self._explainer = Explainer(self.home)
+        self._explainer = Explainer(self.home, self._reader_pools)
         self.close()
 
     def close(self) -> None:
         """Close all indexes."""
         if self._searcher:
             self._searcher.close()
+        self._reader_pools.close_all()
 
     def _get_searcher(self) -> PatternSearcher:
         from serve.search.find_pattern import PatternSearcher
 
         with self._lock:
             self._searcher = self._searcher or PatternSearcher(
-                self.home, load_encoder=self.models.get_encoder
+                self.home, load_encoder=self.models.get_encoder, reader_pools=self._reader_pools
             )
             return self._searcher

@@ -23,7 +23,7 @@ from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.repositories import locate_index
 from serve.text import describe_vector_share, format_commit_count
-from stores import compatibility, database, history
+from stores import compatibility, history, index_copy
 from stores.compatibility import (
     COMPONENT_NAMES,
     RESUME_COMMAND,
@@ -34,6 +34,7 @@ from stores.compatibility import (
 from stores.database import NotIndexed
 from stores.history import CacheUsage, IndexSummary
 from stores.hunk_details import Connection
+from stores.index_copy import IndexHolder
 from stores.index_location import IndexLocation
 from stores.types import ReachabilityDelta
 
@@ -62,6 +63,7 @@ class IndexStatus:
     `verdict`: None without an index. `cache`: only loaded by `load_status_at_path`; None if no cache is in use.
     `encoder_name`: encoder of the vectors. `unreadable_commits`: number of commits that could not be read.
     `vector_share`: share of the hunks whose text has a vector.
+    `index_holder`: the process that holds the index, if the status is that of a copy; else None.
     """
 
     last_indexed_commit: str | None = None
@@ -74,6 +76,7 @@ class IndexStatus:
     encoder_name: EncoderName = EncoderName.MINILM
     unreadable_commits: int = 0
     vector_share: float = 1.0
+    index_holder: IndexHolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +93,21 @@ def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexSta
     repository = open_repository(path)
     location = locate_index(home, repository)
     try:
-        with database.open_for_reading(location) as connection:
-            status = load_index_status(repository, connection)
-            return location, replace(status, cache=_load_cache_status(connection, location))
+        with index_copy.open_index_or_copy(location) as index:
+            status = load_index_status(repository, index.connection, index_holder=index.holder)
+            return location, replace(status, cache=_load_cache_status(index.connection, location))
     except NotIndexed:
         return location, build_status_without_index(repository)
 
 
 def load_index_status(
-    repository: Repository, connection: Connection, recorded_state: RecordedState | None = None
+    repository: Repository,
+    connection: Connection,
+    recorded_state: RecordedState | None = None,
+    *,
+    index_holder: IndexHolder | None = None,
 ) -> IndexStatus:
-    """Return the status of an open index; pass `recorded_state` if it is loaded already."""
+    """Return the status of an open index; pass `recorded_state` if it is loaded already, `index_holder` for a copy."""
     recorded_state = recorded_state or load_recorded_state(connection)
     summary = recorded_state.summary
     if summary is None:
@@ -116,6 +123,7 @@ def load_index_status(
         encoder_name=encoder_name,
         unreadable_commits=summary.unreadable,
         vector_share=recorded_state.vector_share,
+        index_holder=index_holder,
     )
 
 
@@ -157,17 +165,27 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
 
 
 def build_index_hints(status: IndexStatus) -> Iterator[str]:
-    """Yield hints for an index that is incomplete, behind HEAD or incompatible."""
+    """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible."""
+    is_run_active = status.index_holder is not None and status.index_holder.is_index_run
+    if status.index_holder:
+        yield f"This answer is from {describe_copy(status.index_holder, status.indexed_at)}"
     if status.verdict and status.verdict.has_no_finished_run:
-        yield f"The {describe_unfinished_run(status)}: run `{RESUME_COMMAND}`."
+        yield f"The {describe_unfinished_run(status)}{'' if is_run_active else f': run `{RESUME_COMMAND}`'}."
         return
     if status.commits_behind:
         behind = format_commit_count(status.commits_behind)
-        yield f"The index is {behind} behind HEAD: run `lineage index --incremental`."
+        yield f"The index is {behind} behind HEAD{'' if is_run_active else ': run `lineage index --incremental`'}."
     if status.vector_share < 1:
         yield f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only."
     if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence
+
+
+def describe_copy(index_holder: IndexHolder, indexed_at: datetime | None) -> str:
+    """Return a phrase and sentences about a copy: its age, the process that holds the index, and the remedy."""
+    age = f" of {indexed_at:%Y-%m-%d %H:%M} UTC" if indexed_at else ""
+    remedy = f" {index_holder.remedy}" if index_holder.remedy else ""
+    return f"the last committed state{age}, because {index_holder} holds the index.{remedy}"
 
 
 def describe_unfinished_run(status: IndexStatus) -> str:

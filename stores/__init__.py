@@ -2,6 +2,7 @@
 
 Index
 - `database`: access for reading or writing
+- `index_copy`: reading from a copy while another process holds the index
 - `connections`: long-lived connections that yield to other processes
 - `duckdb_engine`: in-memory DuckDB instances, with memory and thread limits
 - `locks`: file locks of indexes and mindmaps

@@ -3,7 +3,7 @@
 - `IndexWriter`: the writer's connection. Without it, replaying and checkpointing the log at every batch took a third
   of the time of writing a history.
 - `IndexReaderPool`: read connections, shared by the threads of a process. Opening an index takes longer than a query
-  of an open one.
+  of an open one. `ReaderPools` has one pool for each index.
 - `WatcherThread`: background thread of both, which closes an index that another process waits for.
 """
 
@@ -15,16 +15,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 from weakref import WeakSet
 
 import duckdb
 
-from stores import database, locks
-from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
+from stores import database, index_copy, locks
+from stores.database import READ_WAIT_SECONDS, DamagedIndex
 from stores.errors import StorageError
+from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
 
@@ -181,25 +182,16 @@ READER_POLL_SECONDS: Final = 0.05
 IDLE_SECONDS: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIndex:
-    """Connection of one query, and the fingerprint of the index state that it reads."""
-
-    connection: duckdb.DuckDBPyConnection
-    fingerprint: Fingerprint
-
-
 @dataclass(slots=True)
 class _OpenDatabase:
-    """Open index file that several readers share; times are those of `time.monotonic`.
+    """Open index, or a copy of it, that several readers share; times are those of `time.monotonic`.
 
     `resources`: closes the index. `idle_connections`: connections that no reader uses. `active_readers`: number of
     readers. `is_closing`: readers that arrived after `opened_at` are refused. `is_invalid`: all readers are refused.
     `closed_event`: set when the index is closed, which ends the watcher thread.
     """
 
-    connection: duckdb.DuckDBPyConnection
-    fingerprint: Fingerprint
+    index: OpenIndex
     resources: ExitStack = field(default_factory=ExitStack)
     idle_connections: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     active_readers: int = 0
@@ -212,7 +204,7 @@ class _OpenDatabase:
     def admits_reader(self, arrived_at: float) -> bool:
         """Return whether a reader that arrived at this time may use the open index.
 
-        While a writer waits, readers that arrived before the index was opened are still admitted.
+        While a writer waits, or a copy is no longer needed, those that arrived before it was opened are still admitted.
         """
         return not self.is_invalid and (not self.is_closing or arrived_at <= self.opened_at)
 
@@ -221,7 +213,8 @@ class IndexReaderPool:
     """Pool of read connections to an index, for the threads of a process.
 
     Once a writer of another process waits, the pool refuses new readers, and the last active one closes the index. The
-    next reader waits for the writer like any other process. A deleted or replaced index is closed in the same way.
+    next reader waits for the writer like any other process. A deleted or replaced index is closed in the same way, and
+    so is a copy (`index_copy`) once the index can be opened or has changed.
     """
 
     def __init__(self, location: IndexLocation, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -234,19 +227,18 @@ class IndexReaderPool:
     def acquire(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
         """Yield a connection to the last committed batch, for one thread.
 
-        Waits at most `wait` seconds. Raises the errors of `database.open_for_reading`, also in the body.
+        Waits at most `wait` seconds. Raises the errors of `index_copy.open_index_or_copy`, also in the body.
         """
         deadline = Deadline.for_index(self.location.folder, wait)
         while (reader := self._try_acquire(deadline)) is None:
             deadline.pause()
         open_database, connection = reader
+        index = replace(open_database.index, connection=connection)
         try:
-            with database.translate_errors(self.location):
-                yield OpenIndex(connection, open_database.fingerprint)
-        except (duckdb.Error, DamagedIndex, StorageError):
-            open_database.is_invalid = True  # the next reader opens the file again
-            raise
+            with index.translate_errors():
+                yield index
         finally:
+            open_database.is_invalid |= index.has_failed  # the next reader opens the file again
             self._release(open_database, connection)
 
     def close(self) -> None:
@@ -280,10 +272,11 @@ class IndexReaderPool:
 
     def _open(self, deadline: Deadline) -> _OpenDatabase:
         with ExitStack() as opening:
-            connection = opening.enter_context(
-                database.open_for_reading(self.location, wait=deadline.remaining_seconds)
+            open_database = _OpenDatabase(
+                opening.enter_context(
+                    index_copy.open_index_or_copy(self.location, wait=deadline.remaining_seconds)
+                )
             )
-            open_database = _OpenDatabase(connection, database.compute_fingerprint(self.location))
             WatcherThread(partial(self._watch, open_database), open_database.closed_event).start()
             open_database.resources = opening.pop_all()
         self._database = open_database
@@ -305,11 +298,12 @@ class IndexReaderPool:
 
     def _check_validity(self, open_database: _OpenDatabase) -> None:
         try:
-            open_database.is_invalid = (
-                open_database.is_invalid
-                or database.compute_fingerprint(self.location) != open_database.fingerprint
-            )
-            open_database.is_closing = open_database.is_closing or locks.has_waiters(self.location.folder)
+            has_changed = database.compute_fingerprint(self.location) != open_database.index.fingerprint
+            if open_database.index.holder is None:
+                open_database.is_invalid |= has_changed
+                open_database.is_closing |= locks.has_waiters(self.location.folder)
+            else:
+                open_database.is_closing |= has_changed or locks.is_index_free(self.location.folder)
         except OSError:  # the directory is gone, or too many files are open: reopening reports it
             open_database.is_invalid = True
 
@@ -329,8 +323,36 @@ def _take_connection(open_database: _OpenDatabase) -> duckdb.DuckDBPyConnection:
         return (
             open_database.idle_connections.pop()
             if open_database.idle_connections
-            else database.open_cursor(open_database.connection)
+            else database.open_cursor(open_database.index.connection)
         )
     except duckdb.Error:
         open_database.is_invalid = True
         raise
+
+
+class ReaderPools:
+    """Reader pools of all indexes that a process reads. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._pools: dict[IndexLocation, IndexReaderPool] = {}
+
+    @contextmanager
+    def acquire(self, location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
+        """Open the index for one reader, or reuse an open one; see `IndexReaderPool.acquire`."""
+        with self._mutex:
+            pool = self._pools.setdefault(location, IndexReaderPool(location))
+        with pool.acquire(wait=wait) as index:
+            yield index
+
+    def close(self, location: IndexLocation) -> None:
+        """Close the index as soon as no reader is active."""
+        with self._mutex:
+            pool = self._pools.pop(location, None)
+        if pool:
+            pool.close()
+
+    def close_all(self) -> None:
+        """Close every index as soon as no reader is active."""
+        for location in tuple(self._pools):
+            self.close(location)

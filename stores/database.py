@@ -1,8 +1,8 @@
 """Access to an index for reading or writing, with locks, migration, checkpoints and detection of damage.
 
 Many readers or one writer can have the index open. `locks` enforces this, so DuckDB's own file locks never conflict.
-Every connection belongs to an in-memory database with the index file attached as `ix`, because DuckDB accepts a row
-group size only for an attached file.
+`index_copy` lets readers go on if the holder of the lock does not give it up. Every connection belongs to an in-memory
+database with the index file attached as `ix`, because DuckDB accepts a row group size only for an attached file.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ FileStamp: TypeAlias = tuple[int, int, int]
 # Stamps of the database, its write-ahead log and the file of quantized vectors; None for a missing file. Every change
 # of the index changes one of them.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
+
+# Files that this process has attached, one entry for each time.
+_attached_files: Final[list[Path]] = []
 
 # DuckDB's errors for a corrupt file.
 _DAMAGE_ERRORS: Final = (
@@ -100,9 +103,9 @@ def _open(
     stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
     if not location.database.exists():
         raise _build_not_indexed_error(location)
-    _check_recorded_damage(location)
+    check_recorded_damage(location)
     engine = stack.enter_context(duckdb_engine.open_reader_engine(location))
-    connection = stack.enter_context(_attach_index(engine, location.database, "READ_ONLY", deadline))
+    connection = stack.enter_context(attach_index(engine, location.database, "READ_ONLY", deadline))
     schema = migrations.check_schema(connection)
     if not schema:
         raise _build_not_indexed_error(location)
@@ -142,10 +145,10 @@ def open_for_writing(
     ):
         if not create and not location.database.exists():
             raise build_index_deleted_error(location)
-        _check_recorded_damage(location)
+        check_recorded_damage(location)
         with (
             duckdb_engine.open_writer_engine(location) as engine,
-            _attach_index(
+            attach_index(
                 engine, location.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline
             ) as connection,
         ):
@@ -193,11 +196,12 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 @contextmanager
-def translate_errors(location: IndexLocation) -> Iterator[None]:
+def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
     """Raise DamagedIndex or StorageError for DuckDB errors of the body that report a corrupt file or a failed write.
 
-    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block; the
-    damage is recorded in a file next to the index, and each later opening of the same index file reports it.
+    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block. With
+    `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same index file
+    reports it.
     """
     try:
         yield
@@ -205,14 +209,16 @@ def translate_errors(location: IndexLocation) -> Iterator[None]:
         translated = _translate_error(location.database, error)
         if translated is None:
             raise
-        _record_damage(location, translated)
+        if record_damage:
+            _record_damage(location, translated)
         raise translated from error
     except OSError as error:
         # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
         if error.errno is not None or _CORRUPTION not in str(error):
             raise
         translated = _build_damaged_index_error(location.database, error)
-        _record_damage(location, translated)
+        if record_damage:
+            _record_damage(location, translated)
         raise translated from error
 
 
@@ -225,7 +231,7 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
             location.damage.write_text(json.dumps(record), encoding="utf-8")
 
 
-def _check_recorded_damage(location: IndexLocation) -> None:
+def check_recorded_damage(location: IndexLocation) -> None:
     """Raise DamagedIndex if corruption was recorded for the index file as it is."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         record = json.loads(location.damage.read_text(encoding="utf-8"))
@@ -269,18 +275,28 @@ def build_attach_statement(path: Path, alias: str, *options: str) -> str:
 
 
 @contextmanager
-def _attach_index(
+def attach_index(
     engine: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline
 ) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Attach the database file as `ix` until the block ends, and yield a connection that uses it."""
     with closing(engine.cursor()) as connection:
         _attach_with_retry(connection, file, option, deadline)
-        with duckdb_engine.execute_finally(connection, "USE memory", "DETACH ix"):
-            connection.execute("USE ix")
-            try:
-                yield connection
-            finally:
-                with suppress(duckdb.Error):  # usually there is no open transaction
-                    connection.rollback()
+        _attached_files.append(file)
+        try:
+            with duckdb_engine.execute_finally(connection, "USE memory", "DETACH ix"):
+                connection.execute("USE ix")
+                try:
+                    yield connection
+                finally:
+                    with suppress(duckdb.Error):  # usually there is no open transaction
+                        connection.rollback()
+        finally:
+            _attached_files.remove(file)
+
+
+def is_attached(file: Path) -> bool:
+    """Return whether this process has the file attached. Closing any descriptor of it would drop DuckDB's locks."""
+    return file in _attached_files
 
 
 def _attach_with_retry(

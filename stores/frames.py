@@ -1,19 +1,23 @@
 """Index tables as polars frames, for notebooks and the report.
 
 All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the
-index open and between two batches of an index run. polars is installed with the `notebooks` extra.
+index open, between two batches of an index run, and from a copy if the run is suspended. polars is installed with the
+`notebooks` extra.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
 import duckdb
 import polars as pl
 
-from stores import database, schema
+from stores import index_copy, schema
 from stores.index_location import IndexLocation
+
+logger = logging.getLogger(__name__)
 
 # Longer than the wait of a query, because a notebook reads the index only once.
 WAIT_SECONDS: Final = 60.0
@@ -69,11 +73,15 @@ class Frames:
 
 
 def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = WAIT_SECONDS) -> Frames:
-    """Read the current state of an index; TEXT_COLUMNS only if `texts` is true.
+    """Read the last committed state of an index; TEXT_COLUMNS only if `texts` is true.
 
-    Raises NotIndexed without an index, or IndexBusy after `wait` seconds.
+    Logs a warning if another process holds the index, so that a copy is read. Raises NotIndexed without an index, or
+    IndexBusy after `wait` seconds.
     """
-    with database.open_for_reading(location, wait=wait) as connection:
+    with index_copy.open_index_or_copy(location, wait=wait) as index:
+        connection = index.connection
+        if index.holder:
+            logger.warning("Reading a copy, because %s holds the index.", index.holder)
         return Frames(
             commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
             hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts, condition=_HAS_FILE)),

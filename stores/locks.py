@@ -139,6 +139,15 @@ def has_waiters(folder: Path) -> bool:
         return not try_lock(gate, fcntl.LOCK_SH)
 
 
+def is_index_free(folder: Path) -> bool:
+    """Return whether a reader need not wait for the index; raises FileNotFoundError if the directory was deleted."""
+    for name in (GATE_LOCK, INDEX_LOCK):
+        with close_finally(os.open(folder / name, os.O_RDONLY)) as descriptor:
+            if not try_lock(descriptor, fcntl.LOCK_SH):
+                return False
+    return True
+
+
 @contextmanager
 def acquire_exclusive_lock(path: Path, deadline: Deadline) -> Iterator[int]:
     """Hold this lock file exclusively; yield its descriptor, which is open for writing."""

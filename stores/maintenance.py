@@ -22,7 +22,17 @@ from typing import Final
 
 import duckdb
 
-from stores import database, duckdb_engine, embedding_cache, index_location, locks, migrations, schema, writer
+from stores import (
+    database,
+    duckdb_engine,
+    embedding_cache,
+    index_copy,
+    index_location,
+    locks,
+    migrations,
+    schema,
+    writer,
+)
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
 from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
@@ -250,10 +260,11 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
 
 
 def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield index directories that have only lock files, a commit-graph or spilled blocks, or nothing."""
+    """Yield index directories that have only lock files, a commit-graph, spilled blocks or copies, or nothing."""
     for folder in sorted(home.glob("*")):
         if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             names = {path.name for path in folder.iterdir()}
+            names -= {copy.name for copy in index_copy.find_leftover_directories(folder)}
             if all(name in (GIT_DIRECTORY, SPILL_DIRECTORY) or name.endswith(LOCK_SUFFIX) for name in names):
                 yield IndexLocation(home, folder.name, folder, None)
 
@@ -262,8 +273,9 @@ def find_leftover_files(location: IndexLocation) -> list[Path]:
     """Return temporary files in an index directory. They are leftovers if no index run is in progress."""
     temp_files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
     spill = location.folder / SPILL_DIRECTORY
+    copies = index_copy.find_leftover_directories(location.folder)
     logs = [location.wal] if location.wal.exists() and not location.database.exists() else []
-    return [*temp_files, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
+    return [*temp_files, *copies, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
 
 
 def delete_leftover_files(location: IndexLocation) -> None:

@@ -23,7 +23,7 @@ from serve.search import query, retrieval
 from serve.search.cache import load_snapshot_with_vectors
 from serve.search.query_hints import RepositoryContext
 from serve.search.retrieval import fuse_rankings
-from stores import database, hunk_details
+from stores import hunk_details, index_copy
 from stores.frames import Frames
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -172,7 +172,8 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
     if the repository has no index.
     """
     location = find_index_location(path)
-    with database.open_for_reading(location) as connection:
+    with index_copy.open_index_or_copy(location) as index:
+        connection = index.connection
         status = index_status.load_index_status(open_repository(location.path), connection)
         languages = hunk_details.list_languages(connection)
         parsed_query = query.parse_query(

@@ -57,6 +57,10 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         "commits_behind_head": str(status.commits_behind),
         "compatibility": str(status.verdict) if status.verdict else "<none>",
     }
+    if status.index_holder:
+        from serve.index_status import describe_copy  # imports the database, which other output does not need
+
+        lines["source"] = describe_copy(status.index_holder, status.indexed_at)
     remedy = status.verdict.remedy if status.verdict else None
     if remedy and remedy not in lines["compatibility"]:
         lines["remedy"] = add_path_to_command(remedy)

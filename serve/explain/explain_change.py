@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,15 +46,20 @@ from serve.explain.notes import Coverage
 from serve.explain.target import Target, resolve_target
 from serve.index_status import build_compatibility, build_index_state, clamp_limit
 from serve.repositories import find_index
+from stores.connections import ReaderPools
 from stores.history import FileCommit
 from stores.index_location import IndexLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explainer that caches its answers. Indexes are under `home`. Thread-safe."""
+    """Explainer that caches its answers. Indexes are under `home`. Thread-safe.
+
+    `reader_pools`: open indexes, which other code can share.
+    """
 
     home: Path
+    reader_pools: ReaderPools = field(default_factory=ReaderPools)
     _answers: BoundedCache[ExplainAnswer] = field(default_factory=BoundedCache)
     _histories: BoundedCache[bytes] = field(default_factory=BoundedCache)
 
@@ -90,6 +96,7 @@ class Explainer:
             location=find_index(self.home, repository),
             ignore_revs=load_ignore_revs(repository),
             histories=self._histories,
+            reader_pools=self.reader_pools,
         )
 
 
@@ -104,6 +111,7 @@ class ExplainContext:
     location: IndexLocation | None
     ignore_revs: BlameIgnoreRevs
     histories: BoundedCache[bytes]
+    reader_pools: ReaderPools
 
     @property
     def answer_key(self) -> bytes:
@@ -141,14 +149,20 @@ def compute_answer(context: ExplainContext) -> ExplainAnswer:
     with (
         # git runs in the background while this thread reads the index.
         start_blame(git, context.target, line_range, context.request, context.ignore_revs) as blame_process,
-        open_file_history(
-            context.repository, context.location, git, context.histories, context.file_history_path
-        ) as reader,
+        _open_file_history(context, git, context.file_history_path) as reader,
     ):
         result = read_blame(blame_process)
         if isinstance(result, BlameFailed):
             return _answer_blame_failure(context, line_range, result, reader)
         return _answer_from_blame(context, line_range, result, reader, git)
+
+
+def _open_file_history(
+    context: ExplainContext, git: GitProgram, path: str | None = None
+) -> AbstractContextManager[FileHistoryReader]:
+    return open_file_history(
+        context.repository, context.location, git, context.histories, context.reader_pools, path
+    )
 
 
 def _answer_from_blame(
@@ -172,7 +186,7 @@ def _answer_from_blame(
     meta = _build_meta(context, line_range, len(shas), limitations, reader, enrichment, coverage)
     content = target.lines
     lines = tuple(_build_explained_line(line, content) for line in result.lines)
-    return ExplainAnswer(hits, meta, lines, is_transient=bool(enrichment.error))
+    return ExplainAnswer(hits, meta, lines, is_transient=bool(enrichment.error) or reader.is_copy)
 
 
 def _answer_blame_failure(
@@ -190,7 +204,7 @@ def _answer_blame_failure(
 def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:
     """Answer a request for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
-    with open_file_history(repository, context.location, git, context.histories) as reader:
+    with _open_file_history(context, git) as reader:
         limitations = list(notes.describe_file_limitations(target, context.ignore_revs, repository, git))
         if target.is_missing and context.head:
             limitations = [notes.describe_missing_file(target, repository, context.head, git)]
@@ -198,7 +212,7 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
             limitations.append(notes.describe_empty_range(target, context.request))
         enrichment = Enrichment(error=reader.error)
         meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))
-        return ExplainAnswer((), meta, is_transient=bool(reader.error))
+        return ExplainAnswer((), meta, is_transient=bool(reader.error) or reader.is_copy)
 
 
 def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLine]]:

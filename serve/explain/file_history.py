@@ -16,19 +16,21 @@ from pipeline.git.repository import Repository
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain.commit_order import HISTORY_ARGUMENTS, sort_newest_first
 from serve.index_status import IndexStatus, load_index_status
-from stores import database, errors, history
+from stores import errors, history
+from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
 from stores.history import FileCommit
-from stores.hunk_details import Connection
+from stores.index_copy import COPY_AFTER_SECONDS, OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
 
 # From the specification: related commits to show before and after each hit in the file's history.
 MAX_RELATED_DISTANCE: Final = 2
-# Blame works without the index, so a reader waits for one batch of an index run (60 ms) but not for a whole rebuild.
-LOCK_WAIT_SECONDS: Final = 1.0
+# Blame works without the index, so a reader waits for one batch of an index run (60 ms), or for a copy of an index that
+# a suspended process holds, but not for a whole rebuild.
+LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +52,40 @@ class Enrichment:
 class FileHistoryReader:
     """Reader of the index for one explanation.
 
-    `connection` is None if there is no index or it cannot be read. `error` says why it cannot be read; else it is "".
+    `index` is None if there is no index or it cannot be read. `error` says why it cannot be read; else it is "".
     `file_history` has the SHA of each indexed commit that changed the file, the newest first, and the id of its hunk
     (its diff of the file). It is None if the request excludes related commits or the index is not open.
     `walked_history`: without an index, HEAD's commits and their parents, children first, as git prints them.
     """
 
     status: IndexStatus
-    location: IndexLocation | None = None
-    connection: Connection | None = None
+    index: OpenIndex | None = None
     error: str = ""
     file_history: tuple[tuple[str, int], ...] | None = None
     walked_history: bytes = b""
 
+    @property
+    def is_copy(self) -> bool:
+        """True if `index` is a copy, because another process holds the index."""
+        return self.index is not None and self.index.holder is not None
+
     def load_enrichment(self, shas: Sequence[str], hit_shas: Sequence[str]) -> Enrichment:
         """Look up which of the commits are indexed, and the commits related to the hits."""
-        if self.connection is None or self.location is None:
+        if self.index is None:
             return Enrichment(error=self.error)
+        connection = self.index.connection
         try:
-            with database.translate_errors(self.location):
+            with self.index.translate_errors():
                 hunk_ids = dict(self.file_history or ())
                 indexed_shas = hunk_ids.keys() & set(shas)
-                indexed_shas |= history.find_recorded_commits(self.connection, set(shas) - indexed_shas)
+                indexed_shas |= history.find_recorded_commits(connection, set(shas) - indexed_shas)
                 if self.file_history is None:
                     return Enrichment(frozenset(indexed_shas))
                 related_shas = find_related_commits(list(hunk_ids), hit_shas)
                 related_hunks = [hunk for sha, hunk in hunk_ids.items() if sha in related_shas]
-                related_commits = history.load_file_commits(self.connection, related_hunks)
+                related_commits = history.load_file_commits(connection, related_hunks)
                 return Enrichment(frozenset(indexed_shas), related_commits, bool(hunk_ids))
-        except (DamagedIndex, StorageError) as error:
+        except (DamagedIndex, IndexBusy, StorageError) as error:
             return Enrichment(error=_format_error(error))
 
 
@@ -88,6 +95,7 @@ def open_file_history(
     location: IndexLocation | None,
     git: GitProgram,
     histories: BoundedCache[bytes],
+    reader_pools: ReaderPools,
     path: str | None = None,
 ) -> Iterator[FileHistoryReader]:
     """Open the index for an explanation. A missing, busy or damaged index gives a reader without a connection.
@@ -102,6 +110,7 @@ def open_file_history(
             stack,
             repository,
             location,
+            reader_pools,
             path,
             partial(sort_newest_first, repository=repository, git=git),
             partial(_create_reader_without_index, repository, git, histories),
@@ -124,6 +133,7 @@ def _open_reader(
     stack: ExitStack,
     repository: Repository,
     location: IndexLocation | None,
+    reader_pools: ReaderPools,
     path: str | None,
     sort_commits: Callable[[Mapping[str, int]], list[str]],
     create_reader_without_index: Callable[..., FileHistoryReader],
@@ -131,15 +141,15 @@ def _open_reader(
     if location is None:
         return create_reader_without_index()
     try:
-        connection = stack.enter_context(database.open_for_reading(location, wait=LOCK_WAIT_SECONDS))
-        with database.translate_errors(location):
-            status = load_index_status(repository, connection)
+        index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS))
+        with index.translate_errors():
+            status = load_index_status(repository, index.connection, index_holder=index.holder)
             file_history = (
                 None
                 if path is None
-                else history.load_file_history(connection, path, status.reachability, sort_commits)
+                else history.load_file_history(index.connection, path, status.reachability, sort_commits)
             )
-            return FileHistoryReader(status, location, connection, file_history=file_history)
+            return FileHistoryReader(status, index, file_history=file_history)
     except NotIndexed:
         return create_reader_without_index()
     except (DamagedIndex, IndexBusy, NewerSchema, StorageError) as error:

@@ -109,7 +109,7 @@ def describe_enrichment_limitation(
     """Say which data the index could not add; return None if it added all."""
     if enrichment.error:
         return f"The index could not be read. {enrichment.error}"
-    if reader.connection is None:
+    if reader.index is None:
         return "There is no index, so coverage and related commits are unknown."
     if reader.status.commits_behind:
         commits = _format_count(reader.status.commits_behind, "commit")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -17,9 +17,10 @@ from typing import Final
 
 from serve.index_status import RecordedState, load_recorded_state
 from stores import hunk_details, snapshot, vector_search
-from stores.connections import IndexReaderPool, OpenIndex
+from stores.connections import ReaderPools
 from stores.database import Fingerprint
 from stores.hunk_details import Connection, DiffCache
+from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
 from stores.types import ReachabilityDelta
@@ -115,22 +116,19 @@ class IndexCache:
     """Cache of open indexes and loaded snapshots. Thread-safe.
 
     If the snapshots exceed `max_bytes` in total, it evicts the least recently used ones, but never the last one.
+    `reader_pools`: open indexes, which other code can share.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, reader_pools: ReaderPools | None = None) -> None:
         self.max_bytes = max_bytes
         self._lock = Lock()
-        self._reader_pools: dict[IndexLocation, IndexReaderPool] = {}
+        self._reader_pools = reader_pools or ReaderPools()
         self._entries: OrderedDict[SnapshotKey, _CacheEntry] = OrderedDict()
         self._metadata: dict[IndexLocation, tuple[Fingerprint, IndexMetadata]] = {}
 
-    @contextmanager
-    def open_index(self, location: IndexLocation) -> Iterator[OpenIndex]:
-        """Open the index for one query, or reuse an open one; raises the errors of `database.open_for_reading`."""
-        with self._lock:
-            pool = self._reader_pools.setdefault(location, IndexReaderPool(location))
-        with pool.acquire() as index:
-            yield index
+    def open_index(self, location: IndexLocation) -> AbstractContextManager[OpenIndex]:
+        """Open the index for one query, or reuse an open one; see `IndexReaderPool.acquire`."""
+        return self._reader_pools.acquire(location)
 
     def load_metadata(self, location: IndexLocation, index: OpenIndex) -> IndexMetadata:
         """Return the metadata of the open index, reading it again only after the index file has changed."""
@@ -162,14 +160,14 @@ class IndexCache:
         with self._lock:
             self._remove_entries(lambda key: key.location == location)
             self._metadata.pop(location, None)
-            pool = self._reader_pools.pop(location, None)
-        if pool:
-            pool.close()
+        self._reader_pools.close(location)
 
     def close(self) -> None:
         """Evict every index. Running queries still finish with their snapshots."""
-        for location in tuple(self._reader_pools):
-            self.evict_index(location)
+        with self._lock:
+            self._entries.clear()
+            self._metadata.clear()
+        self._reader_pools.close_all()
 
     def collect_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return the statistics of each cached index, the most recently used one last."""

@@ -57,6 +57,7 @@ from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, r
 from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import hunk_details, vector_search
 from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
+from stores.connections import ReaderPools
 from stores.database import NotIndexed
 from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
@@ -95,6 +96,7 @@ class PatternSearcher:
 
     Indexes are under `home`. `max_bytes` limits the cached snapshots. Every query calls `load_encoder` with the name of
     the encoder that built the index. The searcher holds no encoder, so the caller can unload models between queries.
+    `reader_pools`: open indexes, which other code can share.
     """
 
     def __init__(
@@ -103,10 +105,11 @@ class PatternSearcher:
         *,
         load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
         max_bytes: int = MAX_BYTES,
+        reader_pools: ReaderPools | None = None,
     ) -> None:
         self.home = home
         self._load_encoder = load_encoder
-        self._cache = IndexCache(max_bytes)
+        self._cache = IndexCache(max_bytes, reader_pools)
 
     def find(
         self,
@@ -132,7 +135,9 @@ class PatternSearcher:
             with self._cache.open_index(location) as index:
                 connection = index.connection
                 metadata = self._cache.load_metadata(location, index)
-                status = load_index_status(repository, connection, metadata.recorded_state)
+                status = load_index_status(
+                    repository, connection, metadata.recorded_state, index_holder=index.holder
+                )
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),

@@ -134,7 +134,7 @@ def _measure_repeated_answers(
     """Repeat every request twice in random order, with a cache large enough for all."""
     times: list[float] = []
     differences = 0
-    cached_explainer = Explainer(explainer.home, BoundedCache(max_entries=len(comparisons)))
+    cached_explainer = Explainer(explainer.home, _answers=BoundedCache(max_entries=len(comparisons)))
     for _ in range(3):
         for comparison in generator.sample(comparisons, len(comparisons)):
             answer, seconds = _explain(history, cached_explainer, comparison.request)

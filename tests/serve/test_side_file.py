@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from stores import history, quantized_vectors
+from stores import history, index_copy, locks, quantized_vectors
+from stores.locks import Deadline
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import run_lineage
@@ -46,6 +48,20 @@ def test_answers_do_not_depend_on_the_side_file(
     assert [query_json(repo, capsys, *filters) for filters in filters_list] == expected
     monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", 1_000)
     assert [query_json(repo, capsys, *filters) for filters in filters_list] == expected
+
+
+def test_answers_from_a_copy(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While another process holds the index, a copy of it and the side file give the same hits."""
+    assert run_lineage("index", repo.path) == 0
+    expected = json.loads(query_json(repo, capsys))
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.1)
+    folder = get_location(repo, home).folder
+    with locks.acquire_index(folder, exclusive=True, deadline=Deadline.after(1)):
+        answer = json.loads(query_json(repo, capsys))
+    assert answer["hits"] == expected["hits"] != []
+    assert "holds the index" in answer["meta"]["hint"]
 
 
 @pytest.mark.parametrize("options", [["--incremental"], []])

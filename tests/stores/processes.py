@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -65,6 +66,14 @@ def wait_for_exit(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Close the process's stdin; return its exit status, the rest of its stdout, and its stderr."""
     out, err = process.communicate(timeout=60)
     return process.returncode, out.strip(), err.strip()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Poll until the condition holds, or fail."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "timeout"
+        time.sleep(0.001)
 
 
 def wait_until_suspended(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from stores import database, history, locks, maintenance, writer
-from stores.connections import IndexReaderPool, OpenIndex
+from stores import database, history, index_copy, locks, maintenance, writer
+from stores.connections import IndexReaderPool, ReaderPools
 from stores.database import Fingerprint, NotIndexed
+from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
-from tests.stores.processes import SLOW_QUERY, read_line, run_script, wait_for_exit
+from tests.stores.processes import (
+    SLOW_QUERY,
+    read_line,
+    run_script,
+    wait_for_exit,
+    wait_until,
+    wait_until_suspended,
+)
 
 WRITE_BATCH = """
 with database.open_for_writing(location) as connection:
@@ -49,7 +58,7 @@ started.wait()
 """
 QUERY_ON_CLOSE = "pool._database.resources.callback(run_queries); pool._database.is_closing = True"
 # The watcher has the last reference to the closed database.
-QUERY_ON_FREE = "pool._database.fingerprint = type('Query', (), {'__del__': run_queries})()"
+QUERY_ON_FREE = "pool._database.index.fingerprint = type('Query', (), {'__del__': run_queries})()"
 
 
 @pytest.fixture
@@ -85,14 +94,6 @@ def count_commits(pool: IndexReaderPool, wait: float = 5) -> int:
 def read_fingerprint(pool: IndexReaderPool) -> Fingerprint:
     with pool.acquire() as index:
         return index.fingerprint
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Poll until the condition holds, or fail."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "timeout"
-        time.sleep(0.005)
 
 
 def count_watchers() -> int:
@@ -284,3 +285,143 @@ def test_readers_cannot_write(pool: IndexReaderPool) -> None:
     """A connection of the pool refuses to change the index."""
     with pytest.raises(duckdb.Error, match="read-only"), pool.acquire() as index:
         index.connection.execute("DELETE FROM commits")
+
+
+SUSPEND_IN_BATCH = """
+import os, signal
+with database.open_for_writing(location) as connection:
+    writer.replace_batch(connection, make_batch([SampleCommit(2)]))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    writer.replace_batch(connection, make_batch([SampleCommit(3)]))
+print("written")
+"""
+
+
+# Holds the index and writes a batch every 10 ms, until it is killed.
+WRITE_CONTINUOUSLY = """
+import itertools
+with database.open_for_writing(location) as connection:
+    for number in itertools.count(2):
+        writer.replace_batch(connection, make_batch([SampleCommit(number)]))
+        if number == 2: print("written")
+        time.sleep(0.01)
+"""
+
+
+def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[IndexLocation]:
+    """Return a list that gets the location of each index that is copied from now on."""
+    copies: list[IndexLocation] = []
+    copy_files = index_copy.copy_files
+
+    def record_copy(location: IndexLocation, directory: Path, deadline: locks.Deadline) -> int:
+        copies.append(location)
+        return copy_files(location, directory, deadline)
+
+    monkeypatch.setattr(index_copy, "copy_files", record_copy)
+    return copies
+
+
+def is_copy(pool: IndexReaderPool) -> bool:
+    with pool.acquire() as index:
+        return index.holder is not None
+
+
+def test_readers_share_a_copy_of_a_suspended_writer(
+    pool: IndexReaderPool, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a writer is suspended, all queries share one copy; afterwards they read the index again."""
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.1)
+    copies = count_copies(monkeypatch)
+    assert count_commits(pool) == 1
+    with run_script(SUSPEND_IN_BATCH, location.home) as process:
+        wait_until_suspended(process)
+        with ThreadPoolExecutor(4) as threads:
+            assert set(threads.map(lambda _: count_commits(pool), range(20))) == {2}
+        assert is_copy(pool) and copies == [location]
+        process.send_signal(signal.SIGCONT)
+        assert wait_for_exit(process) == (0, "written", "")
+        wait_until(lambda: not is_copy(pool))
+        assert count_commits(pool) == 3
+    assert copies == [location]
+
+
+def test_copy_is_left_after_a_kill(
+    pool: IndexReaderPool, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the suspended writer was killed, which changes no file, queries read the index again."""
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.1)
+    with run_script(SUSPEND_IN_BATCH, location.home) as process:
+        wait_until_suspended(process)
+        assert is_copy(pool)
+        fingerprint = read_fingerprint(pool)
+    wait_until(lambda: not is_copy(pool))
+    assert (count_commits(pool), read_fingerprint(pool)) == (2, fingerprint)
+
+
+def test_readers_share_a_copy_of_a_running_writer(
+    pool: IndexReaderPool, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers that arrived before a copy was made share it, although the writer has changed the index since."""
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.2)
+    copies = count_copies(monkeypatch)
+    barrier = threading.Barrier(8, timeout=10)
+
+    def query(_: int) -> int:
+        barrier.wait()
+        with pool.acquire() as index:
+            before = database.compute_fingerprint(location)
+            wait_until(lambda: database.compute_fingerprint(location) != before)
+            return count_commits_in(index)
+
+    with run_script(WRITE_CONTINUOUSLY, location.home) as writer:
+        assert read_line(writer) == "written"
+        with ThreadPoolExecutor(8) as threads:
+            counts = list(threads.map(query, range(8)))
+    assert min(counts) >= 2 and len(copies) <= 2
+
+
+def test_unreadable_copy_is_made_again(
+    pool: IndexReaderPool, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error of a copy, the next query makes another one."""
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.1)
+    copies = count_copies(monkeypatch)
+    with run_script(SUSPEND_IN_BATCH, location.home) as process:
+        wait_until_suspended(process)
+        with pytest.raises(IndexBusy, match="cannot be read"), pool.acquire():
+            raise duckdb.IOException("Corrupt database file: computed checksum")
+        assert count_commits(pool) == 2 and len(copies) == 2
+        assert not location.damage.exists()
+
+
+def test_pools_by_index(location: IndexLocation, tmp_path: Path) -> None:
+    """There is one pool for each index. A closed one releases its index, and opens it again when needed."""
+    other = make_location(tmp_path / "other")
+    write(other, 1, 2)
+    with closing_all(ReaderPools()) as pools:
+        with (
+            pools.acquire(location) as first,
+            pools.acquire(location) as second,
+            pools.acquire(other) as third,
+        ):
+            assert first.fingerprint == second.fingerprint != third.fingerprint
+        pools.close(location)
+        with (
+            database.open_for_writing(location, wait=0),
+            pytest.raises(IndexBusy),
+            database.open_for_writing(other, wait=0),
+        ):
+            pass
+        with pools.acquire(location) as index:
+            assert count_commits_in(index) == 1
+    for closed in (location, other):
+        with database.open_for_writing(closed, wait=0):
+            pass
+
+
+@contextmanager
+def closing_all(pools: ReaderPools) -> Iterator[ReaderPools]:
+    try:
+        yield pools
+    finally:
+        pools.close_all()

@@ -12,8 +12,9 @@ from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
 from serve.repositories import find_index, locate_index
-from stores import database
+from stores import database, index_copy, locks
 from stores.index_location import IndexLocation
+from stores.locks import Deadline
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain, list_hit_commits
 from tests.serve.sample_index import build_index
@@ -214,6 +215,22 @@ def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(answer.hits) == 5
     assert "The index is still in use by" in (answer.meta.explain.enrichment_limitation or "")
     assert explainer.explain(request, repo.path).meta.explain.enrichment_limitation is None
+
+
+def test_explanation_from_a_copy_is_not_cached(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a process holds the index, the answer is from a copy and says so; it is not cached, because it is old."""
+    monkeypatch.setattr(index_copy, "COPY_AFTER_SECONDS", 0.1)
+    build_index(repo, home)
+    explainer, request = Explainer(home), ExplainRequest("a.py", include_related=True)
+    with locks.acquire_index(locate(repo, home).folder, exclusive=True, deadline=Deadline.after(1)):
+        answer = explainer.explain(request, repo.path)
+    assert len(answer.meta.explain.related_commits) == 2
+    assert answer.meta.explain.enrichment_limitation is None
+    assert (answer.meta.hint or "").startswith("This answer is from the last committed state of ")
+    assert (answer.meta.hint or "").endswith("holds the index.")
+    assert explainer.explain(request, repo.path).meta.hint is None
 
 
 def test_file_that_is_not_indexed(repo: Repo, home: Path) -> None:

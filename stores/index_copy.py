@@ -1,0 +1,253 @@
+"""Reading of an index that another process does not give up, from a private copy of its files.
+
+A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps the locks that it holds. The files of the
+index hold the last committed transaction at any moment, as after `kill -9`. A reader therefore copies them, and DuckDB
+recovers that transaction when it opens the copy. "Reading a copy" in README.md says why a copy is consistent while the
+writer runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from stores import database, duckdb_engine, locks, migrations
+from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
+from stores.errors import LineageError, StorageError
+from stores.index_location import DATABASE_FILE, IndexLocation
+from stores.locks import Deadline, IndexBusy, LockHolder
+from stores.types import SCHEMA_VERSION
+
+# Wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
+COPY_AFTER_SECONDS: Final = 1.0
+# The main header and two database headers, of which each checkpoint overwrites one as its last write.
+HEADER_BYTES: Final = 3 * 4_096
+# Bytes between two checks of the deadline.
+CHUNK_BYTES: Final = 16_000_000
+# Disk space that stays free for other programs.
+MIN_FREE_BYTES: Final = 100_000_000
+DIRECTORY_PREFIX: Final = "copy-"
+LOCK_FILE: Final = "copy.lock"
+# Age from which a directory without a lock is a leftover; the process of a newer one may be about to lock it.
+MIN_LEFTOVER_SECONDS: Final = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class CopyFailed(Exception):
+    """Failure to copy an index, with the reason; another attempt can succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHolder:
+    """Process because of which an index is read from a copy; `process` is None if it is unknown."""
+
+    process: LockHolder | None
+    is_index_run: bool
+
+    @classmethod
+    def find(cls, folder: Path) -> IndexHolder:
+        """Return the process that keeps readers from the index in this directory."""
+        process = locks.find_index_holder(folder)
+        run_pids = {run.pid for run in locks.find_lock_holders(folder / locks.RUN_LOCK)}
+        return cls(process, process is not None and process.pid in run_pids)
+
+    @property
+    def remedy(self) -> str:
+        """Commands that continue or end a suspended process; empty if it is not suspended."""
+        return self.process.remedy if self.process and self.process.is_suspended else ""
+
+    def __str__(self) -> str:
+        if self.process is None:
+            return "another process"
+        if not self.is_index_run:
+            return str(self.process)
+        return (
+            f"an index run (process {self.process.pid}{', suspended' if self.process.is_suspended else ''})"
+        )
+
+
+@dataclass(slots=True)
+class OpenIndex:
+    """Connection for reading an index, and the fingerprint of the state that it reads.
+
+    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: an error
+    that `translate_errors` met makes further results unreliable.
+    """
+
+    location: IndexLocation
+    connection: duckdb.DuckDBPyConnection
+    fingerprint: Fingerprint
+    holder: IndexHolder | None = None
+    has_failed: bool = False
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise the errors of `database.translate_errors`; IndexBusy if a copy cannot be read."""
+        try:
+            with database.translate_errors(self.location, record_damage=self.holder is None):
+                yield
+        except (duckdb.Error, DamagedIndex, StorageError) as error:
+            self.has_failed = True
+            if self.holder is None or not isinstance(error, DamagedIndex):
+                raise
+            # The index itself need not be damaged. A reader finds out as soon as it can open it.
+            raise IndexBusy(
+                f"The index is in use by {self.holder}, and a copy of it cannot be read.",
+                hint=self.holder.remedy or "Try again when it has ended.",
+            ) from error
+
+
+@contextmanager
+def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
+    """Open the index for reading; open a copy of it if another process holds it for COPY_AFTER_SECONDS.
+
+    Raises the errors of `database.open_for_reading`. No copy is made of an index with another schema, or with `wait`
+    up to COPY_AFTER_SECONDS.
+    """
+    deadline = Deadline.for_index(location.folder, wait)
+    with ExitStack() as stack:
+        index = _open(stack, location, deadline)
+        with index.translate_errors():
+            yield index
+
+
+def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
+    failure = ""
+    while True:
+        try:
+            connection = stack.enter_context(
+                database.open_for_reading(location, wait=min(COPY_AFTER_SECONDS, deadline.remaining_seconds))
+            )
+            return OpenIndex(location, connection, database.compute_fingerprint(location))
+        except IndexBusy as error:
+            if not deadline.remaining_seconds:
+                raise _build_busy_error(deadline, failure) from error
+        try:
+            return _open_copy(stack, location, deadline)
+        except CopyFailed as error:
+            failure = str(error)
+
+
+def _build_busy_error(deadline: Deadline, failure: str) -> LineageError:
+    error = deadline.timeout_error(deadline.seconds)
+    return (
+        IndexBusy(f"{error.message} It cannot be copied: {failure}.", hint=error.hint) if failure else error
+    )
+
+
+def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
+    """Copy the index and open the copy until the stack ends. Its files are deleted at once; DuckDB keeps them open."""
+    database.check_recorded_damage(location)
+    holder, started_at = IndexHolder.find(location.folder), time.monotonic()
+    fingerprint = database.compute_fingerprint(location)
+    try:
+        with create_copy_directory(location.folder) as directory, ExitStack() as opening:
+            copied_bytes = copy_files(location, directory, deadline)
+            engine = opening.enter_context(duckdb_engine.open_reader_engine(location))
+            connection = opening.enter_context(
+                database.attach_index(engine, directory / DATABASE_FILE, "READ_ONLY", deadline)
+            )
+            if migrations.check_schema(connection) != SCHEMA_VERSION:
+                raise CopyFailed("it has another schema")
+            stack.enter_context(opening.pop_all())
+    except OSError as error:
+        raise CopyFailed(error.strerror or str(error)) from error
+    except (duckdb.Error, DamagedIndex, StorageError) as error:
+        raise CopyFailed("its files are incomplete") from error
+    seconds = time.monotonic() - started_at
+    logger.info("event=index_copied bytes=%d seconds=%.3f holder=%s", copied_bytes, seconds, holder)
+    return OpenIndex(location, connection, fingerprint, holder)
+
+
+def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> int:
+    """Copy the database and its log into the directory; return the number of bytes.
+
+    Raises CopyFailed if the copy is not consistent because the index changed, after the deadline or without disk space.
+    """
+    if database.is_attached(location.database):
+        raise CopyFailed("this process is reading it")
+    with open_descriptor(location.database) as source:
+        header = os.pread(source, HEADER_BYTES, 0)
+        copied_bytes = 0
+        # The log first: it can refer to blocks that the database file had before.
+        with suppress(FileNotFoundError), open_descriptor(location.wal) as log:
+            copied_bytes = _copy_file(log, directory / location.wal.name, deadline)
+        copied_bytes += _copy_file(source, directory / DATABASE_FILE, deadline)
+        if os.pread(source, HEADER_BYTES, 0) != header or not os.path.samestat(
+            os.fstat(source), location.database.stat()
+        ):
+            raise CopyFailed("it changed during the copy")
+    return copied_bytes
+
+
+def open_descriptor(file: Path) -> AbstractContextManager[int]:
+    """Open the file for reading."""
+    return locks.close_finally(os.open(file, os.O_RDONLY))
+
+
+def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
+    size = os.fstat(source).st_size
+    if shutil.disk_usage(target_file.parent).free < size + MIN_FREE_BYTES:
+        raise CopyFailed("the disk has too little free space")
+    offset = 0
+    with locks.close_finally(os.open(target_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)) as target:
+        while offset < size:
+            if not deadline.remaining_seconds:
+                raise CopyFailed("that takes too long")
+            copied_bytes = _copy_chunk(source, target, min(CHUNK_BYTES, size - offset), offset)
+            if not copied_bytes:
+                raise CopyFailed("it changed during the copy")
+            offset += copied_bytes
+    return size
+
+
+def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
+    """Copy bytes at an offset, by a reference to the same blocks if the file system can; return their number."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # some file systems raise it, others copy nothing
+            if copied_bytes := os.copy_file_range(source, target, size, offset, offset):
+                return copied_bytes
+    return os.pwrite(target, os.pread(source, size, offset), offset)
+
+
+@contextmanager
+def create_copy_directory(folder: Path) -> Iterator[Path]:
+    """Create a private directory in the index directory, and delete it at the end. A lock shows that it is in use."""
+    for leftover in find_leftover_directories(folder):
+        shutil.rmtree(leftover, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix=DIRECTORY_PREFIX, dir=folder))
+    try:
+        with locks.acquire_exclusive_lock(directory / LOCK_FILE, Deadline.after(MIN_LEFTOVER_SECONDS)):
+            yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def find_leftover_directories(folder: Path) -> list[Path]:
+    """Return directories of copies whose process was killed."""
+    return [
+        directory for directory in sorted(folder.glob(f"{DIRECTORY_PREFIX}*")) if not _is_in_use(directory)
+    ]
+
+
+def _is_in_use(directory: Path) -> bool:
+    try:
+        if time.time() - directory.stat().st_mtime < MIN_LEFTOVER_SECONDS:
+            return True
+        with open_descriptor(directory / LOCK_FILE) as descriptor:
+            return not locks.try_lock(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        return False
