@@ -36,6 +36,31 @@ class WorkerDied(LineageError):
     """A worker process ended during a task."""
 
 
+class _RunningCalls:
+    """Count of the calls that run in threads of this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until no call runs. If a process exits during a call, C++ code of the encoder ends it with an error."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._count)
+
+
+_running_calls: Final = _RunningCalls()
+
+
 def count_usable_cpus() -> int:
     """Return the number of processors this process may run on, at least one."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -68,23 +93,33 @@ def map_groups(
         initializer=initialize_worker,
         initargs=(os.getpid(),),
     )
-    call = delayed(function)
+    call = delayed(_run_call)
     if jobs != 1 and prefer == "processes":
         signals.start_resource_tracker()
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
+        stack.callback(_running_calls.wait)
         with signals.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
-        for group in groups:
-            finished = None if running is None else list(running)
-            with signals.defer_signals():
-                running = parallel(call(item) for item in group)
-            if finished is not None:
-                with _close_on_error(running):
+        try:
+            for group in groups:
+                finished = None if running is None else list(running)
+                with signals.defer_signals():
+                    running = parallel(call(function, item) for item in group)
+                if finished is not None:
                     yield finished
+        except BaseException:
+            if running is not None:
+                _cancel(running)
+            raise
         if running is not None:
             yield list(running)
+
+
+def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
+    with _running_calls:
+        return function(item)
 
 
 @contextmanager
@@ -98,16 +133,11 @@ def _translate_worker_errors() -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _close_on_error(running: Generator[Result]) -> Iterator[None]:
-    """Cancel the running tasks if the body of the `with` statement fails, without joblib's warning about them."""
-    try:
-        yield
-    except BaseException:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            running.close()
-        raise
+def _cancel(running: Generator[Result]) -> None:
+    """Cancel the running tasks, without joblib's warning about them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running.close()
 
 
 def initialize_worker(parent: int) -> None:

@@ -79,6 +79,32 @@ def test_ambient_backend_is_used() -> None:
     assert pids == [os.getpid()] * 4
 
 
+@pytest.mark.parametrize("group_count", [1, 2])
+def test_failure_waits_for_running_calls(group_count: int, recwarn: pytest.WarningsRecorder) -> None:
+    """If reading a group fails, no call runs in a thread any more: the exit of the process would break it off."""
+    started = threading.Event()
+    ended: list[int] = []
+
+    def encode(item: int) -> None:
+        started.set()
+        time.sleep(0.3)
+        ended.append(item)
+
+    def iter_groups() -> Iterator[list[int]]:
+        for _ in range(group_count):
+            yield list(range(20))
+        started.wait(20)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(map_groups(encode, iter_groups(), jobs=2, prefer="threads"))
+    ended_count = len(ended)
+    assert ended_count > 0
+    time.sleep(0.5)
+    assert len(ended) == ended_count
+    assert not recwarn.list
+
+
 def test_stopped_map_prints_nothing() -> None:
     """A caller that fails between two groups ends the workers without a warning."""
     program = (
