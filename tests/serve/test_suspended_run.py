@@ -120,7 +120,7 @@ def test_questions_during_a_suspended_run(
         query = json.loads(read_output(capsys, "query", repo.path, "-q", "greeter", "--json"))
         assert query["hits"] and query["meta"]["index_status"]["commits_behind_head"] == behind
         assert f"because {user}. Continue it with `fg` or `kill -CONT {process.pid}`" in query["meta"]["hint"]
-        assert query["meta"]["hint"].endswith(f"The index is {behind} commits behind HEAD.")
+        assert f"The index is {behind} commits behind HEAD." in query["meta"]["hint"]
         explanation = json.loads(read_output(capsys, "explain", "greeter.py", repo.path, "--json"))
         assert user in explanation["meta"]["hint"]
         assert explanation["meta"]["explain"]["blame_coverage"] > 0
