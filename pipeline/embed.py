@@ -27,7 +27,7 @@ from stores.connections import IndexWriter
 from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA, EmbeddingCache
 from stores.history import CacheUsage
 from stores.pending_texts import PendingHunk, PendingMessage
-from stores.schema import VECTOR, VECTORS
+from stores.schema import EMBEDDINGS, VECTOR
 
 # Texts per transaction: a killed run loses at most the vectors of two such chunks, a few seconds of work.
 TEXTS_PER_CHUNK: Final = 512
@@ -152,7 +152,7 @@ class EmbeddingStage:
             ]
 
     def _build_chunk(self, entries: Sequence[PendingHunk | PendingMessage]) -> Chunk:
-        cached_vectors = self.cache.load_vectors(entries) if self.cache else VECTORS.empty_table()
+        cached_vectors = self.cache.load_vectors(entries) if self.cache else EMBEDDINGS.empty_table()
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
         missing = [
             (entry, self._get_text(entry)) for entry in entries if entry.text_digest not in cached_digests
@@ -182,7 +182,7 @@ class EmbeddingStage:
         new_vectors = build_vector_rows(chunk.digests, arrays)
         if self.cache is not None:
             self.cache.store_vectors(chunk.content_hashes, new_vectors)
-        rows = pa.concat_tables([chunk.cached_vectors.cast(VECTORS), pa.Table.from_batches([new_vectors])])
+        rows = pa.concat_tables([chunk.cached_vectors.cast(EMBEDDINGS), pa.Table.from_batches([new_vectors])])
         with self.profile.measure("storage"), self.writer.open_batch() as connection:
             writer.write_vectors(
                 connection,
@@ -193,7 +193,9 @@ class EmbeddingStage:
 
 
 def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.float32]]) -> pa.RecordBatch:
-    """Return rows (digest, vector) of the table `vectors`. `arrays`: vectors of the texts in order, shape (n, 384)."""
+    """Return rows (digest, vector) of `schema.EMBEDDINGS`. `arrays`: vectors of the texts in order, shape (n, 384)."""
     values = np.concatenate([np.empty(0, np.float32), *(array.reshape(-1) for array in arrays)])
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), type=VECTOR)
-    return pa.record_batch([pa.array(digests, VECTORS.field("text_digest").type), vectors], schema=VECTORS)
+    return pa.record_batch(
+        [pa.array(digests, EMBEDDINGS.field("text_digest").type), vectors], schema=EMBEDDINGS
+    )

@@ -24,15 +24,7 @@ from pipeline.walk import (
     find_unreachable,
     list_candidate_commits,
 )
-from stores import (
-    compatibility,
-    database,
-    history,
-    history_refresh,
-    maintenance,
-    pending_texts,
-    quantized_vectors,
-)
+from stores import compatibility, database, history, history_refresh, maintenance, pending_texts
 from stores.compatibility import (
     REBUILD_COMMAND,
     CompatibilityStatus,
@@ -250,7 +242,6 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
             )
         writer.release()
         maintenance.compact_if_needed(writer.location)
-        quantized_vectors.refresh_quantized_file(writer.location)
     return RunResult(summary.commits if summary else 0, unreadable_commits, verdict)
 
 

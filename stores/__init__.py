@@ -27,8 +27,7 @@ Search
 - `fulltext`: BM25 search
 - `vector_search`: vector search, and vectors of commit messages
 - `whitening`: whitening transform of embeddings
-- `quantized_vectors`: side file of a large index
-- `quantized_search`: exact top-k search over quantized vectors
+- `quantized_vectors`: vectors as 8-bit codes, and exact products with them
 
 Others
 - `mindmap_files`: mindmap files and their names

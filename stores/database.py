@@ -43,8 +43,7 @@ MAX_WAL_BYTES: Final = 2_000_000
 
 # Inode, size in bytes and modification time in ns of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
-# Stamps of the database, its write-ahead log and the file of quantized vectors; None for a missing file. Every change
-# of the index changes one of them.
+# Stamps of the database and its write-ahead log; None for a missing file. Every change of the index changes one.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
 # Files that this process has attached, one entry for each time.
@@ -257,11 +256,7 @@ def get_wal_size(location: IndexLocation) -> int:
 
 def compute_fingerprint(location: IndexLocation) -> Fingerprint:
     """Return a value that changes with every change of the index. Call this only while holding the index lock."""
-    return (
-        _get_file_stamp(location.database),
-        _get_file_stamp(location.wal),
-        _get_file_stamp(location.quantized_vectors),
-    )
+    return _get_file_stamp(location.database), _get_file_stamp(location.wal)
 
 
 def build_attach_statement(path: Path, alias: str, *options: str) -> str:

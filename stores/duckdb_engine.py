@@ -21,8 +21,6 @@ import duckdb
 
 from stores.index_location import IndexLocation
 
-# Compressing floats saves 12 % and doubles the time of a checkpoint; compaction does it once, at the end of a run.
-UNCOMPRESSED_FLOATS: Final = "SET disabled_compression_methods = 'alp,alprd'"
 # A batch needs a few megabytes, a query the columns that it reads; the rest goes to the spill directory.
 MEMORY_LIMIT: Final = "512MB"
 # DuckDB caches every block up to its limit, so memory would grow with the index. A limit below any use empties the
@@ -60,7 +58,6 @@ def open_writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
 def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
     engine = start_engine(location, WRITER_THREADS)
     engine.execute("PRAGMA disable_checkpoint_on_shutdown")
-    engine.execute(UNCOMPRESSED_FLOATS)
     return engine
 
 

@@ -40,8 +40,8 @@ SELECT column_name,
 FROM (
     SELECT column_name, block_offset, count, len(additional_block_ids) * {block_size} AS additional_bytes,
            lead(block_offset) OVER (PARTITION BY block_id ORDER BY block_offset) AS next_offset,
-           CASE segment_type WHEN 'VALIDITY' THEN 0.125 WHEN 'BOOLEAN' THEN 1 WHEN 'INTEGER' THEN 4
-               WHEN 'FLOAT' THEN 4 WHEN 'BLOB' THEN 48
+           CASE segment_type WHEN 'VALIDITY' THEN 0.125 WHEN 'BOOLEAN' THEN 1 WHEN 'TINYINT' THEN 1
+               WHEN 'INTEGER' THEN 4 WHEN 'FLOAT' THEN 4 WHEN 'BLOB' THEN 48
                WHEN 'VARCHAR' THEN CASE column_name {lengths} ELSE 48 END ELSE 8 END AS row_bytes
     FROM pragma_storage_info('{table}') WHERE block_id >= 0
 ) GROUP BY column_name"""

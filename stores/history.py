@@ -13,10 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from stores.database import fetch_int, register_tables
-from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
-
-# Number of vectors in 128 MB, those of about 40,000 commits. A larger index has a side file (`quantized_vectors`).
-MAX_ROWS_IN_MEMORY: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
+from stores.types import ReachabilityDelta
 
 # Longer lists are passed as an Arrow table; for shorter ones, importing pyarrow would take longer than the query.
 MAX_INLINE_COMMITS: Final = 500
@@ -223,11 +220,6 @@ def _load_changes_by_name(
         old_names = dict.fromkeys(change.old_path for change in changes if change.old_path)
         pending_names += [old for old in old_names if old not in changes_by_name and old not in pending_names]
     return changes_by_name
-
-
-def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return True if the index has more than MAX_ROWS_IN_MEMORY hunks; its distinct texts may be fewer."""
-    return fetch_int(connection, "SELECT count(*) FROM hunks") > MAX_ROWS_IN_MEMORY
 
 
 def _build_reachability_test(

@@ -56,7 +56,7 @@ class IndexLocation:
 
     @property
     def folder(self) -> Path:
-        """Directory of the database, its side files, the locks and `place.json`."""
+        """Directory of the database, the embedding cache, the locks and `place.json`."""
         return self.home / self.repo_id
 
     @property
@@ -68,11 +68,6 @@ class IndexLocation:
     def wal(self) -> Path:
         """DuckDB's write-ahead log."""
         return self.folder / f"{DATABASE_FILE}.wal"
-
-    @property
-    def quantized_vectors(self) -> Path:
-        """Side file of a large index, with its quantized vectors."""
-        return self.folder / f"{DATABASE_FILE}.codes"
 
     @property
     def damage(self) -> Path:

@@ -37,7 +37,6 @@ from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
 from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
-from stores.quantized_vectors import TEMP_SUFFIX as QUANTIZED_TEMP_SUFFIX
 
 # An index is compacted if both are exceeded. A copy takes about 25 ms per megabyte, too much for a few free blocks.
 MAX_FREE_SHARE: Final = 0.15
@@ -55,6 +54,8 @@ COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 SORT_SLICE_ROWS: Final = 1_000_000
 
 TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
+# File with the vectors of a large index before schema 4, finished or not.
+_SIDE_FILE_PATTERN: Final = f"{DATABASE_FILE}.codes*"
 
 # The copy has postings sorted by term, and the other rows in their previous order.
 _CLUSTERED: Final = {
@@ -92,6 +93,8 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
     Call this while holding the run lock. Raises IndexDeleted if the index was deleted.
     """
     _delete_temp_files(location.folder / TEMP_FILE)
+    for side_file in location.folder.glob(_SIDE_FILE_PATTERN):
+        side_file.unlink()
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
         is_needed = _has_long_tail(connection) or _has_free_blocks(connection)
@@ -241,7 +244,6 @@ _REPO_ID: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
 _LEFTOVER_PATTERNS: Final = (
     f"{TEMP_FILE}*",
     f"{embedding_cache.TEMP_FILE}*",
-    f"*.codes{QUANTIZED_TEMP_SUFFIX}",
     f"{LOCATION_FILE}.*",
     f"{GIT_DIRECTORY}/info/*.lock",
     f"{GIT_DIRECTORY}/info/tmp_*",

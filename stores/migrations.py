@@ -28,6 +28,12 @@ _HISTORY_COMPONENTS: Final = (
 _HEAD_COMPONENTS: Final = ("chunker_version", "words_version")
 _PARSER_LANGUAGES: Final = ("rust", "python", "java", "kotlin", "typescript", "javascript")
 
+# Not in an index whose first run has not finished.
+_SET_VERSION: Final = "UPDATE metadata SET version = ? WHERE component = 'schema' AND version IS NOT NULL"
+
+# 13 MB of embeddings.
+_CONVERTED_ROWS: Final = 8_192
+
 _TABLES_OF_SCHEMA_2: Final = """
 CREATE OR REPLACE TABLE metadata (component VARCHAR NOT NULL, version VARCHAR, writer VARCHAR);
 CREATE TABLE made_by (part VARCHAR NOT NULL, component VARCHAR NOT NULL, version VARCHAR);
@@ -50,8 +56,7 @@ def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_TABLES_OF_SCHEMA_2)
     for component, version, is_complete in metadata:
         if is_complete:
-            new_version = "2" if component == "schema" else version
-            connection.execute("INSERT INTO metadata VALUES (?, ?, NULL)", [component, new_version])
+            connection.execute("INSERT INTO metadata VALUES (?, ?, NULL)", [component, version])
     for part, component in row_components:
         connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", [part, component, versions.get(component)])
 
@@ -75,7 +80,26 @@ def migrate_to_3(connection: duckdb.DuckDBPyConnection) -> None:
         "UPDATE repository SET completed_commit = NULL"
         " WHERE EXISTS (FROM commits ANTI JOIN hunks USING (commit_sha))"
     )
-    connection.execute("UPDATE metadata SET version = '3' WHERE component = 'schema' AND version IS NOT NULL")
+
+
+def migrate_to_4(connection: duckdb.DuckDBPyConnection) -> None:
+    """Convert the vectors to 8-bit codes."""
+    from stores import quantized_vectors  # imports NumPy, which most commands do not need
+
+    connection.execute("ALTER TABLE vectors RENAME TO embeddings")
+    connection.execute(
+        "CREATE TABLE vectors (text_digest BLOB NOT NULL, codes TINYINT[384] NOT NULL, scale FLOAT NOT NULL)"
+    )
+    rows = connection.execute("SELECT coalesce(max(rowid) + 1, 0) FROM embeddings").fetchall()[0][0]
+    for first in range(0, rows, _CONVERTED_ROWS):
+        embeddings = connection.execute(
+            "SELECT text_digest, embedding FROM embeddings WHERE rowid BETWEEN ? AND ?",
+            [first, first + _CONVERTED_ROWS - 1],
+        ).to_arrow_table()
+        connection.register("vectors_in", quantized_vectors.quantize_table(embeddings))
+        connection.execute("INSERT INTO vectors FROM vectors_in")
+        connection.unregister("vectors_in")
+    connection.execute("DROP TABLE embeddings")
 
 
 class NewerSchema(LineageError):
@@ -90,6 +114,7 @@ class MigrationFailed(LineageError):
 MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     2: migrate_to_2,
     3: migrate_to_3,
+    4: migrate_to_4,
 }
 
 
@@ -153,6 +178,7 @@ def _apply(
     connection.execute("BEGIN")
     try:
         migration(connection)
+        connection.execute(_SET_VERSION, [str(version)])
         now = datetime.now(UTC).replace(tzinfo=None)
         connection.execute("INSERT INTO migrations VALUES (?, ?)", [version, now])
     except BaseException:

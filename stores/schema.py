@@ -14,6 +14,7 @@ import pyarrow as pa
 from stores.types import EMBEDDING_DIMENSION
 
 DIGEST: Final = pa.binary(16)
+CODES: Final = pa.list_(pa.int8(), EMBEDDING_DIMENSION)
 VECTOR: Final = pa.list_(pa.float32(), EMBEDDING_DIMENSION)
 TIMESTAMP: Final = pa.timestamp("us")
 
@@ -208,7 +209,10 @@ HUNK_SYMBOLS: Final = pa.schema(
 VECTORS: Final = pa.schema(
     [
         field("text_digest", DIGEST, "First 16 bytes of the text's BLAKE2b."),
-        field("embedding", VECTOR, "Embedding of the text, of length 1."),
+        field(
+            "codes", CODES, "Embedding of the text, each number divided by `scale` and rounded; -127 to 127."
+        ),
+        field("scale", pa.float32(), "Largest absolute value of the embedding, divided by 127."),
     ]
 )
 
@@ -320,6 +324,14 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "unreadable": UNREADABLE,
     "unreached": UNREACHED,
 }
+
+# Not a table: the embeddings of a batch's texts, before `writer` quantizes them.
+EMBEDDINGS: Final = pa.schema(
+    [
+        field("text_digest", DIGEST, "First 16 bytes of the text's BLAKE2b."),
+        field("embedding", VECTOR, "Embedding of the text, of length 1."),
+    ]
+)
 
 # Not a table: the terms of a batch's documents, before the transaction assigns term ids.
 DOCUMENT_TERMS: Final = pa.schema(

@@ -63,14 +63,14 @@ class PositionLookup:
 class Hunks:
     """Columns of the hunks that HEAD reaches, by position; a hunk is the diff of one file in one commit.
 
-    positions: lookup from hunk id to position. text_indices: indices into `Snapshot.text_digests`. word_counts and
+    positions: lookup from hunk id to position. text_digests: keys of the table `vectors`. word_counts and
     symbol_word_counts: document lengths for BM25. file_indices: number of each hunk's path, from 0. commit_info:
     columns with commit date, sha and path.
     """
 
     ids: Ints
     positions: PositionLookup
-    text_indices: Ints
+    text_digests: pa.Array
     word_counts: Ints
     symbol_word_counts: Ints
     file_indices: Ints
@@ -107,12 +107,11 @@ class HeadSymbols:
 class Snapshot:
     """Hunks that one HEAD reaches, and symbols at HEAD.
 
-    text_digests: sorted digests of the hunks' distinct texts. file_count: number of the hunks' distinct paths.
+    file_count: number of the hunks' distinct paths.
     """
 
     hunks: Hunks
     symbols: HeadSymbols
-    text_digests: Digests
     file_count: int
 
     @property
@@ -122,7 +121,7 @@ class Snapshot:
         columns = (
             hunks.ids,
             hunks.positions.positions,
-            hunks.text_indices,
+            hunks.text_digests,
             hunks.word_counts,
             hunks.symbol_word_counts,
             hunks.file_indices,
@@ -132,7 +131,6 @@ class Snapshot:
             symbols.file_indices,
             symbols.names,
             symbols.parents,
-            self.text_digests,
         )
         return sum(int(column.nbytes) for column in columns)
 
@@ -152,25 +150,19 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
     """Load the hunks and symbols of an open index for the current HEAD, which `reachability` describes."""
     rows = connection.execute(_HUNKS).to_arrow_table()
     rows = rows.filter(_find_reachable(connection, rows.column("commit_sha"), reachability))
-    text_digests, text_indices = np.unique(
-        to_digest_array(rows.column("text_digest").combine_chunks()), return_inverse=True
-    )
     path_dictionary = rows.column("file_path").combine_chunks().dictionary_encode()
     ids = to_int_array(rows.column("hunk_id"))
     hunks = Hunks(
         ids=ids,
         positions=PositionLookup.from_rows(ids),
-        text_indices=text_indices.astype(np.int64),
+        text_digests=rows.column("text_digest").combine_chunks().cast(schema.DIGEST),
         word_counts=to_int_array(rows.column("word_count")),
         symbol_word_counts=to_int_array(rows.column("symbol_word_count")),
         file_indices=to_int_array(path_dictionary.indices),
         commit_info=rows.select(["commit_date", "commit_sha", "file_path"]),
     )
     return Snapshot(
-        hunks,
-        _load_symbols(connection, path_dictionary.dictionary),
-        text_digests,
-        len(path_dictionary.dictionary),
+        hunks, _load_symbols(connection, path_dictionary.dictionary), len(path_dictionary.dictionary)
     )
 
 

@@ -82,7 +82,8 @@ CREATE TABLE hunk_symbols (
 -- One row per distinct text of hunks and messages.
 CREATE TABLE vectors (
     text_digest BLOB NOT NULL,
-    embedding   FLOAT[384] NOT NULL
+    codes       TINYINT[384] NOT NULL,
+    scale       FLOAT NOT NULL
 );
 
 -- Terms of all three posting tables.

@@ -53,21 +53,6 @@ class Whitening:
         """Return the transformed query, not normalised; only QUERY_MEAN_SHARE of the mean is subtracted."""
         return np.asarray((query - QUERY_MEAN_SHARE * self.mean) @ self.axes)
 
-    def rotate_to_principal_axes(self, sample: Vectors) -> Whitening:
-        """Return the transform rotated so that the sample's variance decreases from the first dimension to the last.
-
-        Cosines between transformed rows do not change.
-        """
-        products = np.zeros_like(self.axes)
-        for block in _iterate_blocks(sample):
-            transformed = self.transform(block)
-            transformed /= np.maximum(
-                np.linalg.norm(transformed, axis=1, keepdims=True), np.finfo(np.float64).tiny
-            )
-            products += transformed.T @ transformed
-        _, directions = np.linalg.eigh(products)
-        return Whitening(self.mean, self.axes @ directions[:, ::-1])
-
 
 def fit_whitening(sample: Vectors) -> Whitening:
     """Fit the transform to the first rows of the sample; the identity for fewer than MIN_TEXTS_TO_WHITEN."""

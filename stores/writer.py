@@ -27,6 +27,7 @@ from stores.duckdb_engine import SPILL_DIRECTORY
 from stores.history import CacheUsage
 from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
+from stores.quantized_vectors import quantize_table
 
 if TYPE_CHECKING:
     from stores.snapshot import Ints
@@ -42,7 +43,8 @@ class Batch:
     """Rows of a batch of commits, for one transaction.
 
     covered_commits: all commits of the batch; everything recorded for them is replaced. The tables have the columns
-    of `schema`, with `hunk_id` and `document` counted from 0. unreadable: covered commits that could not be read.
+    of `schema`, with `hunk_id` and `document` counted from 0. vectors: rows of `schema.EMBEDDINGS`, which the
+    transaction quantizes. unreadable: covered commits that could not be read.
     watermark: new watermark; None leaves it unchanged.
     """
 
@@ -50,7 +52,7 @@ class Batch:
     commits: Rows = field(default_factory=schema.COMMITS.empty_table)
     hunks: Rows = field(default_factory=schema.HUNKS.empty_table)
     hunk_symbols: Rows = field(default_factory=schema.HUNK_SYMBOLS.empty_table)
-    vectors: Rows = field(default_factory=schema.VECTORS.empty_table)
+    vectors: Rows = field(default_factory=schema.EMBEDDINGS.empty_table)
     hunk_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
     symbol_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
     unreadable: Rows = field(default_factory=schema.UNREADABLE.empty_table)
@@ -113,7 +115,7 @@ _DELETE_FILES: Final = (
 
 # Without the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
-INSERT INTO vectors SELECT text_digest, embedding FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
+INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
 
 def record_run_start(
@@ -155,7 +157,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         commits_in=batch.commits,
         hunks_in=batch.hunks,
         hunk_symbols_in=batch.hunk_symbols,
-        vectors_in=_drop_duplicates(batch.vectors),
+        vectors_in=quantize_table(_drop_duplicates(batch.vectors)),
     ):
         if fetch_int(connection, _COUNT_KNOWN):
             _execute_all(connection, _DELETE_COMMITS)
@@ -183,9 +185,10 @@ def write_vectors(
 ) -> None:
     """Insert the vectors of texts that have none, and record the usage of the embedding cache by the run so far.
 
+    vectors: rows of `schema.EMBEDDINGS`, which the transaction quantizes.
     completed_commit: with the last vectors of an index run, the HEAD that it has indexed completely.
     """
-    with run_transaction(connection, vectors_in=_drop_duplicates(vectors)):
+    with run_transaction(connection, vectors_in=quantize_table(_drop_duplicates(vectors))):
         connection.execute(_INSERT_VECTORS)
         _record_cache_usage(connection, cache_usage)
         if completed_commit is not None:
@@ -254,7 +257,7 @@ def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -
 
 
 def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Delete the database, its write-ahead log and side files.
+    """Delete the database, its write-ahead log and the files that belong to them.
 
     Lock files stay, because other processes may hold them. Raises ForeignFolder unless the directory is a
     direct child of `location.home`.

@@ -51,7 +51,8 @@ def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
     hunks = index.hunks.join(commits, on="commit_sha").join(index.vectors, on="text_digest")
     if hunks.height < 2:
         return hunks.select("hunk_id", "file_path").clear().with_columns(x=0.0, y=0.0, region=0, spread=0.0)
-    vectors = hunks.get_column("embedding").to_numpy().astype(np.float32)
+    codes, scales = (hunks.get_column(name).to_numpy() for name in ("codes", "scale"))
+    vectors = codes * scales[:, None]
     coordinates, shares = project_on_principal_axes(vectors)
     points = pl.DataFrame(
         {"x": coordinates[:, 0], "y": coordinates[:, 1], "region": cluster_regions(coordinates, seed)}

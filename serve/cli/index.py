@@ -105,11 +105,10 @@ def _check_options(options: IndexOptions) -> None:
 def _load_versions_if_current(repository: Repository, location: IndexLocation) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished with all vectors, no unreadable commit has become readable,
-    and the file of quantized vectors exists where the index needs one.
+    An index is complete if a run of this HEAD has finished with all vectors, and no unreadable commit has become
+    readable.
     """
     from stores import compatibility, database, history
-    from stores.history import needs_side_file
 
     head = repository.read_head()
     try:
@@ -117,15 +116,10 @@ def _load_versions_if_current(repository: Repository, location: IndexLocation) -
             summary = history.load_index_summary(connection)
             versions = compatibility.load_recorded_versions(connection)
             unreadable = history.load_unreadable_commits(connection)
-            is_incomplete = needs_side_file(connection)
-            if is_incomplete:
-                from stores import quantized_vectors  # imports numpy, which small indexes do not need
-
-                is_incomplete = quantized_vectors.is_quantized_file_missing(connection, location)
     except database.NotIndexed:
         return None
     # A killed run of another HEAD may have written a part of that HEAD's snapshot.
-    if summary is None or not summary.completed_commit == summary.head_commit == head or is_incomplete:
+    if summary is None or not summary.completed_commit == summary.head_commit == head:
         return None
     return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else versions
 

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock
 from typing import Final
 
@@ -26,7 +25,7 @@ from stores.snapshot import Snapshot
 from stores.types import ReachabilityDelta
 from stores.vector_search import CommitMessages, TextVectors
 
-# Five indexes of 15,000 hunks take about 200 MB.
+# Five indexes of 15,000 hunks take about 130 MB.
 MAX_BYTES: Final = 256_000_000
 
 
@@ -59,15 +58,10 @@ class LoadedSnapshot:
         )
 
 
-def load_snapshot_with_vectors(
-    connection: Connection, reachability: ReachabilityDelta, side_file: Path | None = None
-) -> LoadedSnapshot:
-    """Load a snapshot and its text vectors from an open index.
-
-    `side_file`: path of the file with quantized vectors, which a large index has.
-    """
+def load_snapshot_with_vectors(connection: Connection, reachability: ReachabilityDelta) -> LoadedSnapshot:
+    """Load a snapshot and its text vectors from an open index."""
     hunks = snapshot.load_snapshot(connection, reachability)
-    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, side_file=side_file))
+    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +139,8 @@ class IndexCache:
         with entry.lock:
             loaded_snapshot = entry.loaded_snapshot
             if loaded_snapshot is None:
-                side_file = key.location.quantized_vectors
                 entry.loaded_snapshot = loaded_snapshot = load_snapshot_with_vectors(
-                    connection, key.reachability, side_file
+                    connection, key.reachability
                 )
                 self._evict_excess()
             elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow

@@ -194,7 +194,7 @@ def compute_features(
 
     rows = np.column_stack(
         (
-            *_compute_hunk_similarities(connection, results, candidates),
+            *_compute_hunk_similarities(results, candidates),
             message_similarities,
             term_lookup.text_scores.scores[positions] / query_terms.max_bm25,
             query_terms.compute_weight_share(all_counts, query_terms.is_content),
@@ -252,14 +252,12 @@ def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -
 
 
 def _compute_hunk_similarities(
-    connection: Connection, results: RetrieverResults, candidates: Sequence[Candidate]
+    results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> tuple[Floats, Floats]:
     """Return the similarity of each candidate's text to the query, plain and whitened."""
     loaded_snapshot = results.loaded_snapshot
     hunk_ids = [candidate.hunk_id for candidate in candidates]
-    vectors = vector_search.load_hunk_vectors(
-        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids
-    )
+    vectors = vector_search.get_hunk_vectors(loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids)
     whitening = loaded_snapshot.text_vectors.whitening
     whitened_vectors = whitening.transform(vectors.astype(np.float64))
     whitened_query = whitening.transform_query(results.query_vector.astype(np.float64))

@@ -225,12 +225,9 @@ def build_hits(
     """Build a hit for each candidate, in the same order. Texts that have no vector yet are encoded here."""
     hunk_ids = [scored.candidate.hunk_id for scored in best_candidates]
     loaded_snapshot = results.loaded_snapshot
-    vectors = vector_search.load_hunk_vectors(
-        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids
-    )
+    vectors = vector_search.get_hunk_vectors(loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids)
     if pending_rows := np.flatnonzero(~vectors.any(axis=1)).tolist():
         texts = hunk_details.load_semantic_texts(connection, [hunk_ids[row] for row in pending_rows])
-        vectors = vectors.copy()
         vectors[pending_rows] = encoder.encode(texts)
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
     rows = zip(best_candidates, results.details.load(hunk_ids), similarities, strict=True)

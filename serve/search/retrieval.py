@@ -78,9 +78,7 @@ def run_retrievers(
         hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
         symbol_lane = _search_symbol_names(connection, loaded_snapshot, query, term_lookup, filter_mask)
         query_vector = vector_future.result()[0]
-    nearest_hunks = vector_search.search(
-        connection, snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask
-    )
+    nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
     shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest_hunks, hunk_text_lane, symbol_lane))
     messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))
     return RetrieverResults(

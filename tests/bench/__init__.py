@@ -17,7 +17,8 @@ seconds are not. Use an idle machine. Memory is summed over all processes of a r
 - `agents`: memory of the MCP server, ten clients at once, eight clients while commits arrive
 - `hooks`: `git commit` with and without the hooks of `lineage init`
 - `concurrent_queries`: two queries a second during an index run
-- `large_index`: an index of 100,000 or 1,000,000 hunks: side file, matrix in memory, HNSW; options of its own
+- `large_index`: an index of 100,000 or 1,000,000 hunks: scan of all vectors, HNSW; options of its own
+- `quantization`: ranking by the codes of an index, compared with vectors as floats; options of its own
 - `mindmaps`: killed writers, a write on a large map, git sync of many files; takes no clone
 - `viewer`: two hundred browsers while maps are written, memory of the viewer; takes no clone
 - `page`: first card, frame rate on a large map, latency of a write; needs Chromium, takes no clone

@@ -1,9 +1,8 @@
-"""HNSW index of DuckDB's VSS extension over the vectors of a side file, with exact rescoring; for comparison.
+"""HNSW index of DuckDB's VSS extension over the whitened vectors of an index, with rescoring; for comparison.
 
 python -m tests.bench.hnsw HOME PATH      build it, and print seconds and bytes as JSON
 
-HOME is a LINEAGE_HOME, PATH a repository with an index in it. The side file holds quantized vectors, a row for each
-distinct text of the index.
+HOME is a LINEAGE_HOME, PATH a repository with an index in it. A row number is that of a text in `TextVectors`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ import pyarrow as pa
 
 from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
-from stores import database, quantized_vectors
+from stores import database, snapshot, vector_search
 from stores.index_location import IndexLocation
-from stores.quantized_vectors import QuantizedFile
-from stores.snapshot import Bools, Floats, Ints, to_digest_array
-from stores.types import EMBEDDING_DIMENSION
-from stores.whitening import BLOCK_ROWS
+from stores.snapshot import Bools, Floats, Ints, Snapshot
+from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from stores.vector_search import TextVectors
+from stores.whitening import BLOCK_ROWS, Vectors, normalize
 
 # DuckDB must not download extensions.
 OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -49,15 +48,13 @@ def build_hnsw(location: IndexLocation) -> dict[str, float]:
     file = get_hnsw_path(location)
     file.unlink(missing_ok=True)
     with database.open_for_reading(location) as connection:
-        quantized = quantized_vectors.open_quantized_file(connection, location.quantized_vectors)
-    assert quantized is not None
+        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+        texts = vector_search.load_text_vectors(connection, loaded)
     with open_hnsw(file, write=True) as connection:
-        connection.execute(
-            f"CREATE TABLE vectors (side_file_row INTEGER, vector FLOAT[{EMBEDDING_DIMENSION}])"
-        )
-        for start in range(0, len(quantized.vectors), BLOCK_ROWS):
-            block = _build_vector_block(quantized, start)  # noqa: F841 - the statement reads it
-            connection.execute("INSERT INTO vectors FROM block")
+        connection.execute(f"CREATE TABLE vectors (row INTEGER, vector FLOAT[{EMBEDDING_DIMENSION}])")
+        for start in range(0, len(texts.vectors), BLOCK_ROWS):
+            with database.register_tables(connection, block=_build_vector_block(texts, start)):
+                connection.execute("INSERT INTO vectors FROM block")
         wall_start, cpu_start = time.perf_counter(), time.process_time()
         connection.execute("CREATE INDEX hnsw ON vectors USING HNSW (vector) WITH (metric = 'ip')")
         seconds, cpu_seconds = time.perf_counter() - wall_start, time.process_time() - cpu_start
@@ -81,52 +78,47 @@ def open_hnsw(file: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyCon
 
 def find_nearest_rows(
     connection: duckdb.DuckDBPyConnection,
-    quantized: QuantizedFile,
-    query: Floats,
+    texts: TextVectors,
+    query: Vectors,
     count: int,
     is_included: Bools | None = None,
 ) -> Ints:
-    """Return the side-file rows of the `count` nearest vectors: HNSW candidates, rescored exactly.
+    """Return the rows of the `count` nearest vectors: HNSW candidates, rescored.
 
     `is_included`: for each row, whether it may be a hit. The filter applies after HNSW, so there can be fewer hits.
     """
     connection.execute(f"SET hnsw_ef_search = {CANDIDATES_PER_HIT * count}")
     sql = (
-        f"SELECT side_file_row FROM vectors "
+        f"SELECT row FROM vectors "
         f"ORDER BY array_negative_inner_product(vector, $1::FLOAT[{EMBEDDING_DIMENSION}]) "
         f"LIMIT {CANDIDATES_PER_HIT * count}"
     )
-    rows = connection.execute(sql, [query.tolist()]).fetchnumpy()["side_file_row"].astype(np.int64)
+    whitened_query = normalize(texts.whitening.transform_query(query.astype(np.float64)))
+    rows = connection.execute(sql, [whitened_query.tolist()]).fetchnumpy()["row"].astype(np.int64)
     rows = rows if is_included is None else rows[is_included[rows]]
-    transformed = quantized.whitening.transform(quantized.vectors[rows].astype(np.float64))
-    scores = transformed @ query / np.linalg.norm(transformed, axis=1)
+    scores = _whiten(texts, rows) @ whitened_query
     return rows[np.argsort(-scores)[:count]]
 
 
-def map_rows_to_hunks(connection: duckdb.DuckDBPyConnection, quantized: QuantizedFile) -> Ints:
-    """Return a hunk id for each side-file row: the lowest of the hunks with that text."""
-    table = connection.execute(
-        "SELECT hunk_id, text_digest FROM hunks ORDER BY hunk_id DESC"
-    ).to_arrow_table()
-    hunk_ids = np.zeros(len(quantized.vectors), np.int64)
-    hunk_ids[quantized.find_rows(to_digest_array(table.column(1).combine_chunks()))] = table.column(
-        0
-    ).to_numpy()
+def map_rows_to_hunks(loaded: Snapshot, texts: TextVectors) -> Ints:
+    """Return a hunk id for each row: that of the first hunk of the snapshot with that text."""
+    hunk_ids = np.zeros(len(texts.vectors), np.int64)
+    hunk_ids[texts.rows[::-1]] = loaded.hunks.ids[::-1]
     return hunk_ids
 
 
-def _build_vector_block(quantized: QuantizedFile, start: int) -> pa.Table:
-    """Return the whitened unit vectors of BLOCK_ROWS rows."""
-    transformed = quantized.whitening.transform(
-        quantized.vectors[start : start + BLOCK_ROWS].astype(np.float64)
-    )
-    transformed /= np.linalg.norm(transformed, axis=1, keepdims=True)
-    vectors = pa.FixedSizeListArray.from_arrays(
-        pa.array(transformed.astype(np.float32).reshape(-1)), EMBEDDING_DIMENSION
-    )
-    return pa.table(
-        {"side_file_row": np.arange(start, start + len(transformed), dtype=np.int32), "vector": vectors}
-    )
+def _build_vector_block(texts: TextVectors, start: int) -> pa.Table:
+    """Return BLOCK_ROWS whitened vectors from row `start` on."""
+    rows = np.arange(start, min(start + BLOCK_ROWS, len(texts.vectors)))
+    flat = pa.array(_whiten(texts, rows).astype(np.float32).reshape(-1))
+    vectors = pa.FixedSizeListArray.from_arrays(flat, EMBEDDING_DIMENSION)
+    return pa.table({"row": rows.astype(np.int32), "vector": vectors})
+
+
+def _whiten(texts: TextVectors, rows: Ints) -> Floats:
+    """Return the whitened vectors of these rows, scaled to length 1."""
+    whitened = texts.whitening.transform(texts.vectors.take(rows).decode().astype(np.float64))
+    return np.asarray(whitened / np.linalg.norm(whitened, axis=1, keepdims=True))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from tests.bench.report import (
 RUNTIME_SHARE: Final = 1.2
 GIT_SHARE: Final = 8.0
 MAX_BYTES: Final = 1.2e9
-PACK_SHARE: Final = 4.0
+PACK_SHARE: Final = 1.4
 
 # Largest columns in the table of sizes.
 SHOWN_COLUMNS: Final = 10

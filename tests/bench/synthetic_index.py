@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
+import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from stores import database
+from stores import database, schema
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
+from stores.quantized_vectors import QuantizedVectors, quantize_table
 from stores.whitening import Vectors
 
 SEED: Final = 7
@@ -21,7 +20,7 @@ ROWS_PER_BATCH: Final = 20_000
 MAX_INTERPOLATION: Final = 0.4
 NOISE_SHARE: Final = 0.15
 
-_VECTORS: Final = "SELECT embedding FROM vectors SEMI JOIN hunks USING (text_digest) ORDER BY text_digest"
+_VECTORS: Final = "SELECT codes, scale FROM vectors SEMI JOIN hunks USING (text_digest) ORDER BY text_digest"
 _HUNKS: Final = """
 INSERT INTO hunks
 WITH real AS (SELECT row_number() OVER (ORDER BY hunk_id) - 1 AS number, * FROM hunks WHERE hunk_id < $real)
@@ -37,46 +36,36 @@ def enlarge_index(location: IndexLocation, hunks: int) -> None:
     generator = np.random.default_rng(SEED)
     with database.open_for_writing(location) as connection:
         connection.execute("SET memory_limit = '4GB'")
-        real = _to_matrix(connection.execute(_VECTORS).to_arrow_table().column(0).combine_chunks())
+        real = _read_vectors(connection, _VECTORS)
         [(count, first)] = connection.execute("SELECT count(*), max(hunk_id) + 1 FROM hunks").fetchall()
         for start in range(first, first + hunks - count, ROWS_PER_BATCH):
             numbers = np.arange(start, min(start + ROWS_PER_BATCH, first + hunks - count))
-            new_rows = _create_rows(real, numbers, generator)
-            connection.execute("INSERT INTO vectors SELECT text_digest, embedding FROM new_rows")
-            connection.execute(_HUNKS, {"real": first})
-            del new_rows
+            embeddings = _create_embeddings(real, len(numbers), generator)
+            new_vectors = quantize_table(embeddings)
+            new_rows = pa.table({"hunk_id": numbers, "text_digest": embeddings.column("text_digest")})
+            with database.register_tables(connection, new_vectors=new_vectors, new_rows=new_rows):
+                connection.execute("INSERT INTO vectors FROM new_vectors")
+                connection.execute(_HUNKS, {"real": first})
         connection.execute("CHECKPOINT")
 
 
 def load_query_vectors(location: IndexLocation, count: int) -> Vectors:
     """Return vectors of commit messages of the repository, to use as queries."""
     messages = "FROM vectors SEMI JOIN commits ON text_digest = message_digest"
-    sql = f"SELECT embedding {messages} ORDER BY text_digest LIMIT $1"
     with database.open_for_reading(location) as connection:
-        return _to_matrix(connection.execute(sql, [count]).to_arrow_table().column(0).combine_chunks())
+        return _read_vectors(connection, f"SELECT codes, scale {messages} ORDER BY text_digest LIMIT {count}")
 
 
-def _create_rows(real: Vectors, numbers: npt.NDArray[np.int64], generator: np.random.Generator) -> pa.Table:
-    count = len(numbers)
+def _read_vectors(connection: duckdb.DuckDBPyConnection, sql: str) -> Vectors:
+    columns = connection.execute(sql).to_arrow_table().combine_chunks().columns
+    return QuantizedVectors.from_columns(*(column.combine_chunks() for column in columns)).decode()
+
+
+def _create_embeddings(real: Vectors, count: int, generator: np.random.Generator) -> pa.Table:
     start, end, noise_start, noise_end = (real[generator.integers(0, len(real), count)] for _ in range(4))
     shares = generator.uniform(0, MAX_INTERPOLATION, (count, 1)).astype(np.float32)
     rows = start + shares * (end - start) + np.float32(NOISE_SHARE) * (noise_end - noise_start)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    digests = [generator.bytes(16) for _ in range(count)]
-    embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), EMBEDDING_DIMENSION)
-    return pa.table(
-        {"hunk_id": numbers, "text_digest": pa.array(digests, pa.binary()), "embedding": embeddings}
-    )
-
-
-def _to_matrix(column: pa.Array) -> Vectors:
-    return np.array(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
-
-
-def measure_files(location: IndexLocation) -> dict[str, int]:
-    """Return the size of the index file and of the side file."""
-    return {
-        file.name: file.stat().st_size
-        for file in (location.database, location.quantized_vectors)
-        if Path(file).exists()
-    }
+    digests = pa.array([generator.bytes(16) for _ in range(count)], schema.DIGEST)
+    embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=schema.VECTOR)
+    return pa.table([digests, embeddings], schema=schema.EMBEDDINGS)

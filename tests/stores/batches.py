@@ -81,7 +81,7 @@ def make_vectors(digests: Sequence[bytes]) -> pa.Table:
     flat = pa.array(np.concatenate([np.zeros(0, np.float32), *unit_vectors]))
     embedding = pa.FixedSizeListArray.from_arrays(flat, EMBEDDING_DIMENSION)
     columns = [pa.array(digests, schema.DIGEST), embedding.cast(schema.VECTOR)]
-    return pa.Table.from_arrays(columns, schema=schema.VECTORS)
+    return pa.Table.from_arrays(columns, schema=schema.EMBEDDINGS)
 
 
 def make_term_rows(documents: Sequence[Mapping[str, int]]) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stores import schema
+from stores.quantized_vectors import quantize_table
 from stores.types import EMBEDDING_DIMENSION
 
 FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - naive UTC, as in the database
@@ -79,7 +80,7 @@ def create_index(
         "hunk_symbols",
         [_build_symbol_row(n, name) for n, hunk in enumerate(hunks) for name in hunk.symbols],
     )
-    _insert(connection, "vectors", list({hunk.digest: _build_vector_row(hunk) for hunk in hunks}.values()))
+    insert_vectors(connection, {hunk.digest: make_unit_vector(*hunk.vector) for hunk in hunks})
     _insert(
         connection, "hunk_postings", _build_posting_rows("hunk_id", [hunk.words for hunk in hunks], term_ids)
     )
@@ -103,6 +104,12 @@ def make_unit_vector(*parts: float) -> np.ndarray:
     vector = np.zeros(EMBEDDING_DIMENSION, dtype=np.float32)
     vector[: len(parts)] = parts
     return vector / np.linalg.norm(vector)
+
+
+def insert_vectors(connection: duckdb.DuckDBPyConnection, vectors: Mapping[bytes, np.ndarray]) -> None:
+    """Insert a vector for each text digest."""
+    rows = [{"text_digest": digest, "embedding": vector.tolist()} for digest, vector in vectors.items()]
+    _insert(connection, "vectors", quantize_table(pa.Table.from_pylist(rows, schema.EMBEDDINGS)).to_pylist())
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
@@ -145,10 +152,6 @@ def _build_hunk_row(number: int, hunk: SampleHunk) -> dict[str, Any]:
 
 def _build_symbol_row(number: int, name: str) -> dict[str, Any]:
     return {"hunk_id": number, "name": name, "parent": "", "kind": "function", "confidence": "ExactSpan"}
-
-
-def _build_vector_row(hunk: SampleHunk) -> dict[str, Any]:
-    return {"text_digest": hunk.digest, "embedding": make_unit_vector(*hunk.vector).tolist()}
 
 
 def _build_head_symbol_row(number: int, symbol: HeadSymbol) -> dict[str, Any]:

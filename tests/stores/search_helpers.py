@@ -61,4 +61,4 @@ def search_vectors(
     loaded_snapshot = snapshot.load_snapshot(connection, reachability)
     texts = vector_search.load_text_vectors(connection, loaded_snapshot, whitening=whitening)
     mask = apply_filter(connection, loaded_snapshot, query_filter)
-    return vector_search.search(connection, loaded_snapshot, texts, query, mask, **options)
+    return vector_search.search(loaded_snapshot, texts, query, mask, **options)

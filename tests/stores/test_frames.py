@@ -53,7 +53,7 @@ def test_frames_have_all_rows(location: IndexLocation) -> None:
     assert index.commits.row(0, named=True)["commit_date"].tzinfo is not None
     assert index.commits.schema["commit_date"] == pl.Datetime("us", UTC)
     assert index.words.filter(term="a").get_column("frequency").to_list() == [2] * 40
-    assert index.vectors.get_column("embedding").to_numpy().shape == (80, 384)
+    assert index.vectors.get_column("codes").to_numpy().shape == (80, 384)
 
 
 def test_texts_on_request(location: IndexLocation) -> None:
@@ -76,8 +76,8 @@ def test_sizes_add_up(location: IndexLocation) -> None:
         sql = "SELECT block_size * total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
         [(total,)] = connection.execute(sql).fetchall()
     assert sizes.get_column("bytes").sum() == total
-    vectors = sizes.filter(table="vectors", column="embedding").get_column("bytes").item()
-    assert 0.8 * 80 * 384 * 4 < vectors < 1.2 * 80 * 384 * 4
+    vectors = sizes.filter(table="vectors", column="codes").get_column("bytes").item()
+    assert 0.8 * 80 * 384 < vectors < 1.2 * 80 * 384
 
 
 def test_concurrent_reader_and_run(location: IndexLocation) -> None:

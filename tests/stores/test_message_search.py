@@ -30,7 +30,7 @@ def test_all_or_some_messages(repo: Repo, home: Path) -> None:
     with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
         all_messages = vector_search.load_all_messages(connection)
         some_messages = vector_search.load_messages(connection, shas)
-    assert all_messages is not None and all_messages.bytes > 3 * 384 * 4
+    assert all_messages is not None and all_messages.bytes > 3 * 384
     for messages in (all_messages, some_messages):
         texts = messages.get_messages(shas)
         assert [text.split("\n")[0] for text in texts] == ["", "Add a socket", "Add a file"]

@@ -17,7 +17,8 @@ SQL_TYPES = {
     pa.binary(): "BLOB",
     schema.DIGEST: "BLOB",
     schema.TIMESTAMP: "TIMESTAMP",
-    schema.VECTOR: "FLOAT[384]",
+    pa.float32(): "FLOAT",
+    schema.CODES: "TINYINT[384]",
     pa.list_(pa.string()): "VARCHAR[]",
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -134,12 +135,15 @@ def test_each_text_is_stored_once(connection: duckdb.DuckDBPyConnection) -> None
     assert rows == [(5, 5)]
 
 
-def test_vectors_are_stored_unchanged(connection: duckdb.DuckDBPyConnection) -> None:
-    """Stored vectors are read back bit for bit."""
+def test_vectors_are_quantized(connection: duckdb.DuckDBPyConnection) -> None:
+    """A vector is stored as 8-bit codes times a scale, at most half a scale from each of its numbers."""
     vectors = make_vectors([compute_digest("a"), compute_digest("b")])
     writer.replace_batch(connection, Batch(vectors=vectors))
-    table = connection.execute("FROM vectors").to_arrow_table()
-    assert table.column("embedding").to_pylist() == vectors.column("embedding").to_pylist()
+    rows = connection.execute("SELECT text_digest, codes, scale FROM vectors").fetchall()
+    assert [digest for digest, *_ in rows] == vectors.column("text_digest").to_pylist()
+    for embedding, (_, codes, scale) in zip(vectors.column("embedding").to_pylist(), rows, strict=True):
+        assert max(map(abs, codes)) == 127
+        assert np.array(codes) * scale == pytest.approx(np.array(embedding), abs=0.5001 * scale)
 
 
 def test_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> None:

@@ -33,11 +33,11 @@ def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 def load_vectors(repo: Repo, home: Path) -> tuple[str, np.ndarray]:
     """Return the recorded embedding model and the vectors in the order of their digests."""
     with database.open_for_reading(get_location(repo, home)) as connection:
-        rows = connection.execute("SELECT embedding FROM vectors ORDER BY text_digest").fetchall()
+        rows = connection.execute("SELECT codes, scale FROM vectors ORDER BY text_digest").fetchall()
         [(model,)] = connection.execute(
             "SELECT version FROM metadata WHERE component = 'embedding_model'"
         ).fetchall()
-    return model, np.array([row[0] for row in rows], np.float32)
+    return model, np.array([np.array(codes) * scale for codes, scale in rows], np.float32)
 
 
 def create_cpu_encoder(_provider: str, home: Path) -> object:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from serve.search.retrieval import order_with_messages
+from stores.quantized_vectors import quantize
 from stores.snapshot import RankedHunk
 from stores.types import EMBEDDING_DIMENSION
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
@@ -28,7 +29,7 @@ def make_messages(*cosines: float) -> CommitMessages:
     rows = [make_unit_vector(cosine, (1 - cosine**2) ** 0.5).astype(np.float32) for cosine in cosines]
     rows_by_sha = {str(n): n for n in range(len(rows))}
     texts = pa.chunked_array([[""] * len(rows)], pa.string())
-    return CommitMessages(rows_by_sha, texts, np.array(rows).reshape(-1, EMBEDDING_DIMENSION))
+    return CommitMessages(rows_by_sha, texts, quantize(np.array(rows).reshape(-1, EMBEDDING_DIMENSION)))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_order_by_hunk_and_message(
     ordered_hunks = order_with_messages(make_hunks(*hunks), make_messages(*messages), QUERY)
     assert [hunk.hunk_id for hunk in ordered_hunks] == order
     expected = [(1 - MESSAGE_WEIGHT) * hunks[n] + MESSAGE_WEIGHT * messages[n] for n in order]
-    assert [hunk.score for hunk in ordered_hunks] == pytest.approx(expected)
+    assert [hunk.score for hunk in ordered_hunks] == pytest.approx(expected, abs=1e-3)
 
 
 def test_no_hunks() -> None:

@@ -95,7 +95,7 @@ CONTENT_QUERIES = {
     "commits": "SELECT * FROM commits",
     "hunks": "SELECT * EXCLUDE hunk_id FROM hunks",
     "symbols": "SELECT * EXCLUDE hunk_id, commit_sha, file_path FROM hunk_symbols JOIN hunks USING (hunk_id)",
-    "vectors": "SELECT text_digest, embedding FROM vectors",
+    "vectors": "FROM vectors",
     "terms": "SELECT term FROM terms",
     "words": "SELECT term, frequency, file_path, commit_sha FROM hunk_postings"
     " JOIN terms USING (term_id) JOIN hunks USING (hunk_id)",
