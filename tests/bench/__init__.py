@@ -8,10 +8,10 @@ is reported (5), `--commits` the maximum number of commits (5,000; HEAD is reset
 number of line ranges to explain (200). A ratio compares two times of one round, so it is comparable between machines;
 seconds are not. Use an idle machine. Memory is summed over all processes of a run.
 
-- `indexing`: wall time of a full index run and without embedding, peak memory, size by table, symbols by language
+- `indexing`: time to the first answer and to the last vector, peak memory, size by table, symbols by language
 - `memory_growth`: peak memory at 1,000 and at 5,000 commits, also for a uniform history
 - `everyday`: an index run without new commits, one new commit (also with 5,000 files at HEAD), one query
-- `kill_recovery`: `kill -9` at a quarter, half and three quarters; comparison with an undisturbed index
+- `kill_recovery`: `kill -9` at twenty random times of both stages; comparison with an undisturbed index
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a modified work tree
 - `warm`: queries with models and index loaded; text lane, encoder and reranking alone
 - `agents`: memory of the MCP server, ten clients at once, eight clients while commits arrive
@@ -34,7 +34,6 @@ Shared modules:
 - `synthetic_index`: a real index enlarged with synthetic hunks
 - `vector_search_process`: vector search of one index by one method
 - `hnsw`: HNSW of the VSS extension, for comparison
-- `index_without_embedding`: `lineage index` with an encoder that returns zero vectors
 """
 
 from serve import config

@@ -29,8 +29,7 @@ from serve.explain.explain_change import Explainer
 from serve.index_status import truncate_line
 from serve.repositories import locate_index
 from tests.bench.histories import History, clone_history
-from tests.bench.indexing import build_zero_encoder_command
-from tests.bench.programs import run_git_bytes, run_program
+from tests.bench.programs import run_git_bytes, run_lineage
 from tests.bench.report import BenchmarkOptions, Row, compute_median, main
 
 SEED: Final = 11
@@ -249,7 +248,7 @@ def _is_shown_by_git(history: History, comparison: Comparison, hit: ExplainHit) 
 
 def _build_index(history: History, home: Path) -> Path:
     """Create a LINEAGE_HOME with the index (without vectors, which explanations do not use) and the commit-graph."""
-    run_program(build_zero_encoder_command(history.path), home=home, memory=False)
+    run_lineage(home, "index", history.path, "--no-progress", "--skip-vectors", memory=False)
     repository = open_repository(history.path)
     commit_graph.refresh(repository, locate_index(home, repository).git_directory)
     return home

@@ -1,4 +1,4 @@
-"""Benchmark of a full index run: wall time, time without embedding, peak memory, and index size.
+"""Benchmark of a full index run: time to the first answer and to the last vector, peak memory, and index size.
 
 python -m tests.bench.indexing CLONE...
 
@@ -40,13 +40,16 @@ SHOWN_COLUMNS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Wall seconds of git, ONNX Runtime alone and both index runs; peak bytes of the run with embedding."""
+    """Wall seconds of git, ONNX Runtime alone, a full run and one that skips the vectors; peak bytes of the full run.
+
+    The run that skips the vectors ends when the whole history can be asked by words, the full run at the last vector.
+    """
 
     git: float
     runtime: float
     full: float
     full_bytes: int
-    without_embedding: float
+    words: float
 
     @property
     def limit_seconds(self) -> float:
@@ -69,21 +72,15 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     ]
 
 
-def build_zero_encoder_command(history: Path) -> tuple[str, ...]:
-    """Return the command that indexes without embedding."""
-    return (sys.executable, "-m", "tests.bench.index_without_embedding", str(history))
-
-
 def _measure_round(history: History, folder: Path, home: Path) -> Round:
-    for old_home in (home, folder / "zeros"):
+    words_home = folder / "words"
+    for old_home in (home, words_home):
         shutil.rmtree(old_home, ignore_errors=True)
     git_seconds = references.time_git_log(history.path)
-    without_embedding = run_program(
-        build_zero_encoder_command(history.path), home=folder / "zeros", memory=False
-    ).seconds
+    words = run_lineage(words_home, "index", history.path, "--no-progress", "--skip-vectors", memory=False)
     full = run_lineage(home, "index", history.path, "--no-progress")
     runtime_seconds = _time_runtime(history, home)
-    return Round(git_seconds, runtime_seconds, full.seconds, full.peak_bytes, without_embedding)
+    return Round(git_seconds, runtime_seconds, full.seconds, full.peak_bytes, words.seconds)
 
 
 def _time_runtime(history: History, home: Path) -> float:
@@ -99,7 +96,7 @@ def _create_time_rows(history: History, rounds: Sequence[Round]) -> list[Row]:
     git_seconds = [one_round.git for one_round in rounds]
     runtime_seconds = [one_round.runtime for one_round in rounds]
     full_seconds = [one_round.full for one_round in rounds]
-    seconds_without = [one_round.without_embedding for one_round in rounds]
+    words_seconds = [one_round.words for one_round in rounds]
     return [
         Row(
             history.name,
@@ -111,10 +108,17 @@ def _create_time_rows(history: History, rounds: Sequence[Round]) -> list[Row]:
         ),
         Row(
             history.name,
-            "index run without embedding / git log -p",
-            compute_median([one_round.without_embedding / one_round.git for one_round in rounds]),
+            "whole history answers by words / git log -p",
+            compute_median([one_round.words / one_round.git for one_round in rounds]),
             GIT_SHARE,
-            f"without embedding {format_seconds(seconds_without)}, git log -p {format_seconds(git_seconds)}",
+            f"words {format_seconds(words_seconds)}, git log -p {format_seconds(git_seconds)}",
+        ),
+        Row(
+            history.name,
+            "whole history answers by words / last vector",
+            compute_median([one_round.words / one_round.full for one_round in rounds]),
+            None,
+            f"words {format_seconds(words_seconds)}, last vector {format_seconds(full_seconds)}",
         ),
     ]
 

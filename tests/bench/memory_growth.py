@@ -8,7 +8,9 @@ against a run that was killed at two thirds and restarted: both process the same
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,10 +18,9 @@ from typing import Final
 from pipeline.run import BATCHES_PER_TASK, COMMITS_PER_BATCH, TASKS_PER_WORKER
 from pipeline.workers import count_usable_cpus
 from tests.bench.histories import History, clone_history, create_uniform_history
-from tests.bench.indexing import MAX_BYTES, build_zero_encoder_command
-from tests.bench.kill_recovery import kill_run, wait_for_progress
+from tests.bench.indexing import MAX_BYTES
 from tests.bench.memory import PeakMemory
-from tests.bench.programs import LINEAGE, ProgramFailed, run_lineage, run_program, start_program
+from tests.bench.programs import LINEAGE, ProgramFailed, run_lineage, start_program
 from tests.bench.report import BenchmarkOptions, Row, compute_median, main
 
 SHORT_COMMITS: Final = 1_000
@@ -33,6 +34,8 @@ MAX_RESTART_RATIO: Final = 1.05
 # Share of the commits after which the run is killed and restarted, at most.
 RESTART_SHARE: Final = 2 / 3
 
+_EVENT: Final = re.compile(r"event=indexing commits=(\d+) total=(\d+)")
+
 
 def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
     if options.commits <= SHORT_COMMITS:
@@ -44,7 +47,7 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     lengths = f"{long.commit_count:,} / {short.commit_count:,} commits"
     full = [_measure_peaks(history, folder / "home", options.runs) for history in (short, long)]
     without_embedding = [
-        _measure_peak_without_embedding(history, folder / f"zeros-{history.commit_count}")
+        _measure_peak_without_embedding(history, folder / f"words-{history.commit_count}")
         for history in (short, long)
     ]
     return [
@@ -94,9 +97,12 @@ def _measure_restart(history: History, home: Path, runs: int) -> Row:
         shutil.rmtree(home, ignore_errors=True)
         uninterrupted.append(_measure_peak_after(history, home, share))
         shutil.rmtree(home, ignore_errors=True)
-        killed = kill_run(history, home, share)
+        process = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
+        _wait_for_progress(process, share)
+        process.kill()
+        process.communicate()
         restarted.append(run_lineage(home, "index", history.path, "--no-progress").peak_bytes)
-    label = f"peak memory of the rest, one run / killed at {killed.indexed:,} commits and restarted"
+    label = f"peak memory of the rest, one run / killed after {share:.0%} of the commits and restarted"
     return _create_growth_row(
         history, label, MAX_RESTART_RATIO, compute_median(restarted), compute_median(uninterrupted)
     )
@@ -111,7 +117,7 @@ def _compute_restart_commits(history: History) -> int:
 def _measure_peak_after(history: History, home: Path, share: float) -> int:
     """Return the peak bytes of a run after it logged this share of the commits."""
     process = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
-    wait_for_progress(process, share)
+    _wait_for_progress(process, share)
     peak = PeakMemory(process.pid)
     peak.start()
     _, errors = process.communicate()
@@ -119,6 +125,14 @@ def _measure_peak_after(history: History, home: Path, share: float) -> int:
     if process.returncode:
         raise ProgramFailed(f"lineage index exited with {process.returncode}:\n{errors}")
     return peak.bytes
+
+
+def _wait_for_progress(process: subprocess.Popen[str], share: float) -> None:
+    """Read the log until it reports this share of the commits."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if (event := _EVENT.search(line)) and int(event[1]) / int(event[2]) >= share:
+            return
 
 
 def _measure_peaks(history: History, home: Path, runs: int) -> list[int]:
@@ -130,7 +144,7 @@ def _measure_peaks(history: History, home: Path, runs: int) -> list[int]:
 
 
 def _measure_peak_without_embedding(history: History, home: Path) -> int:
-    return run_program(build_zero_encoder_command(history.path), home=home).peak_bytes
+    return run_lineage(home, "index", history.path, "--no-progress", "--skip-vectors").peak_bytes
 
 
 def _create_growth_row(history: History, label: str, limit: float | None, base: float, peak: float) -> Row:

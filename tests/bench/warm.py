@@ -39,8 +39,7 @@ from stores.hunk_details import Connection
 from stores.types import ReachabilityDelta
 from tests.bench import indexes
 from tests.bench.histories import History, clone_history
-from tests.bench.indexing import build_zero_encoder_command
-from tests.bench.programs import run_git, run_program
+from tests.bench.programs import run_git, run_lineage
 from tests.bench.report import BenchmarkOptions, Row, main
 
 QUERIES: Final = 120
@@ -59,7 +58,7 @@ QueryFunction = Callable[[str], object]
 def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
     """Return two rows for each way to run a query."""
     history, home = clone_history(clone, folder / "clone", options.commits), folder / "home"
-    run_program(build_zero_encoder_command(history.path), home=home, memory=False)
+    run_lineage(home, "index", history.path, "--no-progress", memory=False)
     queries = _sample_queries(history)
     with ExitStack() as stack:
         connection = stack.enter_context(indexes.open_index(history.path, home))
