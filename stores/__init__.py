@@ -8,7 +8,7 @@ Index
 - `locks`: file locks of indexes and mindmaps
 - `index_location`: index directory of a repository, and repository id
 - `schema`: Arrow schemas of the tables; `tables.sql` has the DDL
-- `migrations`: schema migrations
+- `migrations`: schema migrations, and the DDL of full-text indexes: `full_text.sql` and `tokenize.sql`
 - `compatibility`: component versions of an index, and compatibility check
 - `maintenance`: compaction, integrity check and deletion of leftover files
 - `pending_texts`: texts of hunks and messages that have no vector yet

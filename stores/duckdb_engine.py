@@ -1,7 +1,7 @@
 """In-memory DuckDB instances that index files are attached to, with memory and thread limits.
 
 An instance neither installs nor loads extensions by itself. Starting one takes 10 to 30 ms, so instances are reused.
-The module also checks installed DuckDB extensions, and makes new files private (umask 077).
+The module also loads DuckDB extensions by path, and makes new files private (umask 077).
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final, TypeVar
 
 import duckdb
 
+from stores.errors import LineageError
 from stores.index_location import IndexLocation
 
 # A batch needs a few megabytes, a query the columns that it reads; the rest goes to the spill directory.
@@ -152,49 +152,41 @@ def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
-# Extensions are optional wheels with a file that is loaded by path. `fts` is a reference in tests of full-text search;
-# `vss` is for indexes that are too large for memory.
+# Extensions are wheels with a file that is loaded by path. Loading one takes about 0.1 s, and no answer needs one:
+# `fts` is for statements of users, `vss` also for an HNSW index.
 EXTENSIONS: Final = ("fts", "vss")
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """A DuckDB extension.
-
-    `version` is its wheel's version, None if it is not installed. `fault` is the reason why it cannot be loaded; empty
-    if it can be loaded or is not installed.
-    """
-
-    name: str
-    version: str | None = None
-    fault: str = ""
-
-    @property
-    def distribution(self) -> str:
-        """Requirement of the wheel that matches the installed DuckDB, such as `duckdb-extension-vss==1.5.5`."""
-        return f"duckdb-extension-{self.name}=={duckdb.__version__}"
+class MissingExtension(LineageError):
+    """A DuckDB extension is not installed, or cannot be loaded."""
 
 
-def check_extension(name: str) -> Extension:
-    """Return the extension's version, and any fault found by loading it into a new instance."""
-    try:
-        wheel = metadata.distribution(f"duckdb-extension-{name}")
-    except metadata.PackageNotFoundError:
-        return Extension(name)
-    files = [Path(str(file.locate())) for file in wheel.files or () if file.suffix == ".duckdb_extension"]
-    return Extension(name, wheel.version, _find_fault(files))
-
-
-def _find_fault(files: list[Path]) -> str:
-    if not files:
-        return "its wheel contains no extension file"
-    path_literal = str(files[0]).replace("'", "''")
-    try:
-        with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
+def load_extensions(connection: duckdb.DuckDBPyConnection, names: Iterable[str] = EXTENSIONS) -> None:
+    """Load extensions into the connection's instance; raise MissingExtension if that fails."""
+    for name in names:
+        try:
+            path_literal = str(_find_extension_file(name)).replace("'", "''")
             connection.execute(f"LOAD '{path_literal}'")
-    except duckdb.Error as error:
-        return str(error).splitlines()[0]
-    return ""
+        except (StopIteration, metadata.PackageNotFoundError, duckdb.Error) as error:
+            reason = str(error).splitlines()[0] if isinstance(error, duckdb.Error) else "it is not installed"
+            distribution = f"duckdb-extension-{name}=={duckdb.__version__}"
+            raise MissingExtension(
+                f"DuckDB's extension {name} cannot be loaded: {reason}",
+                hint=f"Run `pip install --force-reinstall {distribution}`.",
+            ) from error
+
+
+def try_extension(name: str) -> str:
+    """Load an extension into a new instance and return its wheel's version; raise MissingExtension if that fails."""
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
+        load_extensions(connection, [name])
+    return metadata.version(f"duckdb-extension-{name}")
+
+
+def _find_extension_file(name: str) -> Path:
+    """Return the extension's file; raise StopIteration or PackageNotFoundError if there is none."""
+    files = metadata.distribution(f"duckdb-extension-{name}").files or ()
+    return next(Path(str(file.locate())) for file in files if file.suffix == ".duckdb_extension")
 
 
 _umask_mutex: Final = threading.Lock()

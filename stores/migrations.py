@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Final
@@ -40,6 +41,26 @@ CREATE TABLE made_by (part VARCHAR NOT NULL, component VARCHAR NOT NULL, version
 CREATE TABLE embed_cache (entries BIGINT NOT NULL, asked BIGINT NOT NULL, found BIGINT NOT NULL);
 -- Null, because schema 1 did not record whether the last run finished; the next run checks all commits.
 ALTER TABLE repository ADD COLUMN completed_commit VARCHAR"""
+
+
+@dataclass(frozen=True, slots=True)
+class FullTextIndex:
+    """Names in `full_text.sql`: the table with the documents, its key, the column of their lengths, and so on.
+
+    The fields are named as in the SQL. `field`: column that the full-text extension would have indexed.
+    """
+
+    table: str
+    key: str
+    length: str
+    field: str
+    postings: str
+
+
+FULL_TEXT_INDEXES: Final = (
+    FullTextIndex("hunks", "hunk_id", "word_count", "semantic_text", "hunk_postings"),
+    FullTextIndex("head_symbols", "symbol_id", "word_count", "name", "head_postings"),
+)
 
 
 def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
@@ -102,6 +123,11 @@ def migrate_to_4(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("DROP TABLE embeddings")
 
 
+def migrate_to_5(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the schemas of DuckDB's full-text index."""
+    connection.execute(load_full_text_sql())
+
+
 class NewerSchema(LineageError):
     """Refusal of an index that a newer version of the program made; it is neither read nor written."""
 
@@ -115,12 +141,26 @@ MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     2: migrate_to_2,
     3: migrate_to_3,
     4: migrate_to_4,
+    5: migrate_to_5,
 }
 
 
 def load_tables_sql() -> str:
-    """Return the DDL of the current schema (`tables.sql`)."""
-    return resources.files("stores").joinpath("tables.sql").read_text(encoding="utf-8")
+    """Return the DDL of the current schema: `tables.sql`, and the full-text indexes."""
+    return "\n".join((read_sql("tables.sql"), load_full_text_sql()))
+
+
+def load_full_text_sql() -> str:
+    """Return the DDL of the full-text indexes, `full_text.sql` for each, and of the macro `tokenize` that they use."""
+    template = read_sql("full_text.sql")
+    schemas = [f"CREATE SCHEMA IF NOT EXISTS fts_main_{index.table};" for index in FULL_TEXT_INDEXES]
+    indexes = [template.format_map(asdict(index)) for index in FULL_TEXT_INDEXES]
+    return "\n".join((*schemas, read_sql("tokenize.sql"), *indexes))
+
+
+def read_sql(name: str) -> str:
+    """Return the statements of a file of this package."""
+    return resources.files("stores").joinpath(name).read_text(encoding="utf-8")
 
 
 def check_schema(connection: duckdb.DuckDBPyConnection) -> int:

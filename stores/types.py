@@ -34,13 +34,14 @@ class ReachabilityDelta:
     is_complete: bool = False
 
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 # Tables, columns and rows that each schema version added.
 SCHEMA_HISTORY: Final = {
     1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
     2: "component versions of the rows, HEAD of the newest finished index run, embedding cache usage",
     3: "a row in `hunks` for each commit that changes no file itself",
     4: "vectors as 8-bit codes",
+    5: "schemas of DuckDB's full-text index",
 }
 
 EMBEDDING_DIMENSION: Final = 384

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ import pyarrow as pa
 from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
 from stores import database, snapshot, vector_search
+from stores.duckdb_engine import load_extensions
 from stores.index_location import IndexLocation
 from stores.snapshot import Bools, Floats, Ints, Snapshot
 from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
@@ -69,9 +69,8 @@ def get_hnsw_path(location: IndexLocation) -> Path:
 @contextmanager
 def open_hnsw(file: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the database with the HNSW index, with VSS loaded."""
-    (extension,) = Path(str(files("duckdb_extension_vss"))).rglob("*.duckdb_extension")
     with duckdb.connect(str(file), read_only=not write, config=OFFLINE) as connection:
-        connection.execute(f"LOAD '{extension}'")
+        load_extensions(connection, ["vss"])
         connection.execute("SET hnsw_enable_experimental_persistence = true")
         yield connection
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pyarrow as pa
 
+from stores.duckdb_engine import load_extensions
 from tests.bench.programs import run_git
 
 BM25: Final = "plain BM25 (baseline)"
@@ -59,8 +59,7 @@ class BM25Index:
         """Index the reachable hunks of an opened index."""
         documents: pa.Table = index.execute(_DOCUMENTS).to_arrow_table()
         connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-        (extension,) = Path(str(files("duckdb_extension_fts"))).rglob("*.duckdb_extension")
-        connection.execute(f"LOAD '{extension}'")
+        load_extensions(connection, ["fts"])
         connection.register("documents_in", documents)
         connection.execute("CREATE TABLE documents AS FROM documents_in")
         connection.unregister("documents_in")

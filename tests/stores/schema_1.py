@@ -67,6 +67,13 @@ def describe_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tup
     return {name: [tuple(row[:3]) for row in rows] for name, rows in rows_by_table.items()}
 
 
+def describe_full_text(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Return the views and macros of the index as (schema, name, definition)."""
+    views = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
+    macros = "SELECT schema_name, function_name, macro_definition FROM duckdb_functions() WHERE NOT internal"
+    return connection.execute(f"{views} UNION ALL {macros} ORDER BY ALL").fetchall()
+
+
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, row: dict[str, Any]) -> None:
     values = [
         bytes.fromhex(value) if name in BLOB_COLUMNS and value is not None else value

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
-from pathlib import Path
 from random import Random
 
 import duckdb
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stores.duckdb_engine import load_extensions
 from stores.filters import QueryFilter
 from stores.snapshot import RankedHunk
 from stores.types import QuotedSymbol, ReachabilityDelta
@@ -40,8 +39,7 @@ hunk_lists = st.lists(
 
 def compute_reference_scores(connection: duckdb.DuckDBPyConnection, query: list[str]) -> dict[int, float]:
     """Return the scores of DuckDB's full-text extension over the same hunks."""
-    (extension,) = Path(str(files("duckdb_extension_fts"))).rglob("*.duckdb_extension")
-    connection.execute(f"LOAD '{extension}'")
+    load_extensions(connection, ["fts"])
     connection.execute(
         "PRAGMA create_fts_index('hunks', 'hunk_id', 'semantic_text', stemmer='none', stopwords='none',"
         r" ignore='(\s)+', lower=0, strip_accents=0, overwrite=1)"

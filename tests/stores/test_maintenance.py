@@ -12,6 +12,7 @@ import pytest
 from stores import database, duckdb_engine, index_location, maintenance, migrations, schema, writer
 from stores.errors import StorageError
 from stores.index_location import IndexLocation
+from tests.stores import schema_1
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_head_change, make_location
 from tests.stores.processes import run_script
 
@@ -78,7 +79,7 @@ def is_clustered(location: IndexLocation) -> bool:
 
 
 def test_compaction_keeps_the_content(location: IndexLocation) -> None:
-    """Compaction keeps all rows, clusters postings by term and leaves no free blocks."""
+    """Compaction keeps all rows, views and macros, clusters postings by term and leaves no free blocks."""
     before = read_content(location), read_in_order(location)
     maintenance.compact(location)
     assert (read_content(location), read_in_order(location)) == before
@@ -86,6 +87,7 @@ def test_compaction_keeps_the_content(location: IndexLocation) -> None:
     assert location.database.stat().st_mode & 0o777 == 0o600
     with database.open_for_reading(location) as connection:
         assert connection.execute("SELECT clustered_hunks FROM repository").fetchall() == [(120,)]
+        assert len(schema_1.describe_full_text(connection)) == 15
         [(free_blocks,)] = connection.execute(
             "SELECT free_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
         ).fetchall()

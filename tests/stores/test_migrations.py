@@ -67,11 +67,14 @@ def test_every_version_has_a_migration() -> None:
 
 
 def test_migrated_tables_are_current(location: IndexLocation, tmp_path: Path) -> None:
-    """A migrated index has the same tables and columns as a new one, in the same order."""
+    """A migrated index has the same tables, views and macros as a new one, with the same columns."""
     with database.open_for_writing(make_location(tmp_path)) as connection:
         new_tables = schema_1.describe_tables(connection)
+        full_text = schema_1.describe_full_text(connection)
+    assert len(full_text) == 15
     with database.open_for_reading(location) as connection:
         assert schema_1.describe_tables(connection) == new_tables
+        assert schema_1.describe_full_text(connection) == full_text
         assert set(new_tables) == set(TABLES)
         versions = connection.execute("SELECT version FROM migrations ORDER BY ALL").fetchall()
     assert versions == [(version,) for version in SCHEMA_HISTORY]
@@ -107,6 +110,16 @@ def test_vectors_are_converted(location: IndexLocation, monkeypatch: pytest.Monk
     with database.open_for_reading(location) as connection:
         vectors = connection.execute("FROM vectors ORDER BY text_digest").to_arrow_table()
     assert vectors.to_pylist() == quantize_table(embeddings).to_pylist()
+
+
+def test_words_find_migrated_hunks(location: IndexLocation) -> None:
+    """The full-text index of a migrated index has the hunks that were written before the migration."""
+    score = "fts_main_hunks.match_bm25(hunk_id, 'retrying connections')"
+    sql = (
+        f"SELECT message FROM hunks JOIN commits USING (commit_sha) ORDER BY {score} DESC NULLS LAST LIMIT 1"
+    )
+    with database.open_for_reading(location) as connection:
+        assert "etry" in connection.execute(sql).fetchall()[0][0]
 
 
 def test_row_versions_are_migrated(location: IndexLocation) -> None:

@@ -18,7 +18,7 @@ from pipeline.encoders.base import OnnxEncoder
 from pipeline.encoders.cross_encoder import CROSS_ENCODER, CrossEncoder
 from serve import config
 from serve.daemon.process import DaemonPaths
-from serve.maintenance import doctor, environment_checks
+from serve.maintenance import doctor, environment_checks, index_checks
 from serve.maintenance.findings import CheckResult
 from serve.setup.init import InitOptions, initialize
 from stores import duckdb_engine
@@ -82,16 +82,24 @@ def test_configured_cross_encoder_is_checked(tmp_path: Path, monkeypatch: pytest
     assert result.verdict is PROBLEM and "are wrong" in result.found
 
 
-def test_damaged_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel whose file is no DuckDB extension is a fault; a missing extension is none."""
+def test_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel whose file is no DuckDB extension, and a missing extension, are problems; others have a version."""
+    checks: dict[str, doctor.Check] = {"extensions": index_checks.check_extensions}
+    found = run_checks(tmp_path, checks)
+    assert found["extension fts"].verdict is found["extension vss"].verdict is OK
+    assert found["extension vss"].found == "version 1.5.5"
     wheel = tmp_path / "duckdb_extension_vss-1.5.5.dist-info"
     wheel.mkdir()
     (wheel / "METADATA").write_text("Metadata-Version: 2.1\nName: duckdb-extension-vss\nVersion: 1.5.5\n")
     (wheel / "RECORD").write_text("vss.duckdb_extension,,\n")
     (tmp_path / "vss.duckdb_extension").write_bytes(b"no extension")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert duckdb_engine.check_extension("vss").fault
-    assert duckdb_engine.check_extension("unknown") == duckdb_engine.Extension("unknown")
+    damaged = run_checks(tmp_path, checks)["extension vss"]
+    assert damaged.verdict is PROBLEM and "is not a DuckDB extension" in damaged.found
+    monkeypatch.setattr(duckdb_engine, "EXTENSIONS", ("unknown",))
+    missing = run_checks(tmp_path, checks)["extension unknown"]
+    assert missing.verdict is PROBLEM and "it is not installed" in missing.found
+    assert "`pip install --force-reinstall duckdb-extension-unknown==" in missing.remedy
 
 
 @pytest.fixture
