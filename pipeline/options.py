@@ -32,3 +32,10 @@ class Precision(StrEnum):
 
     FULL = "full"
     INT8 = "int8"
+
+
+class VectorIndex(StrEnum):
+    """Index of the vectors, for searches: an HNSW index of DuckDB's VSS extension, or none."""
+
+    HNSW = "hnsw"
+    NONE = "none"

@@ -25,6 +25,7 @@ Search
 - `snapshot`: reachable hunks as NumPy arrays, and top-k selection
 - `filters`: query filters as masks over hunks
 - `fulltext`: BM25 search
+- `hnsw_index`: optional HNSW index of the vectors, by DuckDB's VSS extension
 - `vector_search`: vector search, and vectors of commit messages
 - `whitening`: whitening transform of embeddings
 - `quantized_vectors`: vectors as 8-bit codes, and exact products with them

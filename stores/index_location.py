@@ -70,6 +70,11 @@ class IndexLocation:
         return self.folder / f"{DATABASE_FILE}.wal"
 
     @property
+    def hnsw(self) -> Path:
+        """Optional database file with an HNSW index of the vectors."""
+        return self.folder / f"{DATABASE_FILE}.hnsw"
+
+    @property
     def damage(self) -> Path:
         """Record of corruption that a reader found; a rebuild deletes it with the other files of the index."""
         return self.folder / f"{DATABASE_FILE}.damage"

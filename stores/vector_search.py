@@ -1,13 +1,15 @@
 """Vector lane: ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
 
-A query scans the codes of all texts (`quantized_vectors`). The ranking uses whitened vectors (`whitening`); the
-similarities in answers are plain cosines. Hunks whose texts have no vector yet are not in the ranking.
+A query scans the codes of all texts (`quantized_vectors`), or those that an optional HNSW index (`hnsw_index`) finds.
+The ranking uses whitened vectors (`whitening`); the similarities in answers are plain cosines. Hunks whose texts have
+no vector yet are not in the ranking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -18,6 +20,7 @@ import pyarrow.compute as pc
 from stores import schema
 from stores.database import fetch_int
 from stores.filters import FilterMask
+from stores.hnsw_index import HnswIndex, open_hnsw_index, write_hnsw_index
 from stores.quantized_vectors import QuantizedVectors, to_matrix
 from stores.snapshot import (
     LANE_DEPTH,
@@ -26,12 +29,13 @@ from stores.snapshot import (
     Ints,
     RankedHunk,
     Snapshot,
+    load_snapshot,
     select_top_k_at,
     to_digest_array,
     to_int_array,
 )
-from stores.types import EMBEDDING_DIMENSION
-from stores.whitening import MAX_TEXTS_TO_FIT, Vectors, Whitening, fit_whitening, normalize
+from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from stores.whitening import BLOCK_ROWS, MAX_TEXTS_TO_FIT, Vectors, Whitening, fit_whitening, normalize
 
 # Weight of the message's cosine when `serve.search.retrieval` averages it with a hunk's own cosine. See "Vector lane"
 # in README.md.
@@ -49,6 +53,7 @@ COSINE_DECIMALS: Final = 9
 PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
 
 _VECTORS_SQL: Final = "SELECT text_digest, codes, scale FROM vectors SEMI JOIN hunks USING (text_digest)"
+_ALL_ROWS: Final = slice(None)
 # Vectors that are read at a time.
 _READ_ROWS: Final = 16_384
 _MESSAGES_SQL: Final = """
@@ -104,34 +109,70 @@ class TextVectors:
     """Vectors of an index's hunk texts, for a snapshot.
 
     rows: row of the text of each of the snapshot's hunks; -1 if it has no vector yet. norms: lengths of the whitened
-    vectors, by row; 1 instead of 0.
+    vectors, by row; 1 instead of 0. hnsw: HNSW index of the texts, if searches use one.
     """
 
     rows: Ints
     vectors: QuantizedVectors
     whitening: Whitening
     norms: Vectors
+    hnsw: HnswIndex | None = None
 
     @property
     def bytes(self) -> int:
         """Approximate memory in bytes."""
-        return self.rows.nbytes + self.vectors.bytes + self.whitening.axes.nbytes + self.norms.nbytes
+        size = self.rows.nbytes + self.vectors.bytes + self.whitening.axes.nbytes + self.norms.nbytes
+        return size + (self.hnsw.bytes if self.hnsw else 0)
 
-    def compute_scores(self, query: Vectors) -> Floats:
-        """Return the cosine between the whitened query and each whitened vector."""
+    def compute_scores(self, query: Vectors, rows: Ints | slice = _ALL_ROWS) -> Floats:
+        """Return the cosine between the whitened query and the whitened vector of each of these rows."""
         # The score is (vector - mean) @ axes @ whitened query, divided by the norm; only the first product depends on
         # the vector.
-        whitened_query = self.whitening.transform_query(query.astype(np.float64))
-        direction = self.whitening.axes @ normalize(whitened_query)
-        products = self.vectors.multiply(direction) - self.whitening.mean @ direction
-        return np.asarray(products / self.norms)
+        direction = self.whitening.axes @ self.whiten_query(query)
+        products = self.vectors.take(rows).multiply(direction) - self.whitening.mean @ direction
+        return np.asarray(products / self.norms[rows])
+
+    def whiten_query(self, query: Vectors) -> Floats:
+        """Return the whitened query, scaled to length 1."""
+        return normalize(self.whitening.transform_query(query.astype(np.float64)))
 
 
 def load_text_vectors(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, *, whitening: Whitening | None = None
+    connection: duckdb.DuckDBPyConnection,
+    snapshot: Snapshot,
+    *,
+    whitening: Whitening | None = None,
+    hnsw_file: Path | None = None,
 ) -> TextVectors:
-    """Load the vectors of a snapshot's texts; without `whitening`, fit one to them."""
+    """Load the vectors of a snapshot's texts; without `whitening`, fit one to them.
+
+    hnsw_file: file of the HNSW index, which need not exist.
+    """
     digests, vectors = _read_vectors(connection)
+    texts = _whiten(snapshot, digests, vectors, whitening)
+    hnsw = open_hnsw_index(hnsw_file, digests) if hnsw_file else None
+    return replace(texts, hnsw=hnsw) if hnsw and not hnsw.is_stale else texts
+
+
+def open_hnsw(connection: duckdb.DuckDBPyConnection, file: Path) -> HnswIndex | None:
+    """Open the HNSW index of an open index, also if it is stale; None if there is no usable file."""
+    return open_hnsw_index(file, _read_vectors(connection)[0])
+
+
+def refresh_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
+    """Write the HNSW index of an open index if there is none, or if it is stale."""
+    digests, vectors = _read_vectors(connection)
+    hnsw = open_hnsw_index(file, digests)
+    if hnsw is not None:
+        hnsw.close()
+    if hnsw is None or hnsw.is_stale:
+        texts = _whiten(load_snapshot(connection, ReachabilityDelta()), digests, vectors, None)
+        write_hnsw_index(file, digests, _iterate_whitened_blocks(texts))
+
+
+def _whiten(
+    snapshot: Snapshot, digests: pa.Array, vectors: QuantizedVectors, whitening: Whitening | None
+) -> TextVectors:
     rows = to_int_array(pc.fill_null(pc.index_in(snapshot.hunks.text_digests, digests), -1))
     if whitening is None:
         used_rows = np.unique(rows[rows >= 0])
@@ -140,6 +181,14 @@ def load_text_vectors(
         whitening = fit_whitening(vectors.take(sample).decode())
     norms = vectors.compute_norms(whitening.mean, whitening.axes).astype(np.float32)
     return TextVectors(rows, vectors, whitening, np.where(norms == 0, np.float32(1), norms))
+
+
+def _iterate_whitened_blocks(texts: TextVectors) -> Iterator[Vectors]:
+    """Yield the whitened vectors of all texts, scaled to length 1, in blocks of `BLOCK_ROWS`."""
+    for start in range(0, len(texts.vectors), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        whitened = texts.whitening.transform(texts.vectors.take(rows).decode().astype(np.float64))
+        yield (whitened / texts.norms[rows, None]).astype(np.float32)
 
 
 def search(
@@ -152,7 +201,15 @@ def search(
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks whose texts are most similar to the query's vector, best first."""
     positions = np.flatnonzero(mask.is_included & (text_vectors.rows >= 0))
-    scores = text_vectors.compute_scores(query)[text_vectors.rows[positions]]
+    rows = text_vectors.rows[positions]
+    hnsw = text_vectors.hnsw
+    # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
+    if hnsw is None or not mask.is_included.all() or mask.is_preferred.any():
+        scores = text_vectors.compute_scores(query)[rows]
+    else:
+        is_candidate = np.isin(rows, hnsw.find_candidates(text_vectors.whiten_query(query), limit))
+        positions = positions[is_candidate]
+        scores = text_vectors.compute_scores(query, rows[is_candidate])
     scores += PREFERRED_PATH_COSINE_BOOST * mask.is_preferred[positions]
     return select_top_k_at(snapshot, positions, scores, limit)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pipeline.options import EmbedCacheMode, EncoderName
+from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 from serve import config
 from serve.cli import query, register
 from serve.cli.exit_codes import FAILED
@@ -121,6 +121,14 @@ def index_command(  # noqa: PLR0913 - one parameter per option
             help="Stop before embedding. Questions are answered by words; a later run adds the vectors.",
         ),
     ] = False,
+    vector_index: Annotated[
+        VectorIndex | None,
+        typer.Option(
+            help="`hnsw`: also build an HNSW index, which queries without filters use. `none`: delete it. Without it, "
+            "queries scan all vectors, which is faster below about a million changes. [default: the index's setting, "
+            "or none]"
+        ),
+    ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -158,6 +166,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         embed_cache=embed_cache,
         encoder=encoder,
         skip_vectors=skip_vectors,
+        vector_index=vector_index,
         scheduler=scheduler,
         show_progress=not no_progress,
         profile=profile,

@@ -11,7 +11,7 @@ from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.malloc import configure_malloc
-from pipeline.options import EmbedCacheMode, EncoderName
+from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 from pipeline.profile import Profile
 from pipeline.workers import count_usable_cpus
 from serve import config, logs
@@ -62,6 +62,8 @@ def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, opt
         if (versions := _load_versions_if_current(repository, location)) is not None:
             print_text(f"index up-to-date at {repository.read_head()}")
             _warn_if_incompatible(versions)
+            if options.vector_index is not None:
+                _refresh_vector_index(location, options.vector_index)
             if options.profile:
                 print_text(Profile().to_json_line())
             return
@@ -126,6 +128,8 @@ def _load_versions_if_current(repository: Repository, location: IndexLocation) -
 
 def _run_index(repository: Repository, location: IndexLocation, options: IndexOptions) -> None:
     encoder_name = options.encoder or _find_encoder_name(location)
+    # Before --rebuild deletes it.
+    vector_index = options.vector_index or (VectorIndex.HNSW if location.hnsw.exists() else VectorIndex.NONE)
     if options.rebuild:
         _warn_about_defaults(location, encoder_name, options)
     # This may fail, so it comes before --rebuild deletes the index.
@@ -148,11 +152,26 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     with index_output.report_progress(show_bar=options.show_progress) as report:
         summary = IndexRun(repository, location, run_options, encoder, jobs, threads, report).run()
     commit_graph.refresh(repository, location.git_directory)
+    _refresh_vector_index(location, vector_index)
     index_output.print_summary(
         summary,
-        profile_details={**resources, "embed_provider": provider} if options.profile else None,
+        profile_details={**resources, "embed_provider": provider, "vector_index": vector_index}
+        if options.profile
+        else None,
         is_partial_clone=repository.is_partial_clone,
     )
+
+
+def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) -> None:
+    """Delete the HNSW index, or write it if there is none or it is stale."""
+    if vector_index is VectorIndex.NONE:
+        location.hnsw.unlink(missing_ok=True)
+        return
+    from stores import database, vector_search
+
+    with database.open_for_reading(location) as connection:
+        vector_search.refresh_hnsw_index(connection, location.hnsw)
+    logger.info("event=vector_index bytes=%d", location.hnsw.stat().st_size)
 
 
 def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.options import EmbedCacheMode, EncoderName
+from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 
 
 class Resources(StrEnum):
@@ -42,6 +42,7 @@ class IndexOptions:
     embed_cache: EmbedCacheMode | None = None
     encoder: EncoderName | None = None
     skip_vectors: bool = False
+    vector_index: VectorIndex | None = None
     scheduler: str | None = None
     show_progress: bool = True
     profile: bool = False

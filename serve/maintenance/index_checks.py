@@ -19,7 +19,7 @@ from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, Compatibil
 from stores.connections import MAX_OPEN_WAL_BYTES
 from stores.errors import LineageError
 from stores.hunk_details import Connection
-from stores.index_location import DATABASE_FILE, LOCATION_FILE
+from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
 from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
 
 # Free space without which an index run fails: it writes a compact copy of the index, and a log for each batch.
@@ -122,8 +122,29 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
     try:
         with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
             yield from _check_content(repository, connection)
+            yield _check_vector_index(location, connection)
     except LineageError as error:
         yield report_problem("index", error.message, error.hint)
+
+
+def _check_vector_index(location: IndexLocation, connection: Connection) -> CheckResult:
+    """Check the optional HNSW index, and tell what queries use."""
+    if not location.hnsw.exists():
+        return report_ok("vector index", "none; queries scan all vectors")
+    from stores import vector_search
+
+    hnsw = vector_search.open_hnsw(connection, location.hnsw)
+    if hnsw is None:
+        remedy = "Run `lineage index --vector-index hnsw` to write it again, or `--vector-index none` to delete it."
+        return report_warning(
+            "vector index", f"{location.hnsw} cannot be read; queries scan all vectors", remedy
+        )
+    hnsw.close()
+    if hnsw.is_stale:
+        found = f"HNSW, but {hnsw.stale_share:.0%} of the texts have changed; queries scan all vectors"
+        return report_warning("vector index", found, "Run `lineage index` to write it again.")
+    texts = f"{len(hnsw.digests) - len(hnsw.new_rows):,} of {len(hnsw.digests):,} texts"
+    return report_ok("vector index", f"HNSW of {texts}, for queries without filters; others scan all vectors")
 
 
 def check_locks(context: CheckContext) -> Iterator[CheckResult]:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Lock
 from typing import Final
 
@@ -58,10 +59,12 @@ class LoadedSnapshot:
         )
 
 
-def load_snapshot_with_vectors(connection: Connection, reachability: ReachabilityDelta) -> LoadedSnapshot:
-    """Load a snapshot and its text vectors from an open index."""
+def load_snapshot_with_vectors(
+    connection: Connection, reachability: ReachabilityDelta, hnsw_file: Path | None = None
+) -> LoadedSnapshot:
+    """Load a snapshot and its text vectors from an open index. `hnsw_file`: its HNSW index, which need not exist."""
     hunks = snapshot.load_snapshot(connection, reachability)
-    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks))
+    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, hnsw_file=hnsw_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class IndexCache:
             loaded_snapshot = entry.loaded_snapshot
             if loaded_snapshot is None:
                 entry.loaded_snapshot = loaded_snapshot = load_snapshot_with_vectors(
-                    connection, key.reachability
+                    connection, key.reachability, key.location.hnsw
                 )
                 self._evict_excess()
             elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow

@@ -33,7 +33,6 @@ Shared modules:
 - `indexes`: content and size of an index
 - `synthetic_index`: a real index enlarged with synthetic hunks
 - `vector_search_process`: vector search of one index by one method
-- `hnsw`: HNSW of the VSS extension, for comparison
 """
 
 from serve import config

@@ -1,6 +1,6 @@
-"""Benchmark of vector search in a large index: the scan of all vectors, and HNSW for comparison.
+"""Benchmark of vector search in a large index: the scan of all vectors, and HNSW.
 
-python -m tests.bench.large_index CLONE [--hunks N] [--home HOME] [--graph]
+python -m tests.bench.large_index CLONE [--hunks N] [--home HOME] [--hnsw]
 
 The clone is indexed, or its index is copied from HOME, and enlarged to N hunks (100,000) with synthetic vectors
 similar to the real ones. Queries are commit messages of the repository. Each method runs in a new process;
@@ -40,25 +40,25 @@ def main() -> None:
     parser.add_argument("--hunks", type=int, default=DEFAULT_HUNKS)
     parser.add_argument("--home", type=Path, help="LINEAGE_HOME with an index of the clone, which is copied")
     parser.add_argument(
-        "--graph",
+        "--hnsw",
         action="store_true",
-        help="also build an HNSW index with VSS; takes minutes for 100,000 hunks",
+        help="also build an HNSW index; takes minutes for 100,000 hunks",
     )
     arguments = parser.parse_args()
     with create_temporary_directory() as folder:
         location = _copy_index(arguments.clone, arguments.home, folder)
-        print_rows(measure(arguments.clone, location, arguments.hunks, graph=arguments.graph))
+        print_rows(measure(arguments.clone, location, arguments.hunks, with_hnsw=arguments.hnsw))
 
 
-def measure(clone: Path, location: IndexLocation, hunks: int, *, graph: bool = False) -> Sequence[Row]:
+def measure(clone: Path, location: IndexLocation, hunks: int, *, with_hnsw: bool = False) -> Sequence[Row]:
     synthetic_index.enlarge_index(location, hunks)
     name = f"{clone.name} enlarged to {hunks:,}"
     rows = []
     scan = _run_method(clone, location, "scan")
     rows += _create_method_rows(name, "scan", scan, scan, hunks)
-    if graph:
+    if with_hnsw:
         rows.append(_measure_hnsw_build(name, clone, location))
-        rows += _create_method_rows(name, "graph", _run_method(clone, location, "graph"), scan, hunks)
+        rows += _create_method_rows(name, "hnsw", _run_method(clone, location, "hnsw"), scan, hunks)
     return rows
 
 
@@ -116,17 +116,10 @@ def _run_method(clone: Path, location: IndexLocation, method: str) -> dict[str, 
 
 
 def _measure_hnsw_build(name: str, clone: Path, location: IndexLocation) -> Row:
-    arguments = (str(location.home), str(clone.absolute()))
-    result = run_program((sys.executable, "-m", "tests.bench.hnsw", *arguments), home=location.home)
-    figures = json.loads(result.out)
-    return Row(
-        name,
-        "building the graph, seconds",
-        figures["seconds"],
-        None,
-        f"{figures['processor']:.1f} s of processor time; {figures['bytes'] / 1e6:.0f} MB, "
-        f"peak memory {result.peak_bytes / 1e6:.0f} MB",
-    )
+    arguments = ("index", clone.absolute(), "--incremental", "--vector-index", "hnsw")
+    result = run_lineage(location.home, *arguments)
+    detail = f"{location.hnsw.stat().st_size / 1e6:.0f} MB, peak memory {result.peak_bytes / 1e6:.0f} MB"
+    return Row(name, "hnsw: building, seconds of the whole process", result.seconds, None, detail)
 
 
 def _copy_index(clone: Path, home: Path | None, folder: Path) -> IndexLocation:

@@ -1,4 +1,4 @@
-"""Tests of `tests.bench.synthetic_index`, `tests.bench.hnsw` and `tests.bench.quantization`."""
+"""Tests of `tests.bench.synthetic_index` and `tests.bench.quantization`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stores import database, filters, snapshot, vector_search, writer
-from stores.filters import QueryFilter
+from stores import database, snapshot, vector_search, writer
 from stores.index_location import IndexLocation
 from stores.types import ReachabilityDelta
-from tests.bench import hnsw, synthetic_index
+from tests.bench import synthetic_index
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
 
 HUNKS = 1_500
@@ -39,20 +38,3 @@ def test_enlarge_index(location: IndexLocation) -> None:
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=2e-3)
     assert (rows @ rows[:60].T).max(axis=1).min() > 0.5
     assert len(synthetic_index.load_query_vectors(location, 20)) == 20
-
-
-def test_hnsw_recall(location: IndexLocation) -> None:
-    """HNSW finds at least 90 % of the hundred best hunks that the scan finds."""
-    assert hnsw.build_hnsw(location)["bytes"] > HUNKS * 1_536
-    with database.open_for_reading(location) as connection:
-        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
-        texts = vector_search.load_text_vectors(connection, loaded)
-        everything = filters.apply_filter(connection, loaded, QueryFilter())
-    hunk_ids = hnsw.map_rows_to_hunks(loaded, texts)
-    shares = []
-    with hnsw.open_hnsw(hnsw.get_hnsw_path(location)) as connection:
-        for query in synthetic_index.load_query_vectors(location, 5):
-            scanned = {hit.hunk_id for hit in vector_search.search(loaded, texts, query, everything)}
-            near = hunk_ids[hnsw.find_nearest_rows(connection, texts, query, 100)]
-            shares.append(len(scanned & set(near.tolist())) / 100)
-    assert np.mean(shares) > 0.9

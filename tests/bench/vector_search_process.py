@@ -2,7 +2,7 @@
 
 python -m tests.bench.vector_search_process HOME PATH METHOD QUERIES OUTPUT
 
-METHOD is `scan` (as the product does) or `graph` (HNSW of VSS, candidates rescored). Times and sizes are printed as
+METHOD is `scan` or `hnsw`, which needs an HNSW index. Times and sizes are printed as
 JSON; the ids of the hits are written to OUTPUT (.npz). Queries run over all hunks, and with a filter for the newest
 2 %.
 """
@@ -27,7 +27,7 @@ from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
 from stores.types import ReachabilityDelta
 from stores.whitening import Vectors
-from tests.bench import hnsw, synthetic_index
+from tests.bench import synthetic_index
 
 DEPTH: Final = 100
 # The filter selects the newest hunks: one in this many.
@@ -43,18 +43,23 @@ def main() -> None:
     home, path, method, count, output = sys.argv[1:]
     location = locate_index(Path(home), open_repository(Path(path)))
     queries = synthetic_index.load_query_vectors(location, int(count))
-    figures, hunks = (_measure_hnsw if method == "graph" else _measure_scan)(location, queries)
+    hnsw_file = location.hnsw if method == "hnsw" else None
+    figures, hunks = _measure(location, queries, hnsw_file)
     np.savez(output, allow_pickle=False, **hunks)
-    figures |= {"file": location.database.stat().st_size, "resident": _measure_memory("VmRSS")}
+    file = hnsw_file or location.database
+    figures |= {"file": file.stat().st_size, "resident": _measure_memory("VmRSS")}
     sys.stdout.write(json.dumps(figures))
 
 
-def _measure_scan(location: IndexLocation, queries: Vectors) -> Measurement:
+def _measure(location: IndexLocation, queries: Vectors, hnsw_file: Path | None) -> Measurement:
     with database.open_for_reading(location) as connection:
         loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
         all_hunks = filters.apply_filter(connection, loaded, QueryFilter())
         newest = filters.apply_filter(connection, loaded, _build_newest_filter(loaded))
-        opening_seconds, texts = _time(lambda: vector_search.load_text_vectors(connection, loaded))
+        opening_seconds, texts = _time(
+            lambda: vector_search.load_text_vectors(connection, loaded, hnsw_file=hnsw_file)
+        )
+    assert (texts.hnsw is None) == (hnsw_file is None)
     search = partial(vector_search.search, loaded, texts)
     figures, hits_by_filter = _measure_searches(
         list(queries),
@@ -68,28 +73,6 @@ def _build_newest_filter(loaded: Snapshot) -> QueryFilter:
     return QueryFilter(
         since=loaded.hunks.commit_info.column("commit_date")[len(loaded.hunks) // NEWEST_FRACTION].as_py()
     )
-
-
-def _measure_hnsw(location: IndexLocation, queries: Vectors) -> Measurement:
-    with database.open_for_reading(location) as connection:
-        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
-        texts = vector_search.load_text_vectors(connection, loaded)
-        newest_hunks = filters.apply_filter(connection, loaded, _build_newest_filter(loaded)).is_included
-    # HNSW cannot filter: hunks outside the filter are dropped from its results.
-    is_newest = np.zeros(len(texts.vectors), np.bool_)
-    is_newest[texts.rows[newest_hunks]] = True
-    hunk_ids = hnsw.map_rows_to_hunks(loaded, texts)
-    bytes_before = _measure_memory("RssAnon")
-    with hnsw.open_hnsw(hnsw.get_hnsw_path(location)) as hnsw_connection:
-        search = partial(hnsw.find_nearest_rows, hnsw_connection, texts)
-        opening_seconds, _ = _time(lambda: search(queries[0], DEPTH))
-        own_bytes = max(0, _measure_memory("RssAnon") - bytes_before)
-        figures, hunks = _measure_searches(
-            list(queries),
-            lambda query: hunk_ids[search(query, DEPTH)].tolist(),
-            lambda query: hunk_ids[search(query, DEPTH, is_newest)].tolist(),
-        )
-    return figures | {"opened": opening_seconds, "own": own_bytes}, hunks
 
 
 def _time(function: Callable[[], Result]) -> tuple[dict[str, float], Result]:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from serve.cli import app
 from tests.repos import Repo
 
@@ -34,6 +36,12 @@ def run_lineage(*arguments: str | Path) -> int:
 def run_index(repo: Repo, *options: str) -> int:
     """Run `lineage index` without worker processes, which would not see patches, and return the exit code."""
     return run_lineage("index", repo.path, "--workers", "1", *options)
+
+
+def read_output(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Run a command that must succeed; return its output."""
+    assert run_lineage(*arguments) == 0
+    return capsys.readouterr().out
 
 
 def list_loaded_packages(statement: str) -> set[str]:

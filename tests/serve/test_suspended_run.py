@@ -24,7 +24,7 @@ from stores.locks import LockHolder
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo
 from tests.repos import Repo
-from tests.serve.commands import ROOT, run_lineage
+from tests.serve.commands import ROOT, read_output, run_lineage
 from tests.stores.processes import wait_until_suspended
 
 INDEX = ("index", "--incremental", "--no-progress", "--commit-batch", "2", "--workers", "2")
@@ -97,12 +97,6 @@ def continue_run(process: Popen[bytes]) -> None:
 def home(home: Path, homes: tuple[Path, Path]) -> Path:
     shutil.copytree(homes[0], home)
     return home
-
-
-def read_output(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """Run a command that must succeed; return its output."""
-    assert run_lineage(*arguments) == 0
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
