@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 # Phases that the workers run in parallel.
@@ -71,3 +73,20 @@ class Profile:
 
 def _get_divisor(name: str, workers: int) -> int:
     return max(workers, 1) if name in WORKER_PHASES else 1
+
+
+def record_times(file: Path, profile: Profile) -> None:
+    """Add the times of a run to the JSON file with those of all runs since the index was built."""
+    total = Counter(load_times(file)) + Counter(profile.seconds)
+    temp_file = file.with_name(f"{file.name}.draft")
+    temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
+    temp_file.replace(file)
+
+
+def load_times(file: Path) -> dict[str, float]:
+    """Return the seconds by phase that `record_times` has added up; empty without a file."""
+    try:
+        times: dict[str, float] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return times

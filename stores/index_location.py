@@ -75,6 +75,11 @@ class IndexLocation:
         return self.folder / f"{DATABASE_FILE}.hnsw"
 
     @property
+    def times(self) -> Path:
+        """JSON file with the times of the index runs, by phase."""
+        return self.folder / f"{DATABASE_FILE}.times"
+
+    @property
     def damage(self) -> Path:
         """Record of corruption that a reader found; a rebuild deletes it with the other files of the index."""
         return self.folder / f"{DATABASE_FILE}.damage"

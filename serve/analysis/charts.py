@@ -5,6 +5,9 @@ A hunk is the diff of one file in one commit, and a lane is one retriever's rank
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from io import BytesIO
 from typing import Any, Final, Literal
@@ -38,6 +41,9 @@ GRID: Final = "#E5E7EB"
 # Inches. GitHub shows a notebook about 900 pixels wide.
 WIDTH: Final = 9.0
 DPI: Final = 100
+# Characters of a title that fit into a line, and the height of a line in inches.
+MAX_TITLE_LENGTH: Final = 78
+TITLE_LINE_HEIGHT: Final = 0.28
 
 
 class Chart(Figure):
@@ -50,8 +56,11 @@ class Chart(Figure):
 
 
 def create_figure(height: float, title: str, note: str = "") -> Chart:
-    """Create a figure with a title and a small note below it; `height` in inches."""
-    top = 1 - 0.62 / height
+    """Create a figure with a title, wrapped if it is long, and a small note below it; `height` in inches."""
+    lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
+    title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
+    height += title_height - TITLE_LINE_HEIGHT
+    top = 1 - (0.34 + title_height) / height
     figure = Chart(
         figsize=(WIDTH, height),
         dpi=DPI,
@@ -59,9 +68,18 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
         layout=ConstrainedLayoutEngine(rect=(0, 0, 1, top)),
     )
     figure.text(
-        0.012, 1 - 0.12 / height, title, ha="left", va="top", fontsize=14, fontweight="bold", color=INK
+        0.012,
+        1 - 0.12 / height,
+        "\n".join(lines),
+        ha="left",
+        va="top",
+        fontsize=14,
+        fontweight="bold",
+        color=INK,
     )
-    figure.text(0.012, 1 - 0.40 / height, note, ha="left", va="top", fontsize=9.5, color=FAINT)
+    figure.text(
+        0.012, 1 - (0.12 + title_height) / height, note, ha="left", va="top", fontsize=9.5, color=FAINT
+    )
     return figure
 
 
@@ -88,6 +106,23 @@ def shorten(text: str, length: int) -> str:
         return text
     half = (length - 1) // 2
     return f"{text[: length - 1 - half]}…{text[-half:]}"
+
+
+def find_short_paths(paths: Sequence[str]) -> dict[str, str]:
+    """Return for each path its shortest ending of whole names that no other path has."""
+    parts_by_path = {path: path.split("/") for path in paths}
+    endings = Counter(tuple(parts[start:]) for parts in parts_by_path.values() for start in range(len(parts)))
+    return {
+        path: next(
+            (
+                "/".join(parts[start:])
+                for start in reversed(range(len(parts)))
+                if endings[(*parts[start:],)] == 1
+            ),
+            path,
+        )
+        for path, parts in parts_by_path.items()
+    }
 
 
 # More bars or matrix rows leave no room for readable names.
@@ -133,10 +168,12 @@ def plot_file_hotspots(index: Frames) -> Chart:
 
 def plot_symbol_hotspots(index: Frames) -> Chart:
     """Plot the symbols that the most commits changed, and the share of fixes among these commits."""
-    rows = metrics.find_symbol_hotspots(index).with_columns(
-        label=pl.col("name") + "  (" + pl.col("file_path").str.split("/").list.last() + ")"
+    rows = metrics.find_symbol_hotspots(index).head(MAX_NAMED_BARS)
+    short_paths = find_short_paths(rows["file_path"].unique().to_list())
+    labels = (
+        pl.col("name") + "  (" + pl.col("file_path").replace_strict(short_paths, return_dtype=pl.String) + ")"
     )
-    return _plot_hotspots(rows, "label", "symbols", index)
+    return _plot_hotspots(rows.with_columns(label=labels), "label", "symbols", index)
 
 
 def plot_co_changes(index: Frames) -> Chart:
@@ -146,7 +183,7 @@ def plot_co_changes(index: Frames) -> Chart:
     title = "No two files change together often"
     if names:
         first = pairs.row(0, named=True)
-        pair = f"{shorten(first['file_path'], 30)} and {shorten(first['file_path_other'], 30)}"
+        pair = f"{first['file_path']} and {first['file_path_other']}"
         title = f"{pair}: together in {first['share']:.0%} of their commits"
     figure = create_figure(
         7.4, title, "Commits that change both files, as a share of the commits that change one or both."
@@ -246,7 +283,7 @@ def _format_hotspot_title(rows: pl.DataFrame, label_column: str, total: int, ite
     if not rows.height:
         return f"No {item_type} yet"
     first = rows.row(0, named=True)
-    return f"{shorten(first[label_column], 40)} changed in {first['changes'] / max(total, 1):.0%} of {total:,} commits"
+    return f"{first[label_column]} changed in {first['changes'] / max(total, 1):.0%} of {total:,} commits"
 
 
 def _select_coupled_files(pairs: pl.DataFrame) -> list[str]:
@@ -372,11 +409,14 @@ def plot_index_parts(sizes: pl.DataFrame) -> Chart:
 
 
 def plot_run_phases(times: pl.DataFrame) -> Chart:
-    """Plot the time of the phases of an index run; `times` is the result of `measure_run_phases`."""
+    """Plot the time of the phases of the index runs; `times` is the result of `load_run_phases`."""
     total = float(times["seconds"].sum())
     first = times.row(0, named=True)
-    title = f"{first['phase'].capitalize()} takes {first['seconds'] / max(total, 1e-9):.0%} of a run's work"
-    figure = create_figure(3.6, title, "Seconds of each phase, summed over all processes. Phases overlap.")
+    title = (
+        f"{first['phase'].capitalize()} took {first['seconds'] / (total or 1):.0%} of {total:,.0f} s of work"
+    )
+    note = "Seconds of each phase, summed over all processes and all runs since the index was built."
+    figure = create_figure(3.6, title if total else "No times of index runs are recorded yet", note)
     _plot_shares(figure.subplots(), times, "phase", times["seconds"], "seconds")
     return figure
 

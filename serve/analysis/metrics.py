@@ -6,21 +6,17 @@ words in its subject; compare rates of fixes within one history only, because hi
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from pipeline.file_roles import classify_kind
 from pipeline.git.repository import open_repository
-from pipeline.profile import PROFILE_FIELDS
+from pipeline.profile import PROFILE_FIELDS, load_times
 from serve import config
 from serve.repositories import locate_index
 from stores import frames
-from stores.errors import LineageError
 from stores.frames import FREE_SPACE, Frames
 from stores.index_location import IndexLocation
 
@@ -122,15 +118,6 @@ _PART_OF_TABLE: Final = {
 }
 
 
-# Commits that a profiled run indexes: enough for stable shares, few enough to wait for.
-PROFILED_COMMITS: Final = 25
-_LINEAGE: Final = (sys.executable, "-P", "-m", "serve.cli.app")
-
-
-class RunFailed(LineageError):
-    """Failure of a profiled index run or of its clone; the hint is the error output."""
-
-
 def measure_index_parts(index: Frames) -> pl.DataFrame:
     """Return the approximate `bytes` of each `part` of an index and its `use`, the largest first."""
     part = pl.col("column").replace_strict(
@@ -140,31 +127,15 @@ def measure_index_parts(index: Frames) -> pl.DataFrame:
     return sizes.with_columns(use=pl.col("part").replace_strict(INDEX_PARTS)).sort("bytes", descending=True)
 
 
-def measure_run_phases(path: Path | str | None = None, *, commits: int = PROFILED_COMMITS) -> pl.DataFrame:
-    """Return the `seconds` of each `phase` of an index run, summed over all workers, the longest first.
+def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
+    """Return the `seconds` of each `phase`, the longest first, summed over the index runs since the index was built.
 
-    Runs `lineage index --profile` with a temporary home on a temporary clone of the newest `commits`. Raises RunFailed.
+    Times of phases that workers run in parallel are summed over the workers. All are 0 for an index without recorded
+    times.
     """
-    root = open_repository(Path(path) if path is not None else config.get_notebook_repository()).root
-    with tempfile.TemporaryDirectory() as folder:
-        clone = Path(folder, "clone")
-        environment = config.build_daemon_environment(Path(folder, "home"))
-        _run_command(
-            ["git", "clone", "--quiet", f"--depth={commits}", root.as_uri(), str(clone)], environment
-        )
-        profile_json = _run_command(
-            [*_LINEAGE, "index", str(clone), "--profile", "--no-progress"], environment
-        ).splitlines()[-1]
-    times = json.loads(profile_json)
-    rows = [{"phase": phase, "seconds": times[field] / 1000} for phase, field in PROFILE_FIELDS.items()]
+    times = load_times(find_index_location(path).times)
+    rows = [{"phase": phase, "seconds": times.get(phase, 0.0)} for phase in PROFILE_FIELDS]
     return pl.DataFrame(rows).sort("seconds", descending=True)
-
-
-def _run_command(command: list[str], environment: dict[str, str]) -> str:
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RunFailed(f"`{command[0]}` failed.", hint=result.stderr.strip())
-    return result.stdout
 
 
 # Subjects of fixes have one of these whole words, so "prefix" and "fixture" do not match.
@@ -175,6 +146,8 @@ FIX_SUBJECT: Final = (
 MAX_FILES_PER_COMMIT: Final = 30
 # Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
+# Normal quantile of the lower bound of a share, for a confidence of 95 %.
+CONFIDENCE_QUANTILE: Final = 1.96
 
 
 def label_fix_commits(index: Frames) -> pl.DataFrame:
@@ -183,9 +156,24 @@ def label_fix_commits(index: Frames) -> pl.DataFrame:
     return index.commits.filter("reached").select("commit_sha", fix=subject.str.contains(FIX_SUBJECT))
 
 
+def follow_renames(index: Frames) -> pl.DataFrame:
+    """Return the hunks with the newest path of their file as `file_path`, so that a renamed file is counted once."""
+    dates = index.commits.select("commit_sha", "commit_date")
+    hunks = index.hunks.join(dates, on="commit_sha").sort("commit_date", "hunk_id", descending=True)
+    newest_by_path: dict[str, str] = {}
+    newest_paths = []
+    for path, old_path in hunks.select("file_path", "old_path").iter_rows():
+        newest = newest_by_path.get(path, path)
+        newest_paths.append(newest)
+        if old_path is not None and old_path != path:
+            newest_by_path.pop(path, None)  # an older file at this path is another one
+            newest_by_path[old_path] = newest
+    return hunks.with_columns(file_path=pl.Series(newest_paths, dtype=pl.String)).select(index.hunks.columns)
+
+
 def find_file_hotspots(index: Frames) -> pl.DataFrame:
     """Return the files with their number of commits (`changes`), `fixes` and `lines`, most changes first."""
-    return _find_hotspots(index, index.hunks, ["file_path"])
+    return _find_hotspots(index, follow_renames(index), ["file_path"])
 
 
 def find_symbol_hotspots(index: Frames) -> pl.DataFrame:
@@ -196,16 +184,25 @@ def find_symbol_hotspots(index: Frames) -> pl.DataFrame:
     touched_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
         name=qualified_name
     )
-    return _find_hotspots(index, touched_symbols.join(index.hunks, on="hunk_id"), ["name", "file_path"])
+    return _find_hotspots(
+        index, touched_symbols.join(follow_renames(index), on="hunk_id"), ["name", "file_path"]
+    )
 
 
 def find_co_changes(index: Frames) -> pl.DataFrame:
     """Return pairs of files with their common commits (`together`), the strongest pairs first.
 
-    `share` relates the common commits to the commits of one or both files.
+    `share` relates the common commits to the commits of one or both files. The order is that of the lower bound of its
+    Wilson interval, so that three of three commits count less than thirty of forty. Images and other files that are not
+    read as text are left out.
     """
+    is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
     changed_files = (
-        index.hunks.join(label_fix_commits(index), on="commit_sha").select("commit_sha", "file_path").unique()
+        follow_renames(index)
+        .join(label_fix_commits(index), on="commit_sha")
+        .select("commit_sha", "file_path")
+        .unique()
+        .filter(is_text)
     )
     files_of_small_commits = changed_files.filter(pl.len().over("commit_sha") <= MAX_FILES_PER_COMMIT)
     counts = files_of_small_commits.group_by("file_path").agg(changes=pl.len())
@@ -223,8 +220,21 @@ def find_co_changes(index: Frames) -> pl.DataFrame:
             counts.rename({"file_path": "file_path_other", "changes": "changes_other"}), on="file_path_other"
         )
         .with_columns(share=pl.col("together") / commits_of_either)
-        .sort("share", "together", "file_path", "file_path_other", descending=[True, True, False, False])
+        .sort(
+            _compute_lower_bound(pl.col("share"), commits_of_either),
+            "file_path",
+            "file_path_other",
+            descending=[True, False, False],
+        )
     )
+
+
+def _compute_lower_bound(share: pl.Expr, count: pl.Expr) -> pl.Expr:
+    """Return the lower bound of the Wilson score interval of a share of `count` cases."""
+    z = CONFIDENCE_QUANTILE
+    centre = share + z * z / (2 * count)
+    margin = z * (share * (1 - share) / count + z * z / (4 * count * count)).sqrt()
+    return (centre - margin) / (1 + z * z / count)
 
 
 def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:

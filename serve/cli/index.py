@@ -12,7 +12,7 @@ from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.malloc import configure_malloc
 from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
-from pipeline.profile import Profile
+from pipeline.profile import Profile, record_times
 from pipeline.workers import count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
@@ -151,6 +151,7 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     )
     with index_output.report_progress(show_bar=options.show_progress) as report:
         summary = IndexRun(repository, location, run_options, encoder, jobs, threads, report).run()
+    record_times(location.times, summary.profile)
     commit_graph.refresh(repository, location.git_directory)
     _refresh_vector_index(location, vector_index)
     index_output.print_summary(

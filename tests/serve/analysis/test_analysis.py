@@ -12,8 +12,10 @@ import nbformat
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 
+from pipeline.profile import Profile, record_times
 from serve.analysis import charts, metrics, vector_map
 from serve.analysis.metrics import open_index
 from serve.cli import app
@@ -194,14 +196,92 @@ def test_measure_index_parts(index: Frames) -> None:
     assert charts.plot_index_parts(sizes)._repr_png_()  # also while all rows are in the write-ahead log
 
 
-def test_measure_run_phases(history: Repo, home: Path) -> None:
-    """Profiling uses a temporary clone and home, and changes neither repository nor index."""
-    files_before = sorted(home.rglob("*"))
-    times = metrics.measure_run_phases(commits=3)
+def test_load_run_phases() -> None:
+    """The times of all runs since the index was built are added up, the longest first; an index without has zeros."""
+    file = metrics.find_index_location().times
+    file.unlink(missing_ok=True)
+    assert metrics.load_run_phases()["seconds"].sum() == 0
+    assert charts.plot_run_phases(metrics.load_run_phases())._repr_png_()
+    record_times(file, Profile({"embed": 2.0, "diff": 1.5}))
+    record_times(file, Profile({"embed": 1.0, "parse": 0.5}))
+    times = metrics.load_run_phases()
+    assert times.rows()[:3] == [("embed", 3.0), ("diff", 1.5), ("parse", 0.5)]
     assert set(times["phase"]) == {"walk", "diff", "parse", "embed", "storage", "fts", "symbols"}
-    assert times["seconds"].sum() > 0
-    assert sorted(home.rglob("*")) == files_before
-    assert history.git("status", "--porcelain") == ""
+
+
+def replace_hunks(index: Frames, rows: list[tuple[int, str, str | None]]) -> Frames:
+    """Return the index with these hunks: number of the commit, path and old path."""
+    shas = index.commits.sort("commit_date")["commit_sha"].to_list()
+    sample = index.hunks.head(1)
+    hunks = [
+        sample.with_columns(
+            hunk_id=pl.lit(hunk).cast(sample.schema["hunk_id"]),
+            commit_sha=pl.lit(shas[commit]),
+            file_path=pl.lit(path),
+            old_path=pl.lit(old_path, pl.String),
+        )
+        for hunk, (commit, path, old_path) in enumerate(rows)
+    ]
+    return Frames(index.commits, pl.concat(hunks), *(getattr(index, name) for name in Frames.__slots__[2:]))
+
+
+def test_renamed_files_are_counted_once(index: Frames) -> None:
+    """Changes before a rename count for the newest path; another file that had the path later does not."""
+    renamed = replace_hunks(
+        index,
+        [
+            (0, "a.py", None),
+            (1, "b.py", "a.py"),
+            (2, "a.py", None),
+            (3, "src/b.py", "b.py"),
+            (4, "src/b.py", None),
+        ],
+    )
+    assert metrics.follow_renames(renamed).sort("hunk_id")["file_path"].to_list() == [
+        "src/b.py",
+        "src/b.py",
+        "a.py",
+        "src/b.py",
+        "src/b.py",
+    ]
+    assert metrics.find_file_hotspots(renamed).select("file_path", "changes").rows() == [
+        ("src/b.py", 4),
+        ("a.py", 1),
+    ]
+
+
+def test_co_changes_of_much_evidence_come_first(index: Frames) -> None:
+    """Six of seven commits count more than three of three, and images are left out."""
+    rows: list[tuple[int, str, str | None]] = [
+        (commit, path, None) for commit in range(6) for path in ("a.py", "b.py", "x.png", "y.png")
+    ]
+    rows += [
+        (6, "a.py", None),
+        *((commit, path, None) for commit in range(6, 9) for path in ("c.py", "d.py")),
+    ]
+    pairs = metrics.find_co_changes(replace_hunks(index, rows))
+    assert pairs.select("file_path", "file_path_other", "together").rows()[:2] == [
+        ("a.py", "b.py", 6),
+        ("c.py", "d.py", 3),
+    ]
+    assert not pairs.filter(pl.col("file_path").str.ends_with(".png")).height
+
+
+def test_find_short_paths() -> None:
+    """Files of the same name are told apart by their directories."""
+    assert charts.find_short_paths(["src/app.py", "tests/app.py", "src/cli.py", "app.py"]) == {
+        "src/app.py": "src/app.py",
+        "tests/app.py": "tests/app.py",
+        "src/cli.py": "cli.py",
+        "app.py": "app.py",
+    }
+
+
+def test_long_titles_are_wrapped() -> None:
+    """No line of a title is wider than the chart."""
+    figure = charts.create_figure(4, " ".join(["serve/analysis/charts.py"] * 6), "note")
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    assert all(text.get_window_extent(renderer).x1 <= figure.bbox.x1 for text in figure.texts)
 
 
 @pytest.mark.parametrize("commits", [0, 1])
