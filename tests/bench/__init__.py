@@ -17,6 +17,7 @@ seconds are not. Use an idle machine. Memory is summed over all processes of a r
 - `agents`: memory of the MCP server, ten clients at once, eight clients while commits arrive
 - `hooks`: `git commit` with and without the hooks of `lineage init`
 - `concurrent_queries`: two queries a second during an index run
+- `cluster`: embedding on a Dask cluster: texts per second by workers, processor time of the coordinator
 - `large_index`: an index of 100,000 or 1,000,000 hunks: scan of all vectors, HNSW; options of its own
 - `quantization`: ranking by the codes of an index, compared with vectors as floats; options of its own
 - `mindmaps`: killed writers, a write on a large map, git sync of many files; takes no clone

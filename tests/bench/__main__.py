@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.bench import (
     agents,
+    cluster,
     concurrent_queries,
     everyday,
     explain,
@@ -33,6 +34,7 @@ BENCHMARKS: Final = (
     hooks,
     concurrent_queries,
     agents,
+    cluster,
 )
 SYNTHETIC_BENCHMARKS: Final = (mindmaps.measure, viewer.measure, page.measure)
 

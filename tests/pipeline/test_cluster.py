@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,88 +17,30 @@ from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, Progress, RunOptions
 from stores import locks
 from tests.bench.indexes import compute_fingerprint
+from tests.dask_cluster import Cluster, start_scheduler
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
-
-ROOT = Path(__file__).parents[2]
-SCHEDULER = (
-    sys.executable,
-    "-m",
-    "distributed.cli.dask_scheduler",
-    "--host",
-    "127.0.0.1",
-    "--port",
-    "0",
-    "--no-dashboard",
-)
-WORKER = (
-    sys.executable,
-    "-m",
-    "distributed.cli.dask_worker",
-    "--nthreads",
-    "1",
-    "--no-nanny",
-    "--no-dashboard",
-)
-
-
-@dataclass(slots=True)
-class Cluster:
-    """Dask scheduler and its worker processes."""
-
-    address: str
-    folder: Path
-    workers: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def start_worker(self) -> None:
-        """Start a worker and wait until the scheduler knows it."""
-        command = (*WORKER, "--local-directory", str(self.folder), self.address)
-        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        self.workers.append(process)
-        read_until(process, "Registered to")
-
-    def stop(self) -> None:
-        for process in self.workers:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Scheduler without workers."""
-    process = subprocess.Popen(SCHEDULER, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    try:
-        line = read_until(process, "Scheduler at:")
-        yield Cluster(line.split()[-1], tmp_path_factory.mktemp("dask"))
-    finally:
-        process.kill()
-        process.communicate()
+    with start_scheduler(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def dask_cluster(scheduler: Cluster) -> Iterator[Cluster]:
     """Scheduler with two workers."""
-    with ExitStack() as stack:
-        stack.callback(scheduler.workers.clear)
-        stack.callback(scheduler.stop)
-        for _ in range(2):
-            scheduler.start_worker()
-        yield scheduler
+    for _ in range(2):
+        scheduler.start_worker()
+    yield scheduler
+    scheduler.stop_workers()
 
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo")
-
-
-def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """Return the first line of the process's log that has this text; drop the later ones in the background."""
-    assert process.stderr is not None
-    for line in process.stderr:
-        if text in line:
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            return re.sub(r"\s+$", "", line)
-    raise AssertionError("the process ended")
 
 
 def run_index(repo: Repo, home: Path, scheduler: str | None, report: object = None) -> None:
