@@ -155,6 +155,7 @@ class IndexRun:
     `workers`: processes that extract; `threads`: threads that embed. The rows do not depend on their numbers. None
     leaves a number to `joblib.parallel_config`.
     `report`: called with the total before the first batch, and after each batch.
+    `keep_encoder`: keep the model in memory at the end, for the next run.
     """
 
     repository: Repository
@@ -164,6 +165,7 @@ class IndexRun:
     workers: int | None = 1
     threads: int | None = 1
     report: Callable[[Progress], None] = lambda _: None
+    keep_encoder: bool = False
     profile: Profile = field(default_factory=Profile)
 
     def run(self) -> RunSummary:
@@ -186,7 +188,8 @@ class IndexRun:
                 is_complete = not (progress.unreadable_head_files or head_update.read_error)
                 progress = self._embed(writer, start, pending, progress, head if is_complete else None)
             # `finish_run` may copy the index, so free the memory of the model first.
-            self.encoder.unload()
+            if not self.keep_encoder:
+                self.encoder.unload()
             result = write.finish_run(writer, start, self.profile)
         return RunSummary(
             head=head,

@@ -4,6 +4,7 @@
 - `changes`: file changes of a tree diff, and exact-rename detection above the similarity limits
 - `commit_graph`: git commit-graph with changed-path Bloom filters, stored next to the index
 - `corrected_dates`: dates that agree with the history, read from the commit-graph
+- `discovery`: search for the repositories in a directory tree
 - `errors`: errors of repositories and objects that cannot be read, with hints
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: files and settings of a git directory: common directory, shallow boundary, partial clones

@@ -3,7 +3,8 @@
 - `app`: `lineage` program: all commands
 - `entry`: entry point of `lineage`, with a fast path for git hooks
 - `exit_codes`: conversion of exceptions to messages and exit codes
-- `index`: `lineage index`: check of the options, run of the pipeline
+- `index`: `lineage index` of one repository: check of the options, run of the pipeline
+- `index_many`: `lineage index` of several repositories
 - `index_output`: log events, progress and summary of an index run
 - `mindmap`: `mindmap` program: all commands
 - `options`: options of `lineage index`

@@ -19,6 +19,7 @@ from serve.cli.exit_codes import FAILED
 from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
     RepositoryPath,
+    RepositoryPaths,
     create_app,
     create_version_option,
     print_note,
@@ -45,8 +46,16 @@ def lineage(
 
 @app.command("index")
 def index_command(  # noqa: PLR0913 - one parameter per option
-    path: RepositoryPath = Path(),
+    paths: RepositoryPaths = None,
     *,
+    recursive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Index every repository below this directory, too. Hidden directories, symbolic links, submodules "
+            "and linked work trees are left out.",
+        ),
+    ] = None,
     interactive: Annotated[
         bool,
         typer.Option("--interactive", "-i", help="Ask for each option, show the command, then run it."),
@@ -148,7 +157,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         bool, typer.Option("--profile", help="Print the timings as a JSON line at the end.")
     ] = False,
 ) -> None:
-    """Index the history up to HEAD, from where the last run ended."""
+    """Index the history of repositories up to HEAD, from where the last run ended."""
     from serve.cli.index import run_index_command
     from serve.cli.options import IndexOptions
 
@@ -171,12 +180,20 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         show_progress=not no_progress,
         profile=profile,
     )
-    if not interactive:
-        run_index_command(path, options)
-        return
-    from serve.cli.wizard import run_wizard
+    given_paths = paths or ([] if recursive else [Path()])
+    if recursive is None and len(given_paths) == 1:
+        if not interactive:
+            run_index_command(given_paths[0], options)
+            return
+        from serve.cli.wizard import run_wizard
 
-    run_wizard(path, options)
+        run_wizard(given_paths[0], options)
+        return
+    if interactive:
+        raise BadRequest("-i asks about one repository.", hint="Give one PATH, without --recursive.")
+    from serve.cli.index_many import run_index_many_command
+
+    run_index_many_command(given_paths, recursive, options)
 
 
 # Extra arguments are accepted so that an unquoted query gets an error that shows how to quote it.

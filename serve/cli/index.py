@@ -1,8 +1,10 @@
-"""Command `lineage index`: check of the options, run lock, and run of the pipeline."""
+"""Command `lineage index` of one repository: check of the options, run lock, and run of the pipeline."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +29,7 @@ from stores.locks import RunInProgress
 
 if TYPE_CHECKING:
     from pipeline.encoders.base import Encoder
-    from pipeline.run import RunOptions
+    from pipeline.run import RunOptions, RunSummary
     from stores.compatibility import RecordedVersions
 
 logger = logging.getLogger(__name__)
@@ -38,40 +40,78 @@ _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Res
 
 def run_index_command(path: Path, options: IndexOptions) -> None:
     """Bring the index of the repository at `path` up to HEAD and print a summary."""
-    _check_options(options)
+    check_options(options)
     settings = config.load_settings()
     logs.configure(settings.log_level)
+    result = index_repository(path, options, settings.home)
+    if result.summary is None:
+        print_text(result.message)
+        if result.versions is not None:
+            warn_if_incompatible(result.versions)
+            if options.profile:
+                print_text(Profile().to_json_line())
+        return
+    index_output.print_summary(
+        result.summary,
+        profile_details=result.resources if options.profile else None,
+        is_partial_clone=result.is_partial_clone,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """Result of an index run, or why there was none.
+
+    `summary`: None if there was nothing to do; then `message` says why, and `versions` are those of a complete index.
+    `resources`: workers, threads, batch size and provider of the run.
+    """
+
+    summary: RunSummary | None = None
+    resources: Mapping[str, int | str] = field(default_factory=dict)
+    is_partial_clone: bool = False
+    message: str = ""
+    versions: RecordedVersions | None = None
+
+
+@dataclass(slots=True)
+class SharedEncoders:
+    """Encoders that several runs use one after the other, with their models loaded. `name`: shown by progress bars."""
+
+    encoders: dict[tuple[EncoderName, str], tuple[Encoder, str]] = field(default_factory=dict)
+    name: str = ""
+
+
+def index_repository(
+    path: Path, options: IndexOptions, home: Path, shared: SharedEncoders | None = None
+) -> IndexResult:
+    """Bring the index of the repository at `path` up to HEAD. `shared`: encoders of several runs."""
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
-    location = locate_index(settings.home, repository)
+    location = locate_index(home, repository)
     if options.incremental and not options.force:
-        _index_incrementally(path, repository.git_dir, location, options)
-        return
+        return _index_incrementally(path, repository.git_dir, location, options, shared)
     with locks.acquire_run_lock(location):
-        _run_index(repository, location, options)
+        return _run_index(repository, location, options, shared)
 
 
-def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, options: IndexOptions) -> None:
+def _index_incrementally(
+    path: Path, git_dir: Path, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
+) -> IndexResult:
     """Wait for a running index run, then index the new commits; return at once if another run is queued already."""
     with locks.wait_for_run_lock(location, git_dir, _log_waiting) as run:
         if run is None:
-            print_text(ALREADY_QUEUED_MESSAGE)
-            return
+            return IndexResult(message=ALREADY_QUEUED_MESSAGE)
         repository = open_repository(path)  # opened again: HEAD may move while this run waits
         if (versions := _load_versions_if_current(repository, location)) is not None:
-            print_text(f"index up-to-date at {repository.read_head()}")
-            _warn_if_incompatible(versions)
             if options.vector_index is not None:
                 _refresh_vector_index(location, options.vector_index)
-            if options.profile:
-                print_text(Profile().to_json_line())
-            return
+            return IndexResult(message=f"index up-to-date at {repository.read_head()}", versions=versions)
         run.record_process()
-        _run_index(repository, location, options)
+        return _run_index(repository, location, options, shared)
 
 
-def _warn_if_incompatible(versions: RecordedVersions) -> None:
+def warn_if_incompatible(versions: RecordedVersions) -> None:
     """Warn, with the command to run, if other versions of the components wrote the index."""
     from serve.index_status import check_recorded_versions, describe_compatibility
 
@@ -83,7 +123,8 @@ def _log_waiting(run_in_progress: RunInProgress) -> None:
     logger.info("%s Waiting for it.", run_in_progress.message)
 
 
-def _check_options(options: IndexOptions) -> None:
+def check_options(options: IndexOptions) -> None:
+    """Raise BadRequest for options that exclude each other or need another one."""
     if options.rebuild and (options.incremental or options.force):
         conflicting_flag = "--incremental" if options.incremental else "--force"
         raise BadRequest(
@@ -126,7 +167,9 @@ def _load_versions_if_current(repository: Repository, location: IndexLocation) -
     return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else versions
 
 
-def _run_index(repository: Repository, location: IndexLocation, options: IndexOptions) -> None:
+def _run_index(
+    repository: Repository, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
+) -> IndexResult:
     encoder_name = options.encoder or _find_encoder_name(location)
     # Before --rebuild deletes it.
     vector_index = options.vector_index or (VectorIndex.HNSW if location.hnsw.exists() else VectorIndex.NONE)
@@ -138,29 +181,31 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     configure_malloc()
     from pipeline.run import IndexRun
 
-    encoder, provider = _load_encoder(encoder_name, provider, location.home, options)
+    encoder, provider = _get_encoder(encoder_name, provider, location.home, options, shared)
     if provider != providers.CPU or encoder_name is EncoderName.STATIC:
         threads = 1  # a device runs one call at a time, and the static encoder is Python code
     run_options = _build_run_options(provider, options)
-    resources = {"workers": jobs, "threads": threads, "commit_batch": run_options.commit_batch}
+    resources: dict[str, int | str] = {
+        "workers": jobs,
+        "threads": threads,
+        "commit_batch": run_options.commit_batch,
+    }
     logger.info(
         "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
         *resources.values(),
         encoder_name,
         provider,
     )
-    with index_output.report_progress(show_bar=options.show_progress) as report:
-        summary = IndexRun(repository, location, run_options, encoder, jobs, threads, report).run()
+    name, keep_encoder = (shared.name, True) if shared else ("", False)
+    with index_output.report_progress(show_bar=options.show_progress, name=name) as report:
+        summary = IndexRun(
+            repository, location, run_options, encoder, jobs, threads, report, keep_encoder=keep_encoder
+        ).run()
     record_times(location.times, summary.profile)
     commit_graph.refresh(repository, location.git_directory)
     _refresh_vector_index(location, vector_index)
-    index_output.print_summary(
-        summary,
-        profile_details={**resources, "embed_provider": provider, "vector_index": vector_index}
-        if options.profile
-        else None,
-        is_partial_clone=repository.is_partial_clone,
-    )
+    profile_details = resources | {"embed_provider": provider, "vector_index": vector_index}
+    return IndexResult(summary, profile_details, repository.is_partial_clone)
 
 
 def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) -> None:
@@ -231,6 +276,21 @@ def _fall_back_to_cpu(error: providers.ProviderUnavailable, options: IndexOption
         raise error
     logger.warning("%s Embedding on the CPU. %s", error.message, error.hint)
     return providers.CPU
+
+
+def _get_encoder(
+    encoder_name: EncoderName,
+    provider: str,
+    home: Path,
+    options: IndexOptions,
+    shared: SharedEncoders | None,
+) -> tuple[Encoder, str]:
+    """Return the encoder and the provider that runs it, of an earlier run if there was one."""
+    encoders = shared.encoders if shared else {}
+    key = encoder_name, provider
+    if key not in encoders:
+        encoders[key] = _load_encoder(encoder_name, provider, home, options)
+    return encoders[key]
 
 
 def _load_encoder(

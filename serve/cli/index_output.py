@@ -30,10 +30,13 @@ MAX_LISTED: Final = 3
 
 
 @contextmanager
-def report_progress(*, show_bar: bool) -> Iterator[Callable[[Progress], None]]:
-    """Log progress events and show a progress bar on a terminal. Yield the function to call after each batch."""
+def report_progress(*, show_bar: bool, name: str = "") -> Iterator[Callable[[Progress], None]]:
+    """Log progress events and show a progress bar on a terminal. Yield the function to call after each batch.
+
+    `name`: of the repository, for the bar; empty if there is only one.
+    """
     event_log = _ProgressLog(SHORT_SHA_DIGITS if sys.stderr.isatty() else None)
-    with _report_interruption(event_log), _show_progress_bar(is_enabled=show_bar) as update_bar:
+    with _report_interruption(event_log), _show_progress_bar(name, is_enabled=show_bar) as update_bar:
 
         def report(progress: Progress) -> None:
             event_log.update(progress)
@@ -43,13 +46,13 @@ def report_progress(*, show_bar: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def _show_progress_bar(*, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
+def _show_progress_bar(name: str, *, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
     if not (is_enabled and sys.stderr.isatty()):
         yield lambda _: None
         return
     from serve.cli import progress
 
-    with progress.show_progress_bar() as update:
+    with progress.show_progress_bar(name=name) as update:
         yield update
 
 
@@ -113,16 +116,9 @@ def print_summary(
 
     Raises NothingReadable if the index has no commit because none could be read.
     """
-    if summary.unreadable_commits and not summary.indexed_commits:
-        remedy = text.describe_unreadable_remedy(
-            summary.unreadable_commits, is_partial_clone=is_partial_clone
-        )
-        raise NothingReadable(
-            len(summary.unreadable_commits), _format_unreadable(summary.unreadable_commits), remedy
-        )
+    check_readable(summary, is_partial_clone=is_partial_clone)
     lines = [
-        f"indexed in {format_duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
-        f"{summary.head_symbols:,} HEAD symbols",
+        f"indexed in {format_duration(summary.seconds)} - {format_counts(summary)}",
         *_format_phases(summary),
     ]
     if summary.refresh.hunks:
@@ -134,10 +130,26 @@ def print_summary(
     if profile_details is not None:
         lines.append(summary.profile.to_json_line(**profile_details))
     print_text("\n".join(lines))
-    _log_warnings(summary, is_partial_clone=is_partial_clone)
+    log_warnings(summary, is_partial_clone=is_partial_clone)
 
 
-def _log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
+def format_counts(summary: RunSummary) -> str:
+    """Return the number of commits, hunks and symbols that a run wrote."""
+    return f"{summary.commits:,} commits, {summary.hunks:,} hunks, {summary.head_symbols:,} HEAD symbols"
+
+
+def check_readable(summary: RunSummary, *, is_partial_clone: bool) -> None:
+    """Raise NothingReadable if the index has no commit because none could be read."""
+    if summary.unreadable_commits and not summary.indexed_commits:
+        remedy = text.describe_unreadable_remedy(
+            summary.unreadable_commits, is_partial_clone=is_partial_clone
+        )
+        raise NothingReadable(
+            len(summary.unreadable_commits), _format_unreadable(summary.unreadable_commits), remedy
+        )
+
+
+def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
     """Log commits and files that could not be read, and an index that stays incompatible."""
     if summary.unreadable_commits:
         logger.warning(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -21,9 +22,12 @@ MIN_WHOLE_RATE: Final = 10
 
 @contextmanager
 def show_progress_bar(
-    console: Console | None = None, clock: Callable[[], float] | None = None
+    console: Console | None = None, clock: Callable[[], float] | None = None, *, name: str = ""
 ) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far."""
+    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far.
+
+    `name`: of the repository, shown before the bar.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -38,8 +42,8 @@ def show_progress_bar(
         speed_estimate_period=SPEED_WINDOW_SECONDS,
         get_time=clock,
     ) as bar:
-        commits = bar.add_task("indexing", total=None, details="")
-        texts = bar.add_task("embedding", total=None, details="", visible=False)
+        commits = bar.add_task(f"indexing {escape(name)}".rstrip(), total=None, details="")
+        texts = bar.add_task(f"embedding {escape(name)}".rstrip(), total=None, details="", visible=False)
 
         def update(progress: Progress) -> None:
             bar.update(commits, total=progress.total_commits, completed=progress.processed_commits)

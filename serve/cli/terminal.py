@@ -32,6 +32,23 @@ RepositoryPath = Annotated[
 ]
 
 
+def _remember_single_path(paths: list[Path] | None) -> list[Path]:
+    """Remember the PATH argument if there is only one; of several, each command remembers its current one."""
+    _remember_path(paths[0] if paths and len(paths) == 1 else Path())
+    return paths or []
+
+
+RepositoryPaths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH",
+        help="The repositories, or any paths inside them.  [default: .]",
+        callback=_remember_single_path,
+        show_default=False,
+    ),
+]
+
+
 def create_app(description: str) -> typer.Typer:
     """Create a typer app without commands. Its help is plain text: rich would be imported at every start."""
     return typer.Typer(

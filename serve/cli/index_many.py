@@ -1,0 +1,159 @@
+"""Command `lineage index` of several repositories.
+
+All are extracted first, one after the other, so that words find their whole histories soon. Then their texts are
+embedded, with one encoder. A repository that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pipeline.git.discovery import find_repositories
+from pipeline.git.errors import NotARepository
+from pipeline.profile import Profile
+from serve import config, logs, text
+from serve.cli import exit_codes, index_output
+from serve.cli.index import (
+    IndexResult,
+    SharedEncoders,
+    check_options,
+    index_repository,
+    warn_if_incompatible,
+)
+from serve.cli.options import IndexOptions
+from serve.cli.terminal import print_note, print_text
+from serve.errors import BadRequest
+from stores.errors import LineageError
+
+logger = logging.getLogger(__name__)
+
+
+class RepositoriesFailed(LineageError):
+    """Error for a run in which some of the repositories could not be indexed."""
+
+
+def run_index_many_command(paths: Sequence[Path], directory: Path | None, options: IndexOptions) -> None:
+    """Index the repositories at `paths` and below `directory`. Raise RepositoriesFailed if one of them fails."""
+    check_options(options)
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
+    found_paths = [] if directory is None else _find_repositories(directory)
+    run = _Run(tuple(dict.fromkeys([*paths, *found_paths])), options, settings.home)
+    try:
+        run.extract()
+        if not options.skip_vectors:
+            run.embed()
+    except BaseException as error:
+        if exit_codes.is_interrupt(error):
+            print_note(
+                f"stopped before {len(run.unfinished):,} of {len(run.paths):,} repositories were complete. "
+                "Run the same command to continue."
+            )
+        raise
+    if run.failed:
+        raise RepositoriesFailed(
+            f"{len(run.failed):,} of {len(run.paths):,} repositories could not be indexed: "
+            f"{', '.join(map(str, run.failed))}."
+        )
+
+
+def _find_repositories(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        raise BadRequest(f"{directory} is not a directory.", hint="Give --recursive a directory.")
+    paths = list(find_repositories(directory, lambda error: logger.warning("%s. It is left out.", error)))
+    if not paths:
+        raise NotARepository(
+            f"There is no git repository below {directory}.",
+            hint="Hidden directories, symbolic links, submodules and linked work trees are left out.",
+        )
+    return paths
+
+
+@dataclass(slots=True)
+class _Run:
+    """Index run of several repositories.
+
+    `unfinished`: repositories that are not complete, with the result of their first stage. `failed`: those with errors.
+    """
+
+    paths: tuple[Path, ...]
+    options: IndexOptions
+    home: Path
+    shared: SharedEncoders = field(default_factory=SharedEncoders)
+    unfinished: dict[Path, IndexResult | None] = field(init=False)
+    failed: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.unfinished = dict.fromkeys(self.paths)
+
+    def extract(self) -> None:
+        """Index the commits of each repository by words."""
+        options = replace(self.options, skip_vectors=True)
+        for path in self.paths:
+            with self._report_failure(path):
+                result = self._index(path, options)
+                if result.summary is None:
+                    self._finish(path, result, result.message)
+                    continue
+                index_output.check_readable(result.summary, is_partial_clone=result.is_partial_clone)
+                duration = index_output.format_duration(result.summary.seconds)
+                line = f"indexed by words in {duration} - {index_output.format_counts(result.summary)}"
+                if result.summary.pending_texts and not self.options.skip_vectors:
+                    print_text(f"{path}: {line}")
+                    self.unfinished[path] = result
+                else:
+                    self._finish(path, result, line)
+
+    def embed(self) -> None:
+        """Embed the texts of each repository."""
+        # The first stage has done what the other options say.
+        options = replace(self.options, rebuild=False, force=False, yes=False)
+        for path, first_result in tuple(self.unfinished.items()):
+            with self._report_failure(path):
+                result = self._index(path, options)
+                first_summary = first_result.summary if first_result else None
+                if result.summary is None or first_summary is None:
+                    self._finish(path, result, result.message)
+                    continue
+                result.summary.profile.merge(first_summary.profile)
+                embedded = first_summary.pending_texts - result.summary.pending_texts
+                duration = index_output.format_duration(result.summary.seconds)
+                self._finish(path, result, f"embedded {embedded:,} texts in {duration}")
+
+    def _index(self, path: Path, options: IndexOptions) -> IndexResult:
+        self.shared.name = path.absolute().name
+        stage = "extract" if options.skip_vectors else "embed"
+        logger.info("event=repository stage=%s path=%s", stage, path)
+        return index_repository(path, options, self.home, self.shared)
+
+    def _finish(self, path: Path, result: IndexResult, line: str) -> None:
+        """Print the last line of a repository, with its profile and warnings."""
+        print_text(f"{path}: {line}")
+        if self.options.profile and (result.summary or result.versions):
+            profile = result.summary.profile if result.summary else Profile()
+            print_text(profile.to_json_line(repository=str(path), **result.resources))
+        if result.summary:
+            index_output.log_warnings(result.summary, is_partial_clone=result.is_partial_clone)
+        elif result.versions:
+            warn_if_incompatible(result.versions)
+        del self.unfinished[path]
+
+    @contextmanager
+    def _report_failure(self, path: Path) -> Iterator[None]:
+        """Print an error of this repository, so that the others go on. Its suggested commands name the repository."""
+        text.set_path_argument(path)
+        try:
+            yield
+        except (LineageError, OSError) as error:
+            failure = exit_codes.describe_failure(error)
+            if failure is None or not failure.message:  # unexpected, or the terminal was closed
+                raise
+            print_note(f"{path}: {failure.message}")
+            self.failed.append(path)
+            del self.unfinished[path]
+        finally:
+            text.set_path_argument(Path())
