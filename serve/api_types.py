@@ -36,7 +36,7 @@ LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 LINE_OVERHEAD_BYTES: Final = 200
 # Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
-    "hits": ("diff_excerpt", "matched", "weak"),
+    "hits": ("diff_excerpt", "matched", "weak", "repository"),
     "explain": ("related_commits", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
 }
@@ -64,6 +64,14 @@ class FindRequest:
         filters = {"language": self.language, "since": self.since, "path": self.path, "author": self.author}
         for name, value in filters.items():
             _validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamedRepository:
+    """Indexed repository. `name`: as in the answers, `path`: absolute path."""
+
+    name: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +209,7 @@ class PatternHit:
     - `matched`: the query's words that the commit contains, by field (message, path, ...). None if not reranked.
     - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
       informative message.
+    - `repository`: name of the repository. None if one repository was asked, by its path.
     """
 
     commit_sha: str
@@ -217,6 +226,7 @@ class PatternHit:
     combined_score: float
     matched: str | None = None
     weak: bool | None = None
+    repository: str | None = None
     provenance: Literal["INFERRED"] = "INFERRED"
 
 

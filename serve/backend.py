@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,13 @@ class Backend(Protocol):
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Return the commits of the repository at `path` whose changes best match the request."""
+        ...
+
+    def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
+        """Return the commits of several indexed repositories whose changes best match the request.
+
+        `names`: names or paths, which may be relative to `cwd`; `*` stands for all.
+        """
         ...
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
@@ -59,6 +67,13 @@ class InProcessBackend:
         """See `Backend.find`."""
         return self._engine.find(request, _make_absolute(path), self._precision)
 
+    def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
+        """See `Backend.find_in_repositories`."""
+        from serve.repositories import resolve_repositories
+
+        repositories = resolve_repositories(self._home, names, cwd)
+        return self._engine.find_in_repositories(request, repositories, self._precision)
+
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""
         return self._engine.explain(request, _make_absolute(path), cwd)
@@ -71,6 +86,7 @@ class DaemonBackend:
         from serve.daemon.client import DaemonClient
         from serve.daemon.process import DaemonPaths
 
+        self._home = home
         self._client = DaemonClient(DaemonPaths(home), precision)
         self._fallback = fallback
 
@@ -82,6 +98,16 @@ class DaemonBackend:
             return self._client.find(request, _make_absolute(path))
         except DaemonUnavailable as error:
             return _fall_back(error, self._fallback).find(request, path)
+
+    def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
+        """See `Backend.find_in_repositories`."""
+        from serve.daemon.process import DaemonUnavailable
+        from serve.repositories import resolve_repositories
+
+        try:
+            return self._client.find_in_repositories(request, resolve_repositories(self._home, names, cwd))
+        except DaemonUnavailable as error:
+            return _fall_back(error, self._fallback).find_in_repositories(request, names, cwd)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ from pipeline.encoders.base import Encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.options import EncoderName, Precision
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
+from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
 from serve.explain.explain_change import Explainer
 from stores.connections import ReaderPools
 
 if TYPE_CHECKING:
     from serve.search.cache import CachedIndexStats
     from serve.search.find_pattern import PatternSearcher
+    from serve.search.rerank import CrossEncoderReranker
 
 
 class LoadedModels:
@@ -69,11 +71,19 @@ class Engine:
 
     def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
         """Search the repository at `path`; `precision` is that of the cross-encoder. See `PatternSearcher.find`."""
-        # Imported here, because `explain` needs neither Arrow nor numpy.
-        from serve.search.rerank import CrossEncoderReranker
+        return self._get_searcher().find(request, path, reranker=self._create_reranker(precision))
 
-        reranker = CrossEncoderReranker(partial(self.models.get_cross_encoder, precision))
-        return self._get_searcher().find(request, path, reranker=reranker)
+    def find_in_repositories(
+        self,
+        request: FindRequest,
+        repositories: Sequence[NamedRepository],
+        precision: Precision = Precision.FULL,
+    ) -> FindAnswer:
+        """Search several repositories; see `merged_search.find_in_repositories`."""
+        from serve.search.merged_search import find_in_repositories
+
+        reranker = self._create_reranker(precision)
+        return find_in_repositories(self._get_searcher(), request, repositories, reranker=reranker)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
@@ -94,6 +104,12 @@ class Engine:
         if self._searcher:
             self._searcher.close()
         self._reader_pools.close_all()
+
+    def _create_reranker(self, precision: Precision) -> CrossEncoderReranker:
+        # Imported here, because `explain` needs neither Arrow nor numpy.
+        from serve.search.rerank import CrossEncoderReranker
+
+        return CrossEncoderReranker(partial(self.models.get_cross_encoder, precision))
 
     def _get_searcher(self) -> PatternSearcher:
         from serve.search.find_pattern import PatternSearcher

@@ -1,12 +1,20 @@
-"""Location of a repository's index. This module does not import the database."""
+"""Location of a repository's index, and names of all indexed repositories. This module does not import the database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
-from pipeline.git.repository import Repository
-from stores.index_location import IndexLocation, find_location, resolve_location
+from pipeline.git.repository import Repository, open_repository
+from serve.api_types import NamedRepository
+from serve.errors import BadRequest
+from serve.text import format_command
+from stores.index_location import IndexLocation, find_location, list_indexes, resolve_location
+
+# Name that stands for all indexed repositories.
+ALL = "*"
 
 
 def locate_index(home: Path, repository: Repository) -> IndexLocation:
@@ -20,6 +28,71 @@ def find_index(home: Path, repository: Repository) -> IndexLocation | None:
     If there is no index, this is faster than `locate_index`, which reads the repository's first commit.
     """
     return find_location(home, repository.canonical_path, *_build_identity_checks(repository))
+
+
+def list_repositories(home: Path) -> list[NamedRepository]:
+    """Return the repositories that have an index, in the order of their names.
+
+    The name is that of the directory, without `.git`; where several have the same one, it is the path.
+    """
+    paths = sorted({location.path for location in list_indexes(home) if location.database.exists()})
+    counts = Counter(map(_get_name, paths))
+    names = (_get_name(path) if counts[_get_name(path)] == 1 else str(path) for path in paths)
+    return sorted(NamedRepository(name, str(path)) for name, path in zip(names, paths, strict=True))
+
+
+def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:
+    """Return the indexed repositories with these names or paths; `*` stands for all.
+
+    Paths may be relative to `cwd`. Raises BadRequest for a name that none or several of them have.
+    """
+    indexed_repositories = list_repositories(home)
+    if not indexed_repositories:
+        raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")
+    resolved = {
+        repository: None
+        for name in names
+        for repository in (
+            indexed_repositories if name == ALL else [_resolve_name(name, indexed_repositories, cwd)]
+        )
+    }
+    if not resolved:
+        raise BadRequest("No repository is named.", hint=f"Name one, or use `{ALL}` for all.")
+    return list(resolved)
+
+
+def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
+    matches = [
+        repository
+        for repository in repositories
+        if name in (repository.name, Path(repository.path).name, _get_name(Path(repository.path)))
+    ]
+    if len(matches) > 1:
+        raise BadRequest(
+            f"Several repositories are called {name!r}.",
+            hint=f"Give the path of one: {', '.join(repository.path for repository in matches)}.",
+        )
+    if matches:
+        return matches[0]
+    path = cwd / Path(name).expanduser()
+    if not path.exists():
+        similar_names = get_close_matches(name, [repository.name for repository in repositories], n=3)
+        hint = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
+        raise BadRequest(
+            f"No indexed repository is called {name!r}.",
+            hint=f"{hint}`lineage status --all` lists the indexes.",
+        )
+    canonical_path = str(open_repository(path).canonical_path)
+    for repository in repositories:
+        if repository.path == canonical_path:
+            return repository
+    raise BadRequest(
+        f"{name} is not indexed yet.", hint=f"Run `{format_command('lineage', 'index', str(path))}`."
+    )
+
+
+def _get_name(path: Path) -> str:
+    return path.name.removesuffix(".git") or path.name
 
 
 def _build_identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:

@@ -66,17 +66,18 @@ def set_path_argument(path: Path) -> None:
     _path_argument.set(path)
 
 
-def add_path_to_commands(text: str) -> str:
-    """Add the current PATH argument to each lineage or git command in backquotes."""
-    text = LINEAGE_COMMAND.sub(lambda match: f"`{add_path_to_command(match[1])}`", text)
-    return GIT_COMMAND.sub(lambda match: f"`git {_format_git_directory_option()}{match[1]}`", text)
+def add_path_to_commands(text: str, path: Path | None = None) -> str:
+    """Add the path, by default the current PATH argument, to each lineage or git command in backquotes."""
+    path = path or _path_argument.get()
+    text = LINEAGE_COMMAND.sub(lambda match: f"`{add_path_to_command(match[1], path)}`", text)
+    return GIT_COMMAND.sub(lambda match: f"`git {_format_git_directory_option(path)}{match[1]}`", text)
 
 
-def add_path_to_command(command: str) -> str:
-    """Add the current PATH argument to a lineage command."""
+def add_path_to_command(command: str, path: Path | None = None) -> str:
+    """Add the path, by default the current PATH argument, to a lineage command."""
     import shlex  # imported here because most runs suggest no command
 
-    return " ".join((command, *map(shlex.quote, format_path_arguments(_path_argument.get()))))
+    return " ".join((command, *map(shlex.quote, format_path_arguments(path or _path_argument.get()))))
 
 
 def format_command(*words: str) -> str:
@@ -95,11 +96,10 @@ def format_path_arguments(path: Path) -> tuple[str, ...]:
     return (f"./{argument}" if argument.startswith("-") else argument,)
 
 
-def _format_git_directory_option() -> str:
-    """Return git's `-C DIRECTORY ` for the current PATH argument; empty for the working directory."""
+def _format_git_directory_option(path: Path) -> str:
+    """Return git's `-C DIRECTORY ` for a PATH argument; empty for the working directory."""
     import shlex
 
-    path = _path_argument.get()
     directory = path.parent if path.is_file() else path
     return "" if str(directory) == "." else f"-C {shlex.quote(str(directory))} "
 

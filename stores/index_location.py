@@ -145,6 +145,14 @@ def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
             yield IndexLocation(home, file.parent.name, canonical_path, content[1])
 
 
+def list_indexes(home: Path) -> Iterator[IndexLocation]:
+    """Yield every index under `home` whose directory has a readable `place.json` and is no symlink."""
+    for file in sorted(home.glob(f"*/{LOCATION_FILE}")):
+        content = None if file.parent.is_symlink() else _read_location_file(file)
+        if content is not None:
+            yield IndexLocation(home, file.parent.name, Path(content[0]), content[1])
+
+
 def create_index_directory(location: IndexLocation) -> None:
     """Create the index directory, private to its owner, and record the repository in `place.json`.
 

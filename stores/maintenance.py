@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -249,16 +248,6 @@ _LEFTOVER_PATTERNS: Final = (
     f"{GIT_DIRECTORY}/info/tmp_*",
 )
 LOCK_SUFFIX: Final = ".lock"
-
-
-def list_indexes(home: Path) -> Iterator[IndexLocation]:
-    """Yield every index under `home` whose directory has a readable `place.json` and is no symlink."""
-    for file in sorted(home.glob(f"*/{LOCATION_FILE}")):
-        if file.parent.is_symlink():
-            continue
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(file.read_text(encoding="ascii"))
-            yield IndexLocation(home, file.parent.name, Path(content["path"]), content["first_commit"])
 
 
 def list_empty_directories(home: Path) -> Iterator[IndexLocation]:

@@ -202,8 +202,21 @@ app.command("explain")(query.explain_command)
 
 
 @app.command("status")
-def status_command(path: RepositoryPath = Path()) -> None:
+def status_command(
+    path: RepositoryPath = Path(),
+    *,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show a table of all indexes, instead of PATH.")
+    ] = False,
+) -> None:
     """Show what is indexed, and how far the index is behind HEAD."""
+    if show_all:
+        from serve.cli.status import format_status_table
+
+        if path != Path():
+            raise BadRequest("PATH conflicts with --all.", hint="Use one of them.")
+        print_text(format_status_table(config.load_settings().home))
+        return
     from serve import index_status
     from serve.cli import render
 

@@ -63,7 +63,7 @@ class IndexResult:
     """Result of an index run, or why there was none.
 
     `summary`: None if there was nothing to do; then `message` says why, and `versions` are those of a complete index.
-    `resources`: workers, threads, batch size and provider of the run.
+    `resources`: workers, threads, batch size, provider and vector index of the run.
     """
 
     summary: RunSummary | None = None

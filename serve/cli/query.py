@@ -15,6 +15,7 @@ import typer
 
 from serve import config
 from serve.cli.terminal import RepositoryPath, print_raw
+from serve.errors import BadRequest
 from serve.text import add_path_to_commands
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     no_rerank: Annotated[
         bool, typer.Option("--no-rerank", help="Skip the reranker and keep the order of rank fusion.")
     ] = False,
+    ask_all: Annotated[
+        bool, typer.Option("--all", help="Ask all indexed repositories at once, instead of PATH.")
+    ] = False,
+    repository: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Ask this indexed repository, instead of PATH: name of its directory, or its path. Can be repeated.",
+        ),
+    ] = None,
     no_daemon: NoDaemonOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,7 +88,13 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         rerank=not no_rerank,
     )
     settings = config.load_settings()
-    answer = select_backend(settings, use_daemon=not no_daemon).find(request, path)
+    backend = select_backend(settings, use_daemon=not no_daemon)
+    names = ["*"] if ask_all else repository
+    if names and path != Path():
+        raise BadRequest("PATH conflicts with --all and --repository.", hint="Use one of them.")
+    answer = (
+        backend.find_in_repositories(request, names, Path.cwd()) if names else backend.find(request, path)
+    )
     _print_answer(answer, partial(print_hits, request.text), as_json=as_json)
 
 

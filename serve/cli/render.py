@@ -143,7 +143,8 @@ def _format_heading(hit_number: int, hit: PatternHit) -> Text:
         f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
     )
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
-    heading.append(f"\n    {escape_controls(hit.file_path) or NO_FILE}", style="cyan")
+    repository = f"{escape_controls(hit.repository)}: " if hit.repository else ""
+    heading.append(f"\n    {repository}{escape_controls(hit.file_path) or NO_FILE}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
     if names := hit.related_head_symbols:
         ellipsis = ", …" if len(names) > MAX_SYMBOLS else ""

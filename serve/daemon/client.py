@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pipeline.options import Precision
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
+from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, DaemonUnavailable, compute_build_id, compute_git_config_digest
 from stores import errors, locks
@@ -64,6 +65,13 @@ class DaemonClient:
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Find commits whose changes match a description. `path`: absolute path of the repository."""
         return self._call("/find", protocol.FindCall(str(path), self.precision, request), FindAnswer)
+
+    def find_in_repositories(
+        self, request: FindRequest, repositories: Sequence[NamedRepository]
+    ) -> FindAnswer:
+        """Find commits of several repositories whose changes match a description."""
+        call = protocol.FindInRepositoriesCall(tuple(repositories), self.precision, request)
+        return self._call("/find-in-repositories", call, FindAnswer)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """Return the commits that wrote lines of a file.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from pipeline.options import Precision
-from serve.api_types import ExplainRequest, FindRequest
+from serve.api_types import ExplainRequest, FindRequest, NamedRepository
 from serve.errors import BadRequest, NeedsRebuild
 from stores.errors import LineageError
 
@@ -41,6 +41,15 @@ class FindCall:
     """Request to find commits. `path`: absolute path of the repository. `precision`: the client's setting."""
 
     path: str
+    precision: Precision
+    request: FindRequest
+
+
+@dataclass(frozen=True, slots=True)
+class FindInRepositoriesCall:
+    """Request to find commits of several repositories. `precision`: the client's setting."""
+
+    repositories: tuple[NamedRepository, ...]
     precision: Precision
     request: FindRequest
 

@@ -126,6 +126,13 @@ class Service:
         call = protocol.decode(data, protocol.FindCall)
         return protocol.encode(self.engine.find(call.request, Path(call.path), call.precision))
 
+    def find_in_repositories(self, data: bytes) -> bytes:
+        """Handle an encoded FindInRepositoriesCall."""
+        call = protocol.decode(data, protocol.FindInRepositoriesCall)
+        return protocol.encode(
+            self.engine.find_in_repositories(call.request, call.repositories, call.precision)
+        )
+
     def explain(self, data: bytes) -> bytes:
         """Handle an encoded ExplainCall."""
         call = protocol.decode(data, protocol.ExplainCall)
@@ -218,6 +225,7 @@ class _StopHandler(_BaseHandler):
 
 HANDLERS: Final[dict[str, Handler]] = {
     "/find": Service.find,
+    "/find-in-repositories": Service.find_in_repositories,
     "/explain": Service.explain,
 }
 

@@ -26,7 +26,7 @@ from serve.daemon import process
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.repositories import find_index
 from serve.text import escape_controls
-from stores import database, embedding_cache, history, locks, maintenance, writer
+from stores import database, embedding_cache, history, index_location, locks, maintenance, writer
 from stores.errors import LineageError
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
@@ -213,7 +213,7 @@ def _has_entries(directory: Path) -> bool:
 
 def find_deletable(home: Path) -> Iterator[DeletableItem]:
     """Yield the deletable items of each index, then empty index directories and the socket of a killed daemon."""
-    for location in maintenance.list_indexes(home):
+    for location in index_location.list_indexes(home):
         status = check_repository(location)
         if status.reason:
             yield _create_index_item(location, status)

@@ -77,7 +77,7 @@ class ExplainChangeResult(BaseModel):
 def create_lineage_server(backend: Backend, repository: Path) -> MCPServer[Any]:
     """Return the MCP server for the repository at this path."""
 
-    def find_pattern(
+    def find_pattern(  # noqa: PLR0913, PLR0917 - one parameter per argument
         query: Annotated[str, Field(description="What you are looking for, in plain words.")],
         k: Annotated[int, Field(description="Number of commits; limited to 1 to 20.")] = 5,
         language: Annotated[
@@ -102,8 +102,15 @@ def create_lineage_server(backend: Backend, repository: Path) -> MCPServer[Any]:
             bool,
             Field(description="Do not rerank: less precise, and hits have no `matched` and `weak`."),
         ] = False,
+        repositories: Annotated[
+            list[str] | str | None,
+            Field(description="Indexed repositories to ask instead of this one: names or paths; `*`: all."),
+        ] = None,
     ) -> Annotated[CallToolResult, FindPatternResult]:
         request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank)
+        if repositories is not None:
+            names = [repositories] if isinstance(repositories, str) else repositories
+            return _build_tool_result(backend.find_in_repositories(request, names, repository))
         return _build_tool_result(backend.find(request, repository))
 
     def explain_change(

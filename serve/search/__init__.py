@@ -3,6 +3,7 @@
 - `cache`: LRU cache of open indexes and their loaded snapshots
 - `features`: Features of candidates for the reranker, and texts for the cross-encoder
 - `find_pattern`: Main line: query, retrievers, fusion, reranking, answer with hints
+- `merged_search`: search of several repositories
 - `query`: Parsing of a request into a query: filters, intent, retrieval profile
 - `query_hints`: Language, dates, paths and symbol names in the text of a query; function words
 - `rerank`: Logistic reranker with an optional cross-encoder; best hunk of each commit

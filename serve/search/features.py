@@ -170,6 +170,16 @@ class CandidateFeatures:
     literal_matches: Bools
     rerank_inputs: RerankInputs
 
+    def select(self, rows: Sequence[int], rerank_inputs: RerankInputs) -> CandidateFeatures:
+        """Return the features of some candidates, with the cross-encoder's input for them."""
+        return CandidateFeatures(
+            self.rows[rows],
+            tuple(self.matched_terms[row] for row in rows),
+            self.has_message[rows],
+            self.literal_matches[rows],
+            rerank_inputs,
+        )
+
 
 def compute_features(
     connection: Connection, query: Query, results: RetrieverResults, candidates: Sequence[Candidate]

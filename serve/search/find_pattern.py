@@ -6,9 +6,9 @@ hunk of each commit and builds the answer. A hunk is the diff of one file in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
@@ -91,6 +91,16 @@ def find_pattern(
         return searcher.find(request, path, now, reranker=reranker)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenSearch:
+    """Open index, and the query parsed for its repository. `load_snapshot` returns the snapshot for this query."""
+
+    connection: Connection
+    query: Query
+    status: IndexStatus
+    load_snapshot: Callable[[], LoadedSnapshot]
+
+
 class PatternSearcher:
     """Searcher that caches open indexes and loaded snapshots between queries. Thread-safe.
 
@@ -108,7 +118,7 @@ class PatternSearcher:
         reader_pools: ReaderPools | None = None,
     ) -> None:
         self.home = home
-        self._load_encoder = load_encoder
+        self.load_encoder = load_encoder
         self._cache = IndexCache(max_bytes, reader_pools)
 
     def find(
@@ -130,6 +140,18 @@ class PatternSearcher:
         now = now or datetime.now(UTC)
         validate_request(request, now)
         repository = open_repository(path)
+        try:
+            with self.open_search(request, repository, now) as search:
+                return self._search(search, (reranker or FeatureReranker()) if request.rerank else None)
+        except NotIndexed:
+            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository)))
+            return FindAnswer((), build_meta(build_status_without_index(repository), query, ()))
+
+    @contextmanager
+    def open_search(
+        self, request: FindRequest, repository: Repository, now: datetime
+    ) -> Iterator[OpenSearch]:
+        """Open the repository's index for one search. Raises NotIndexed, NeedsRebuild and BadRequest."""
         location = locate_index(self.home, repository)
         try:
             with self._cache.open_index(location) as index:
@@ -144,29 +166,21 @@ class PatternSearcher:
                     work_tree=_get_work_tree(repository),
                 )
                 query = parse_query(request, now, context)
+                if status.verdict and status.verdict.status is CompatibilityStatus.NEEDS_REBUILD:
+                    raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
                 snapshot_key = SnapshotKey(location, index.fingerprint, status.reachability)
                 load_snapshot = partial(self._cache.get_snapshot, snapshot_key, connection)
-                chosen_reranker = (reranker or FeatureReranker()) if request.rerank else None
-                return self._search(connection, query, status, load_snapshot, chosen_reranker)
+                yield OpenSearch(connection, query, status, load_snapshot)
         except NotIndexed:
             self._cache.evict_index(location)
-            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository)))
-            return FindAnswer((), build_meta(build_status_without_index(repository), query, ()))
+            raise
 
-    def _search(
-        self,
-        connection: Connection,
-        query: Query,
-        status: IndexStatus,
-        load_snapshot: Callable[[], LoadedSnapshot],
-        reranker: Reranker | None,
-    ) -> FindAnswer:
-        if status.verdict and status.verdict.status is CompatibilityStatus.NEEDS_REBUILD:
-            raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
+    def _search(self, search: OpenSearch, reranker: Reranker | None) -> FindAnswer:
+        connection, query, status = search.connection, search.query, search.status
         if not status.commits:
             return FindAnswer((), build_meta(status, query, ()))
-        encoder = self._load_encoder(status.encoder_name)
-        results = run_retrievers(connection, load_snapshot, query, encoder)
+        encoder = self.load_encoder(status.encoder_name)
+        results = run_retrievers(connection, search.load_snapshot, query, encoder)
         fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
         best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
@@ -270,20 +284,28 @@ def _build_hints(
     status: IndexStatus, query: Query, best_candidates: Sequence[ScoredCandidate]
 ) -> Iterable[str]:
     if status.verdict is None or not status.commits:
-        yield _describe_empty_index(status)
+        yield describe_empty_index(status)
         return
     yield from build_index_hints(status)
+    if answer_hint := describe_hits(query, best_candidates):
+        yield answer_hint
+        if answer_hint != NO_CONTENT_WORDS:
+            yield from _describe_unreadable_commits(status)
+
+
+def describe_hits(query: Query, best_candidates: Sequence[ScoredCandidate]) -> str:
+    """Return a hint about hits that are missing or weak; empty if there is nothing to say."""
     if not best_candidates:
-        yield _describe_no_hits(query.filters)
-        yield from _describe_unreadable_commits(status)
-    elif FUNCTION_WORDS.issuperset(query.terms):
-        yield NO_CONTENT_WORDS
-    elif all(scored.is_weak for scored in best_candidates):
-        yield _describe_weak_hits(query.filters)
-        yield from _describe_unreadable_commits(status)
+        return _describe_no_hits(query.filters)
+    if FUNCTION_WORDS.issuperset(query.terms):
+        return NO_CONTENT_WORDS
+    if all(scored.is_weak for scored in best_candidates):
+        return _describe_weak_hits(query.filters)
+    return ""
 
 
-def _describe_empty_index(status: IndexStatus) -> str:
+def describe_empty_index(status: IndexStatus) -> str:
+    """Return a hint about an index without commits: why it has none, and what to do."""
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
         return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"

@@ -151,7 +151,7 @@ def rerank_by_features(
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
-    Ties keep the order of fusion.
+    Ties keep the order of `candidates`, which is that of fusion.
     """
     probabilities = reranker.predict(features)
     boosted_probabilities = _add_to_logits(

@@ -17,9 +17,8 @@ from functools import lru_cache
 from heapq import nsmallest
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pipeline.encoders.base import Encoder
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
 from stores import filters, fulltext, vector_search
@@ -62,8 +61,16 @@ class RetrieverResults:
         return self.vector_lane, self.hunk_text_lane, self.symbol_lane
 
 
+class QueryEncoder(Protocol):
+    """Encoder of queries."""
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one unit vector per text, in order."""
+        ...
+
+
 def run_retrievers(
-    connection: Connection, load_snapshot: Callable[[], LoadedSnapshot], query: Query, encoder: Encoder
+    connection: Connection, load_snapshot: Callable[[], LoadedSnapshot], query: Query, encoder: QueryEncoder
 ) -> RetrieverResults:
     """Compute the lanes; the symbol lane is empty if the query's retrieval profile turns it off.
 

@@ -20,6 +20,7 @@ seconds are not. Use an idle machine. Memory is summed over all processes of a r
 - `cluster`: embedding on a Dask cluster: texts per second by workers, processor time of the coordinator
 - `large_index`: an index of 100,000 or 1,000,000 hunks: scan of all vectors, HNSW; options of its own
 - `quantization`: ranking by the codes of an index, compared with vectors as floats; options of its own
+- `many_repositories`: questions to twenty indexes at once, compared with one; 1,000 commits each suffice
 - `mindmaps`: killed writers, a write on a large map, git sync of many files; takes no clone
 - `viewer`: two hundred browsers while maps are written, memory of the viewer; takes no clone
 - `page`: first card, frame rate on a large map, latency of a write; needs Chromium, takes no clone

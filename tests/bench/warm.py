@@ -59,7 +59,7 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     """Return two rows for each way to run a query."""
     history, home = clone_history(clone, folder / "clone", options.commits), folder / "home"
     run_lineage(home, "index", history.path, "--no-progress", memory=False)
-    queries = _sample_queries(history)
+    queries = sample_queries(history, QUERIES)
     with ExitStack() as stack:
         connection = stack.enter_context(indexes.open_index(history.path, home))
         stack.callback(DaemonClient(DaemonPaths(home)).stop)
@@ -176,10 +176,11 @@ def _format_daemon_label(precision: Precision) -> str:
     return f"reranked, {precision}, through the daemon"
 
 
-def _sample_queries(history: History) -> list[str]:
+def sample_queries(history: History, count: int) -> list[str]:
+    """Return random commit subjects of the history."""
     generator = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
     subjects = run_git(history.path, "log", "--no-merges", "--format=%s").splitlines()
-    return generator.sample([subject for subject in subjects if len(subject) >= MIN_QUERY_LENGTH], QUERIES)
+    return generator.sample([subject for subject in subjects if len(subject) >= MIN_QUERY_LENGTH], count)
 
 
 def _time_query(run_query: QueryFunction, text: str) -> float:

@@ -22,6 +22,7 @@ from pipeline.profile import Profile
 from stores import database, history, pending_texts
 from stores.connections import IndexWriter
 from stores.index_location import IndexLocation
+from stores.quantized_vectors import quantize
 from stores.types import EMBEDDING_DIMENSION
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
@@ -102,7 +103,8 @@ def embed_all(index_writer: IndexWriter, encoder: Encoder, **options: Any) -> li
 
 def load_vectors(location: IndexLocation) -> dict[bytes, Any]:
     with database.open_for_reading(location) as connection:
-        return dict(connection.execute("SELECT text_digest, embedding FROM vectors").fetchall())
+        rows = connection.execute("SELECT text_digest, codes, scale FROM vectors").fetchall()
+    return {digest: (codes, scale) for digest, codes, scale in rows}
 
 
 def test_distinct_texts_are_embedded_once(index_writer: IndexWriter, location: IndexLocation) -> None:
@@ -148,7 +150,8 @@ def test_vectors_do_not_depend_on_workers(
         texts = dict(connection.execute("SELECT text_digest, semantic_text FROM hunks").fetchall())
     vectors = load_vectors(location)
     for digest, text in texts.items():
-        assert np.array_equal(np.array(vectors[digest], np.float32), OnnxEncoder().encode([text])[0])
+        expected = quantize(OnnxEncoder().encode([text]))
+        assert vectors[digest] == (expected.codes[0].tolist(), expected.scales[0])
 
 
 def test_skipped_vectors_are_added_by_the_next_run(

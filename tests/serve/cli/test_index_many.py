@@ -10,7 +10,8 @@ import pytest
 
 from pipeline import write
 from pipeline.encoders.static import StaticEncoder
-from stores import database, locks
+from stores import database, locks, writer
+from stores.index_location import IndexLocation
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
@@ -140,11 +141,21 @@ def test_incremental_and_profile(repos: list[Repo], home: Path, capsys: pytest.C
     assert profiles[1]["workers"] == 1 and count_vectors(two, home) == (2, 4)
 
 
-def test_rebuild_deletes_once(repos: list[Repo], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebuild_deletes_once(
+    repos: list[Repo], home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With `--rebuild`, the stage that embeds keeps what the first stage has extracted."""
     one, two, _ = repos
     run_lineage("index", one.path, two.path, *STATIC)
+    deleted: list[IndexLocation] = []
+
+    def delete_index(location: IndexLocation) -> None:
+        deleted.append(location)
+        writer.delete_index(location)
+
+    monkeypatch.setattr("pipeline.run.delete_index", delete_index)
     assert run_lineage("index", one.path, two.path, "--rebuild", "--yes", *STATIC) == 0
+    assert [location.path for location in deleted] == [one.path, two.path]
     assert remove_times(capsys.readouterr().out)[-1] == f"{two.path}: embedded 4 texts"
     assert count_vectors(one, home) == (2, 4)
 

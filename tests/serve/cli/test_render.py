@@ -218,9 +218,9 @@ def test_json_document() -> None:
     document = json.loads(render.to_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
     assert list(document["hits"][0]) == [
-        name for name in PatternHit.__dataclass_fields__ if name not in {"matched", "weak"}
+        name for name in PatternHit.__dataclass_fields__ if name not in {"matched", "weak", "repository"}
     ]
-    reranked = replace(HIT, matched="message: retries", weak=False)
+    reranked = replace(HIT, matched="message: retries", weak=False, repository="repo")
     document = json.loads(render.to_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
     assert document["meta"] == {

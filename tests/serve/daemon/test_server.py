@@ -72,6 +72,20 @@ def test_hints_are_the_same_with_and_without_daemon(repo: Repo, home: Path) -> N
         assert "`lineage index --incremental ..`" in check_same_answer(home, command, repo.path / "src")
 
 
+def test_several_repositories_are_the_same_with_and_without_daemon(
+    repo: Repo, home: Path, tmp_path: Path
+) -> None:
+    """Answers from several repositories, and the error if none can answer, are the same with and without the daemon."""
+    other = Repo.create(tmp_path / "other")
+    other.commit_file("a.py", "timeout = 2\n", "Raise the timeout")
+    build_index(repo, home, revision="HEAD~1")
+    build_index(other, home)
+    output = check_same_answer(home, ["query", "--all", "-q", "timeout"], tmp_path)
+    assert '"repository": "other"' in output and '"repository": "repo"' in output
+    other.path.rename(tmp_path / "moved")
+    check_same_answer(home, ["query", "--repository", "other", "-q", "timeout"], tmp_path)
+
+
 def test_precision_is_the_clients_setting(shared_repo: Repo, shared_home: Path) -> None:
     """The cross-encoder has the precision of the client's environment, not of the daemon's."""
     command = ("query", str(shared_repo.path), "-q", "how was the timeout of a connection chosen?")

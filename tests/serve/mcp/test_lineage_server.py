@@ -91,7 +91,9 @@ def test_structured_content(server: MCPServer[Any]) -> None:
         call_tool(server, "find_pattern", query="timeout in `connect`", k=1)
     )
     assert list(find_answer) == ["hits", "_meta"]
-    assert list(find_answer["hits"][0]) == [field.name for field in fields(PatternHit)]
+    assert list(find_answer["hits"][0]) == [
+        field.name for field in fields(PatternHit) if field.name != "repository"
+    ]
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
     explain_answer = extract_structured_content(
@@ -99,6 +101,27 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     )
     assert "diff_excerpt" not in explain_answer["hits"][0]
     assert "related_commits" not in explain_answer["_meta"]["explain"]
+
+
+def test_repositories(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """`repositories` takes names, one name or `*`, and each hit names its repository; unknown names are an error."""
+    other = Repo.create(tmp_path / "other")
+    other.commit_file("a.py", "timeout = 2\n", "Raise the timeout")
+    for each in (repo, other):
+        build_index(each, home)
+    server = create_server(repo, home)
+
+    def find_repositories(repositories: object) -> set[str]:
+        answer = call_tool(server, "find_pattern", query="timeout", repositories=repositories)
+        return {hit["repository"] for hit in extract_structured_content(answer)["hits"]}
+
+    assert find_repositories("*") == find_repositories(["*"]) == {"repo", "other"}
+    assert find_repositories(["other"]) == find_repositories("other") == {"other"}
+    assert find_repositories([".", "../other"]) == {"repo", "other"}
+    error = call_tool(server, "find_pattern", query="timeout", repositories=["absent"])
+    assert error.is_error and "No indexed repository is called 'absent'" in extract_text(error)
+    tool = list_tools(repo, home)["find_pattern"]
+    assert "repositories" not in (tool.description or "") and tool.output_schema is not None
 
 
 def test_hit_without_a_file(repo: Repo, home: Path) -> None:

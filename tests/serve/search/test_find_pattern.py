@@ -48,12 +48,13 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "combined_score": pytest.approx(2 / 61, abs=1e-6),
         "matched": None,
         "weak": None,
+        "repository": None,
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
         "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
-        "provenance",
+        "repository", "provenance",
     ]  # fmt: skip
 
 

@@ -152,6 +152,9 @@ class BlockedBackend:
     def find(self, *_: object) -> FindAnswer:
         raise NotImplementedError
 
+    def find_in_repositories(self, *_: object) -> FindAnswer:
+        raise NotImplementedError
+
     def explain(self, *_: object) -> ExplainAnswer:
         self.released.wait(30)
         raise NotImplementedError

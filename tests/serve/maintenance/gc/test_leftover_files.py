@@ -17,7 +17,7 @@ from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from serve.daemon.process import DaemonPaths
 from serve.maintenance import gc
 from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
-from stores import database, embedding_cache, locks, maintenance, writer
+from stores import database, embedding_cache, index_location, locks, maintenance, writer
 from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
@@ -173,7 +173,7 @@ def test_other_directories_are_ignored(home: Path) -> None:
     for name in ("models", "daemon", "notes-0123", "notes-0123456789abcdef"):
         (home / name).mkdir(parents=True)
     (home / "notes-0123456789abcdef" / "diary.txt").touch()
-    assert list(maintenance.list_empty_directories(home)) == [] == list(maintenance.list_indexes(home))
+    assert list(maintenance.list_empty_directories(home)) == [] == list(index_location.list_indexes(home))
 
 
 def test_format_size() -> None:

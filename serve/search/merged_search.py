@@ -1,0 +1,351 @@
+"""Search of several indexes at once, whose hits are merged by probability.
+
+Each index runs its own retrievers and fusion. The features of a candidate mean the same in every repository, so their
+probability, which needs no model, selects the best candidates of all indexes. Only these are reranked, as many in
+total as for one index. See "Answers from several repositories" in serve/README.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.encoders.base import Encoder
+from pipeline.git.errors import NotARepository
+from pipeline.git.repository import Repository, open_repository
+from pipeline.options import EncoderName
+from pipeline.workers import count_usable_cpus
+from serve.api_types import FindAnswer, FindMeta, FindRequest, IndexState, NamedRepository, PatternHit
+from serve.index_status import build_compatibility, build_index_hints, build_index_state
+from serve.search.features import CandidateFeatures, build_rerank_inputs, compute_features
+from serve.search.find_pattern import (
+    OpenSearch,
+    PatternSearcher,
+    build_hits,
+    compute_recency_weight,
+    describe_empty_index,
+    describe_hits,
+)
+from serve.search.query import validate_request
+from serve.search.rerank import (
+    FeatureReranker,
+    Reranker,
+    ScoredCandidate,
+    rerank_by_features,
+    select_best_hunks,
+)
+from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, run_retrievers
+from serve.text import add_path_to_commands
+from stores.compatibility import CompatibilityStatus
+from stores.database import NotIndexed
+from stores.errors import LineageError, from_os_error
+
+# Repositories whose failure or hint is quoted in full; of the others the answer has the number.
+MAX_QUOTED: Final = 3
+
+
+class NoAnswer(LineageError):
+    """Error for a search in which none of the indexes can answer."""
+
+
+def find_in_repositories(
+    searcher: PatternSearcher,
+    request: FindRequest,
+    repositories: Sequence[NamedRepository],
+    now: datetime | None = None,
+    *,
+    reranker: Reranker | None = None,
+) -> FindAnswer:
+    """Return the commits of several repositories whose changes best match the request, merged by probability.
+
+    A commit that several repositories have is a hit of the one where it has the highest score. Without
+    `request.rerank`, the probability is that of the features alone, because scores of fusion depend on the index. The
+    hint names the repositories that cannot answer. Raises NoAnswer if none can, and BadRequest.
+    """
+    now = now or datetime.now(UTC)
+    validate_request(request, now)
+    if not request.rerank or reranker is None:
+        reranker = FeatureReranker()
+    encoders = _QueryEncoders(searcher.load_encoder)
+    with ExitStack() as stack:
+        merged = _MergedSearch(
+            [
+                stack.enter_context(closing(_IndexSearch(searcher, repository, request, now, encoders)))
+                for repository in sorted(repositories)
+            ]
+        )
+        merged.run_step(_IndexSearch.retrieve)
+        merged.select_candidates()
+        merged.run_step(lambda search: search.rerank(reranker))
+        merged.choose_hits()
+        merged.run_step(_IndexSearch.build_hits)
+        return merged.build_answer()
+
+
+class _QueryEncoders:
+    """Encoders of the indexes, which encode each query only once. Thread-safe."""
+
+    def __init__(self, load_encoder: Callable[[EncoderName], Encoder]) -> None:
+        self.load = load_encoder
+        self._lock = Lock()
+        self._vectors: dict[tuple[EncoderName, tuple[str, ...]], NDArray[np.float32]] = {}
+
+    def encode(self, name: EncoderName, texts: Sequence[str]) -> NDArray[np.float32]:
+        key = name, tuple(texts)
+        with self._lock:
+            if key not in self._vectors:
+                self._vectors[key] = self.load(name).encode(texts)
+            return self._vectors[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryEncoder:
+    encoders: _QueryEncoders
+    name: EncoderName
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.encoders.encode(self.name, texts)
+
+
+class _IndexSearch:
+    """Search of one index, which stays open until `close`, so that all steps read the same state.
+
+    `ranked`: candidates by the probability of their features. `selected`: those to rerank. `best`: one for each commit,
+    reranked. `chosen`: those that become hits. A step that fails closes the index and raises a LineageError.
+    """
+
+    def __init__(
+        self,
+        searcher: PatternSearcher,
+        repository: NamedRepository,
+        request: FindRequest,
+        now: datetime,
+        encoders: _QueryEncoders,
+    ) -> None:
+        self.repository = repository
+        self.ranked: list[ScoredCandidate] = []
+        self.selected: set[int] = set()
+        self.best: tuple[ScoredCandidate, ...] = ()
+        self.chosen: list[ScoredCandidate] = []
+        self.hits: tuple[PatternHit, ...] = ()
+        self.search: OpenSearch
+        self._searcher, self._request, self._now, self._encoders = searcher, request, now, encoders
+        self._stack = ExitStack()
+        self._results: RetrieverResults
+        self._candidates: tuple[Candidate, ...] = ()
+        self._features: CandidateFeatures
+
+    def retrieve(self) -> None:
+        """Open the index, and rank its candidates by their features."""
+        with self._close_on_error():
+            self.search = search = self._stack.enter_context(
+                self._searcher.open_search(self._request, self._open_repository(), self._now)
+            )
+            if not search.status.commits:
+                return
+            encoder = _QueryEncoder(self._encoders, search.status.encoder_name)
+            self._results = run_retrievers(search.connection, search.load_snapshot, search.query, encoder)
+            self._candidates = fuse_rankings(
+                self._results.lanes, search.query.retrieval_profile.candidate_count
+            )
+            if self._candidates:
+                self._features = compute_features(
+                    search.connection, search.query, self._results, self._candidates
+                )
+                self.ranked = self._rank(self._candidates, self._features, FeatureReranker())
+
+    def rerank(self, reranker: Reranker) -> None:
+        """Rerank the selected candidates, and find the best one of each commit."""
+        rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.selected]
+        if not rows:
+            return
+        candidates, query = [self._candidates[row] for row in rows], self.search.query
+        with self._close_on_error():
+            inputs = build_rerank_inputs(query.text, self._results.details, candidates)
+            ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
+            self.best = select_best_hunks(ranked, query.k, query.roles)
+
+    def build_hits(self) -> None:
+        """Build the hits of the chosen candidates."""
+        if not self.chosen:
+            return
+        encoder = self._encoders.load(self.search.status.encoder_name)
+        with self._close_on_error():
+            hits = build_hits(self.search.connection, self.search.query, self._results, self.chosen, encoder)
+        self.hits = tuple(replace(hit, repository=self.repository.name) for hit in hits)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._stack.close()
+
+    def _open_repository(self) -> Repository:
+        path = Path(self.repository.path)
+        try:
+            repository = open_repository(path)
+        except NotARepository:
+            repository = None
+        if (
+            repository is None or repository.canonical_path != path
+        ):  # a repository around it may have been found
+            raise NotARepository(
+                f"{path} is no longer a repository.",
+                hint="`lineage gc` deletes indexes of such repositories.",
+            )
+        return repository
+
+    def _rank(
+        self, candidates: Sequence[Candidate], features: CandidateFeatures, reranker: Reranker
+    ) -> list[ScoredCandidate]:
+        query = self.search.query
+        return rerank_by_features(
+            candidates,
+            features,
+            reranker,
+            lambda candidate: compute_recency_weight(candidate.commit_date, query),
+        )
+
+    @contextmanager
+    def _close_on_error(self) -> Iterator[None]:
+        """Close the index if the body fails, so that its own context translates the error."""
+        try:
+            yield
+        except BaseException:
+            self._stack.__exit__(*sys.exc_info())
+            raise
+
+
+class _MergedSearch:
+    """Searches of several indexes, in the order of the repositories' names.
+
+    `searches`: those without an error. `failures`: error of each other repository.
+    """
+
+    def __init__(self, searches: list[_IndexSearch]) -> None:
+        self.searches = searches
+        self.failures: dict[NamedRepository, LineageError] = {}
+        self._best: list[tuple[ScoredCandidate, _IndexSearch]] = []
+
+    def run_step(self, step: Callable[[_IndexSearch], None]) -> None:
+        """Run a step of every search, in parallel. Searches that fail are left out from then on."""
+
+        def run(search: _IndexSearch) -> LineageError | None:
+            try:
+                step(search)
+            except (LineageError, OSError) as error:
+                lineage_error = from_os_error(error) if isinstance(error, OSError) else error
+                if lineage_error is None:
+                    raise
+                return lineage_error
+            return None
+
+        pool = ThreadPoolExecutor(count_usable_cpus(), "search")
+        try:
+            results = list(zip(self.searches, pool.map(run, self.searches), strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        self.failures |= {search.repository: error for search, error in results if error}
+        self.searches = [search for search, error in results if not error]
+        if not self.searches:
+            raise NoAnswer(" ".join(self._describe_failures()) or "No repository is indexed.")
+
+    def select_candidates(self) -> None:
+        """Select the candidates to rerank: the best of all indexes, as many as for one. The same hunk counts once."""
+        ranked = ((scored, search) for search in self.searches for scored in search.ranked)
+        distinct_hunks: set[tuple[str, str]] = set()
+        count = max(
+            (search.search.query.retrieval_profile.candidate_count for search in self.searches), default=0
+        )
+        for scored, search in sorted(ranked, key=_get_sort_key):
+            candidate = scored.candidate
+            hunk = candidate.commit_sha, candidate.file_path
+            if len(distinct_hunks) < count and hunk not in distinct_hunks:
+                distinct_hunks.add(hunk)
+                search.selected.add(candidate.hunk_id)
+
+    def choose_hits(self) -> None:
+        """Choose the commits with the highest probability in any index; ties are in the order of the names."""
+        best = ((scored, search) for search in self.searches for scored in search.best)
+        by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
+        for scored, search in sorted(best, key=_get_sort_key):
+            by_commit.setdefault(scored.candidate.commit_sha, (scored, search))
+        self._best = list(islice(by_commit.values(), self.searches[0].search.query.k))
+        for scored, search in self._best:
+            search.chosen.append(scored)
+
+    def build_answer(self) -> FindAnswer:
+        """Build the answer from the hits of the searches, which have the order of their chosen candidates."""
+        hits = {search.repository: iter(search.hits) for search in self.searches}
+        statuses = [search.search.status for search in self.searches]
+        compatibilities = [build_compatibility(status.verdict) for status in statuses]
+        indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
+        return FindAnswer(
+            tuple(next(hits[search.repository]) for _, search in self._best if search.repository in hits),
+            FindMeta(
+                IndexState(
+                    None, sum(status.commits_behind for status in statuses), min(indexed_at, default=None)
+                ),
+                " ".join(filter(None, self._build_hints())) or None,
+                next(
+                    (one for one in compatibilities if one.status != CompatibilityStatus.COMPATIBLE.value),
+                    compatibilities[0],
+                ),
+                self.searches[0].search.query.query_profile,
+            ),
+        )
+
+    def _build_hints(self) -> Iterator[str]:
+        yield from self._describe_failures()
+        hints = {search.repository: " ".join(_build_index_hints(search)) for search in self.searches}
+        yield from _quote(
+            {repository: hint for repository, hint in hints.items() if hint},
+            "{count} more indexes have hints; `lineage status --all` lists them.",
+        )
+        if any(search.search.status.commits for search in self.searches):
+            yield describe_hits(self.searches[0].search.query, [scored for scored, _ in self._best])
+
+    def _describe_failures(self) -> Iterator[str]:
+        failures = {
+            repository: f"no answer, because: {_format_error(error)}"
+            for repository, error in sorted(self.failures.items())
+        }
+        return _quote(
+            failures, "{count} more repositories did not answer; `lineage status --all` lists them."
+        )
+
+
+def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> float:
+    # Only the score: sorting is stable, and the searches have the order of the names.
+    return -entry[0].score
+
+
+def _build_index_hints(search: _IndexSearch) -> Iterator[str]:
+    status = search.search.status
+    if status.verdict is None or not status.commits:
+        yield describe_empty_index(status)
+    else:
+        yield from build_index_hints(status)
+
+
+def _format_error(error: LineageError) -> str:
+    if isinstance(error, NotIndexed):
+        return "It is not indexed yet: run `lineage index`."
+    return f"{error.message} {error.hint}".strip()
+
+
+def _quote(texts: dict[NamedRepository, str], rest: str) -> Iterator[str]:
+    """Yield the first texts, with names and with paths in their commands, then a text about the rest."""
+    for repository, text in islice(texts.items(), MAX_QUOTED):
+        yield f"{repository.name}: {add_path_to_commands(text, Path(repository.path))}"
+    if len(texts) > MAX_QUOTED:
+        yield rest.format(count=len(texts) - MAX_QUOTED)
