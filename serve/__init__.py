@@ -20,6 +20,7 @@
 - `search`: Search of the history: `find_pattern`
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
+- `sql`: SQL connections to an index, with the tags and the encoder
 - `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
 - `update`: `lineage update`: installs a newer version in the same way as the current one
 - `viewer`: Web server of the mindmap page

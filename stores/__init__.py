@@ -19,6 +19,7 @@ Writing and reading
 - `history_refresh`: replacement of outdated symbols and terms of recorded hunks
 - `history`: recorded commits, status numbers and file history
 - `hunk_details`: commit, diff and symbols of hunks, for display
+- `sql`: connections for statements of users; `sql_views.sql` has their views and macros
 - `frames`: tables as polars frames
 
 Search

@@ -70,7 +70,15 @@ def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
     except BaseException:
         engine.close()
         raise
-    _idle_engines.append((location, engine))
+    if _can_attach(engine):
+        _idle_engines.append((location, engine))
+    else:
+        engine.close()
+
+
+def _can_attach(engine: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether files can be attached again; `sql` takes this right from an instance."""
+    return bool(engine.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0])
 
 
 def _take_idle_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection | None:

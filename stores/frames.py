@@ -15,6 +15,7 @@ import duckdb
 import polars as pl
 
 from stores import index_copy, schema
+from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 
 logger = logging.getLogger(__name__)
@@ -79,18 +80,23 @@ def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = W
     IndexBusy after `wait` seconds.
     """
     with index_copy.open_index_or_copy(location, wait=wait) as index:
-        connection = index.connection
-        if index.holder:
-            logger.warning("Reading a copy, because %s holds the index.", index.holder)
-        return Frames(
-            commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
-            hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts, condition=_HAS_FILE)),
-            symbols=_read_frame(connection, _build_select_statement("hunk_symbols", texts=texts)),
-            words=_read_frame(connection, _WORDS_SQL),
-            head_symbols=_read_frame(connection, _build_select_statement("head_symbols", texts=texts)),
-            vectors=_read_frame(connection, _build_select_statement("vectors", texts=texts)),
-            sizes=_read_sizes(connection),
-        )
+        return read_open_index(index, texts=texts)
+
+
+def read_open_index(index: OpenIndex, *, texts: bool = False) -> Frames:
+    """Read an open index; see `read_frames`."""
+    connection = index.connection
+    if index.holder:
+        logger.warning("Reading a copy, because %s holds the index.", index.holder)
+    return Frames(
+        commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
+        hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts, condition=_HAS_FILE)),
+        symbols=_read_frame(connection, _build_select_statement("hunk_symbols", texts=texts)),
+        words=_read_frame(connection, _WORDS_SQL),
+        head_symbols=_read_frame(connection, _build_select_statement("head_symbols", texts=texts)),
+        vectors=_read_frame(connection, _build_select_statement("vectors", texts=texts)),
+        sizes=_read_sizes(connection),
+    )
 
 
 def _build_select_statement(name: str, *, texts: bool, condition: str = "TRUE") -> str:

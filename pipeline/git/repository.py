@@ -68,6 +68,7 @@ __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", 
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
+TAG_PREFIX: Final = "refs/tags/"
 
 
 def open_repository(path: Path) -> Repository:
@@ -150,6 +151,16 @@ class Repository:
                 return None
             raise UnreadableObject("HEAD", str(error)) from error
         return self._peel_to_commit(str(target))
+
+    def list_tags(self) -> list[tuple[str, str]]:
+        """Return the name of each tag and the sha of its commit; without tags of other or missing objects."""
+        tags = []
+        for reference in self._git.references.iterator():
+            if reference.name.startswith(TAG_PREFIX):
+                with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
+                    sha = self._peel_to_commit(str(reference.resolve().target))
+                    tags.append((reference.shorthand, sha))
+        return sorted(tags)
 
     def _peel_to_commit(self, sha: str) -> str:
         """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about."""

@@ -6,6 +6,7 @@ words in its subject; compare rates of fixes within one history only, because hi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from pipeline.git.repository import open_repository
 from pipeline.profile import PROFILE_FIELDS, load_times
 from serve import config
 from serve.repositories import locate_index
+from serve.sql import open_sql
 from stores import frames
 from stores.frames import FREE_SPACE, Frames
 from stores.index_location import IndexLocation
@@ -262,14 +264,34 @@ def _find_hotspots(index: Frames, changes: pl.DataFrame, keys: list[str]) -> pl.
 
 def find_index_location(path: Path | str | None = None) -> IndexLocation:
     """Return the index location of a repository; by default of LINEAGE_REPOSITORY, else of the working directory."""
-    repository_path = Path(path).expanduser() if path is not None else config.get_notebook_repository()
-    return locate_index(config.load_settings().home, open_repository(repository_path))
+    return locate_index(config.load_settings().home, open_repository(_find_repository_path(path)))
 
 
-def open_index(path: Path | str | None = None, *, texts: bool = False) -> Frames:
+def _find_repository_path(path: Path | str | None) -> Path:
+    return Path(path).expanduser() if path is not None else config.get_notebook_repository()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NotebookIndex(Frames):
+    """Frames of the index of the repository at `path`, and results of SQL on it."""
+
+    path: Path
+
+    def sql(self, statement: str) -> pl.DataFrame:
+        """Run SQL as `lineage sql` does, on the last committed state; raise SqlError if it fails."""
+        with open_sql(self.path, config.load_settings().home, wait=frames.WAIT_SECONDS) as index:
+            return pl.DataFrame(pl.from_arrow(index.connection.execute(statement).to_arrow_table()))
+
+
+def open_index(path: Path | str | None = None, *, texts: bool = False) -> NotebookIndex:
     """Read the index of a repository as polars frames, in one snapshot; raise NotIndexed if it has none.
 
     Works while an index run or a daemon is active, and closes the database before it returns. `texts` adds diffs,
     embedded texts and the source of symbols, which take most of the memory.
     """
-    return frames.read_frames(find_index_location(path), texts=texts)
+    repository_path = _find_repository_path(path)
+    with open_sql(repository_path, config.load_settings().home, wait=frames.WAIT_SECONDS) as index:
+        tables = frames.read_open_index(index, texts=texts)
+    return NotebookIndex(
+        **{field.name: getattr(tables, field.name) for field in fields(tables)}, path=repository_path
+    )

@@ -14,6 +14,7 @@
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
 - `render_explain`: terminal output of `lineage explain`
 - `render_mindmap`: terminal output of maps
+- `sql`: `lineage sql`: statements, prompt and output formats
 - `status`: table of `lineage status --all`
 - `terminal`: typer app factory, command runner and printing
 - `wizard`: `lineage index -i`: dialog and equivalent command

@@ -96,7 +96,7 @@ def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
-    """Check that the DuckDB extensions can be loaded, which no answer needs."""
+    """Check that the DuckDB extensions can be loaded, which `lineage sql` and notebooks do."""
     for name in duckdb_engine.EXTENSIONS:
         try:
             version = duckdb_engine.try_extension(name)

@@ -33,6 +33,13 @@ _SCHEMA_2: Final = (
     " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
     "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings UNION SELECT term_id"
     " FROM symbol_postings UNION SELECT term_id FROM head_postings)",
+    "DROP SCHEMA fts_main_hunks CASCADE",
+    "DROP SCHEMA fts_main_head_symbols CASCADE",
+    "ALTER TABLE vectors RENAME TO quantized",
+    "CREATE TABLE vectors (text_digest BLOB NOT NULL, embedding FLOAT[384] NOT NULL)",
+    "INSERT INTO vectors SELECT text_digest, list_transform(codes::FLOAT[], lambda code: code * scale)"
+    " FROM quantized",
+    "DROP TABLE quantized",
     "DELETE FROM migrations",
     "INSERT INTO migrations VALUES (2, now()::TIMESTAMP)",
     "UPDATE metadata SET version = '2' WHERE component = 'schema'",

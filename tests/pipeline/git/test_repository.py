@@ -31,6 +31,18 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
+def test_tags(repo: Repo) -> None:
+    """Light and annotated tags, also tags of tags, have their commit; tags of files and lost objects are left out."""
+    first = repo.git("rev-parse", "HEAD~1")
+    repo.git("tag", "v2")
+    repo.git("tag", "--annotate", "--message", "Release", "v1", first)
+    repo.git("tag", "--annotate", "--message", "Again", "again", "v1")
+    repo.git("tag", "file", "HEAD:a.py")
+    (repo.path / ".git/refs/tags/lost").write_text(f"{'1' * 40}\n")
+    (repo.path / ".git/refs/tags/bad").write_text("nothing\n")
+    assert open_repository(repo.path).list_tags() == [("again", first), ("v1", first), ("v2", repo.head)]
+
+
 def ignore_nothing(path: str) -> bool:
     del path
     return False

@@ -21,6 +21,7 @@ from serve.analysis.metrics import open_index
 from serve.cli import app
 from stores.database import NotIndexed
 from stores.frames import Frames
+from stores.sql import SqlError
 from tests.repos import Repo
 from tests.serve import sample_index
 
@@ -74,6 +75,15 @@ def test_open_index(history: Repo, tmp_path: Path) -> None:
     other.commit_file("a.py", "a = 1\n")
     with pytest.raises(NotIndexed, match="lineage index"):
         open_index(str(other.path))
+
+
+def test_sql_gives_frames(history: Repo) -> None:
+    """`sql` returns the rows of a statement as a frame, with the views and macros of `lineage sql`."""
+    index = open_index(history.path)
+    result = index.sql("SELECT count(DISTINCT commit_sha) AS commits FROM changes")
+    assert result.to_dicts() == [{"commits": index.commits.height}]
+    with pytest.raises(SqlError, match="syntax error"):
+        index.sql("SELEC 1")
 
 
 def test_count_activity(index: Frames) -> None:

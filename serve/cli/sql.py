@@ -1,0 +1,267 @@
+"""Command `lineage sql`: SQL on the index, as an argument, from stdin or at a prompt.
+
+The index is opened for each input, so that index runs do not wait for a prompt.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from enum import StrEnum
+from numbers import Number
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from serve import config
+from serve.cli.terminal import RepositoryPath, print_note, print_raw
+from serve.errors import BadRequest
+from serve.text import escape_controls, escape_json_controls
+from stores.errors import LineageError
+
+# Rows of a table on a terminal, which are all kept in memory; the other formats have all rows.
+MAX_TABLE_ROWS: Final = 200
+ROWS_PER_FETCH: Final = 1_000
+# A longer output is in a temporary file until it is printed.
+MAX_OUTPUT_BYTES_IN_MEMORY: Final = 32_000_000
+HISTORY_FILE: Final = "sql_history"
+MAX_HISTORY_LINES: Final = 1_000
+PROMPT, CONTINUATION_PROMPT = "lineage> ", "    ...> "
+EXIT_COMMANDS: Final = ("exit", "quit")
+WELCOME: Final = (
+    "Read-only SQL. `SHOW TABLES;` lists tables and views. End statements with `;`. Ctrl-D exits."
+)
+
+# An executed statement: DuckDB's connection, whose type only `stores` may name.
+Result: TypeAlias = Any
+
+
+class Format(StrEnum):
+    """Output format of a result."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+def sql_command(
+    path: RepositoryPath = Path(),
+    *,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--command",
+            "-c",
+            metavar="SQL",
+            help="Statements to run; the result of the last one is printed. [default: read stdin, or ask at a prompt]",
+        ),
+    ] = None,
+    output_format: Annotated[
+        Format | None,
+        typer.Option("--format", help="Output format. [default: table on a terminal, else csv]"),
+    ] = None,
+) -> None:
+    """Query the index in SQL, with DuckDB.
+
+    The connection is read-only and has no access to files or the network. Beside the tables there are the views
+    `changes`, `symbol_changes` and `tags`, and the macros `search_hunks('words', n)` and
+    `similar_hunks(embed('a sentence'), n)`.
+    """
+    chosen_format = output_format or (Format.TABLE if sys.stdout.isatty() else Format.CSV)
+    if chosen_format is Format.PARQUET and sys.stdout.isatty():
+        raise BadRequest(
+            "Parquet is binary, and stdout is a terminal.", hint="Redirect it: `> rows.parquet`."
+        )
+    if command is None and sys.stdin.isatty() and sys.stdout.isatty():
+        _run_prompt(path, chosen_format)
+    else:
+        run_statements(path, sys.stdin.read() if command is None else command, chosen_format)
+
+
+def run_statements(path: Path, statements: str, output_format: Format) -> None:
+    """Run statements on the index of the repository at `path`, and print the result of the last one."""
+    from serve.sql import open_sql
+
+    # Printed after the index is closed: a pager or another slow reader must not keep an index run waiting.
+    with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:
+        with open_sql(path, config.load_settings().home) as index:
+            if index.holder:
+                print_note(f"note: read from a copy, because {index.holder} holds the index")
+            result = index.connection.execute(statements)
+            if result is None or _has_no_rows(result):  # None for an empty input
+                return
+            names, rows = [column[0] for column in result.description], []
+            if output_format is Format.TABLE:
+                rows = result.fetchmany(MAX_TABLE_ROWS + 1)
+            else:
+                WRITERS[output_format](names, result, output)
+        if output_format is Format.TABLE:
+            _print_table(names, rows)
+        output.seek(0)
+        shutil.copyfileobj(output, sys.stdout.buffer)
+
+
+def _has_no_rows(result: Result) -> bool:
+    """Return whether the statement is one that returns no rows, such as SET."""
+    return [column[0] for column in result.description or ()] in ([], ["Success"])
+
+
+def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for position, name in enumerate(names):
+        is_number = all(isinstance(row[position], Number | None) for row in rows)
+        table.add_column(
+            Text(escape_controls(name)),
+            justify="right" if is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows[:MAX_TABLE_ROWS]:
+        table.add_row(*(Text(escape_controls(_format_cell(value))) for value in row))
+    Console(highlight=False).print(table)
+    if len(rows) > MAX_TABLE_ROWS:
+        print_note(f"These are the first {MAX_TABLE_ROWS} rows; `--format csv` prints all.")
+
+
+def _format_cell(value: object) -> str:
+    """Return a value for a table, on one line: floats with four digits after the point."""
+    match value:
+        case None:
+            return "NULL"
+        case float():
+            return f"{value:.4f}"
+        case _:
+            return " ".join(_to_text(value).split("\n"))
+
+
+def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
+    text = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(names)
+    for row in _iterate_rows(result):
+        rows.writerow(["" if value is None else _to_text(value) for value in row])
+    text.detach()
+
+
+def _write_json(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
+    separator = "["
+    for row in _iterate_rows(result):
+        document = json.dumps(
+            dict(zip(names, map(_to_json_value, row), strict=True)), ensure_ascii=False, default=_to_text
+        )
+        line = f"{separator}\n  {escape_json_controls(document)}"
+        output.write(line.encode("utf-8", "backslashreplace"))
+        separator = ","
+    output.write(b"[]\n" if separator == "[" else b"\n]\n")
+
+
+def _write_parquet(_: Sequence[str], result: Result, output: IO[bytes]) -> None:
+    from pyarrow import parquet
+
+    with (
+        result.to_arrow_reader(ROWS_PER_FETCH) as reader,
+        parquet.ParquetWriter(output, reader.schema) as file,
+    ):
+        for batch in reader:
+            file.write_batch(batch)
+
+
+WRITERS: Final[dict[Format, Callable[[Sequence[str], Result, IO[bytes]], None]]] = {
+    Format.CSV: _write_csv,
+    Format.JSON: _write_json,
+    Format.PARQUET: _write_parquet,
+}
+
+
+def _iterate_rows(result: Result) -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(ROWS_PER_FETCH):
+        yield from rows
+
+
+def _to_json_value(value: object) -> object:
+    """Return null for infinite numbers and for "not a number", which JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _to_text(value: object) -> str:
+    """Return a value of any DuckDB type as text: binary data in hex, times in ISO 8601, lists and structs in JSON."""
+    match value:
+        case bytes():
+            return value.hex()
+        case datetime() | date():
+            return value.isoformat()
+        case list() | tuple() | dict():
+            return json.dumps(value, ensure_ascii=False, default=_to_text)
+        case _:
+            return str(value)
+
+
+def _run_prompt(path: Path, output_format: Format) -> None:
+    """Read statements from the terminal and run each, until the end of input."""
+    import readline
+
+    history = config.load_settings().home / HISTORY_FILE
+    if history.exists():
+        readline.read_history_file(history)
+    readline.set_history_length(MAX_HISTORY_LINES)
+    print_raw(WELCOME)
+    sys.stdout.flush()
+    try:
+        for statements in _read_statements():
+            _run_at_prompt(path, statements, output_format)
+    finally:
+        if history.parent.exists():
+            history.touch(mode=0o600)
+            readline.write_history_file(history)
+
+
+def _read_statements() -> Iterator[str]:
+    """Yield the inputs of the prompt: lines up to one that ends with a semicolon. Ctrl-C discards the lines so far."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = input(CONTINUATION_PROMPT if lines else PROMPT)
+        except EOFError:
+            print_raw("")
+            return
+        except KeyboardInterrupt:
+            print_raw("")
+            lines.clear()
+            continue
+        if not lines and line.strip().rstrip(";") in EXIT_COMMANDS:
+            return
+        lines.append(line)
+        if line.rstrip().endswith(";"):
+            yield "\n".join(lines)
+            lines.clear()
+        elif not "".join(lines).strip():
+            lines.clear()
+
+
+def _run_at_prompt(path: Path, statements: str, output_format: Format) -> None:
+    """Run an input of the prompt. Errors and Ctrl-C end the input, not the prompt."""
+    from serve.cli.exit_codes import is_interrupt
+
+    try:
+        run_statements(path, statements, output_format)
+    except LineageError as error:
+        print_note(f"error: {error}")
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_interrupt(error):
+            raise
+        print_note("interrupted")
+    sys.stdout.flush()

@@ -1,0 +1,225 @@
+"""`lineage sql`: formats, input, errors, restrictions and the prompt."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from pipeline.git.repository import open_repository
+from serve.repositories import locate_index
+from stores import database
+from tests.repos import Repo
+from tests.serve import commands
+from tests.serve.cli.terminals import CONTROL_C, ENTER, Terminal
+from tests.serve.processes import run_lineage, run_on_terminal, start_lineage
+
+CONTROL_D = "\x04"
+ROWS = "SELECT * FROM (VALUES (1, 'a,b', NULL, [1, 2]), (2, 'ü\n', 0.5, [])) rows (n, text, share, list)"
+SLOW = "SELECT count(*) FROM range(1_000_000_000_000) WHERE hash(range) = 1"
+
+
+@pytest.fixture(autouse=True)
+def _home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINEAGE_HOME", str(shared_index))
+
+
+@pytest.fixture
+def prompt(shared_repo: Repo, shared_index: Path) -> Iterator[Terminal]:
+    """Return a prompt; the test ends it."""
+    terminal = Terminal("sql", folder=shared_repo.path, LINEAGE_HOME=str(shared_index))
+    terminal.wait_for("lineage>")
+    yield terminal
+    (shared_index / "sql_history").unlink(missing_ok=True)
+
+
+def run_sql(repo: Repo, *arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
+    if stdin is None:
+        return run_lineage("sql", str(repo.path), *arguments)
+    process = start_lineage("sql", str(repo.path), *arguments, stdin=subprocess.PIPE)
+    out, err = process.communicate(stdin.encode(), timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_table_on_a_terminal(shared_repo: Repo) -> None:
+    """On a terminal, the rows are a table without control characters."""
+    sql = "SELECT 'a\x1b[2J' AS name, 1.5 AS score, NULL AS nothing"
+    output = run_on_terminal("sql", str(shared_repo.path), "-c", sql)
+    cells = [line.split() for line in re.sub(r"\x1b\[\d*m", "", output).splitlines()]
+    assert cells[0] == ["name", "score", "nothing"]
+    assert cells[2] == ["a\N{SYMBOL FOR ESCAPE}[2J", "1.5", "NULL"]
+
+
+def test_long_table_is_cut(shared_repo: Repo) -> None:
+    """A table ends after 200 rows, and a note says how to get all."""
+    code, out, err = run_sql(shared_repo, "--format", "table", "-c", "FROM range(300)")
+    assert (code, len(out.splitlines())) == (0, 202)
+    assert err == "These are the first 200 rows; `--format csv` prints all.\n"
+
+
+def test_csv_when_piped(shared_repo: Repo) -> None:
+    """When piped, the rows are CSV with a header: null is empty, and lists are JSON."""
+    code, out, err = run_sql(shared_repo, "-c", ROWS)
+    assert (code, err) == (0, "")
+    assert list(csv.reader(io.StringIO(out))) == [
+        ["n", "text", "share", "list"],
+        ["1", "a,b", "", "[1, 2]"],
+        ["2", "ü\n", "0.5", "[]"],
+    ]
+
+
+def test_many_rows(shared_repo: Repo) -> None:
+    """All rows are printed, also more than are fetched at once."""
+    assert run_sql(shared_repo, "-c", "FROM range(2_500)")[1].split() == ["range", *map(str, range(2_500))]
+
+
+def test_json(shared_repo: Repo) -> None:
+    """JSON is an array of objects, also without rows; binary data is in hex, and numbers that JSON lacks are null."""
+    sql = "SELECT 'ü' AS text, 'a'::BLOB AS data, 'nan'::FLOAT AS number, TIMESTAMP '2020-01-02 03:04:05' AS time"
+    assert json.loads(run_sql(shared_repo, "--format", "json", "-c", sql)[1]) == [
+        {"text": "ü", "data": "61", "number": None, "time": "2020-01-02T03:04:05"}
+    ]
+    assert json.loads(run_sql(shared_repo, "--format", "json", "-c", f"{sql} LIMIT 0")[1]) == []
+
+
+def test_parquet(shared_repo: Repo, tmp_path: Path) -> None:
+    """Parquet has the types of the columns."""
+    file = tmp_path / "rows.parquet"
+    with file.open("wb") as output:
+        process = start_lineage(
+            "sql", str(shared_repo.path), "--format", "parquet", "-c", "FROM hunks", stdout=output
+        )
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    table = parquet.read_table(file)
+    assert table.num_rows == 2
+    assert str(table.schema.field("word_count").type) == "int32"
+
+
+def test_parquet_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
+    """Binary output is not printed on a terminal."""
+    arguments = ("sql", "--format", "parquet", "-c", "SELECT 1")
+    terminal = Terminal(*arguments, folder=shared_repo.path, LINEAGE_HOME=str(shared_index))
+    terminal.wait_for("Parquet is binary")
+    assert terminal.wait_for_exit() == 2
+
+
+def test_statements_from_stdin(shared_repo: Repo) -> None:
+    """Without -c, piped statements run, and the result of the last one is printed."""
+    statements = "CREATE TEMP TABLE numbers AS FROM range(3);\nSELECT sum(range) AS total\nFROM numbers;\n"
+    assert run_sql(shared_repo, stdin=statements) == (0, "total\n3\n", "")
+    assert run_sql(shared_repo, stdin="SET threads = 1; -- nothing") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT a FROM nowhere", "nowhere does not exist"),
+        ("DELETE FROM commits", "read-only mode"),
+        ("CREATE TABLE copied AS FROM commits", "read-only mode"),
+        ("COPY commits TO 'commits.csv'", "disabled by configuration"),
+        ("FROM read_text('/etc/hostname')", "disabled by configuration"),
+        ("ATTACH 'other.duckdb'", "disabled by configuration"),
+        ("INSTALL httpfs", "disabled by configuration"),
+        ("FROM 'https://example.org/rows.csv'", "disabled by configuration"),
+        ("SET enable_external_access = true", "Cannot enable external access"),
+        ("FROM sys", "sys does not exist"),
+    ],
+)
+def test_refused_statement(
+    shared_repo: Repo, capfd: pytest.CaptureFixture[str], statement: str, message: str
+) -> None:
+    """An invalid statement, a write, and access to files, the network or Python are one message and exit code 1."""
+    code = commands.run_lineage("sql", shared_repo.path, "-c", statement)
+    out, err = capfd.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ") and message in err
+    assert "Traceback" not in err
+
+
+def test_closed_pipe(shared_repo: Repo) -> None:
+    """The command ends silently when the reader of its output has enough."""
+    process = start_lineage("sql", str(shared_repo.path), "-c", "FROM range(300_000)")
+    assert process.stdout
+    assert process.stdout.readline() == b"range\n"
+    process.stdout.close()
+    assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 141)
+
+
+def test_slow_reader_does_not_hold_the_index(shared_repo: Repo, shared_index: Path) -> None:
+    """The index can be written to while a pager has not read the whole output."""
+    process = start_lineage("sql", str(shared_repo.path), "-c", "FROM range(300_000)")
+    assert process.stdout
+    assert process.stdout.readline() == b"range\n"
+    with database.open_for_writing(locate_index(shared_index, open_repository(shared_repo.path)), wait=5):
+        assert process.poll() is None
+    assert process.communicate(timeout=60)[0].endswith(b"299999\n")
+
+
+def test_without_an_index(tmp_path: Path) -> None:
+    """Without an index the error names the command that makes one."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n", "Add a")
+    code, out, err = run_sql(repo, "-c", "SELECT 1")
+    assert (code, out) == (1, "")
+    assert "lineage index" in err
+
+
+def test_extensions_are_loaded(shared_repo: Repo) -> None:
+    """The functions of both extensions exist."""
+    functions = (
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_name IN ('stem', 'vss_match')"
+    )
+    assert sorted(run_sql(shared_repo, "-c", functions)[1].split()) == ["function_name", "stem", "vss_match"]
+
+
+def test_prompt(prompt: Terminal, shared_index: Path) -> None:
+    """The prompt runs statements of several lines, reports errors and goes on, keeps a history and ends at Ctrl-D."""
+    prompt.press(f"SELECT 40{ENTER}")
+    prompt.wait_for("...>")
+    prompt.press(f"+ 2 AS answer;{ENTER}")
+    prompt.wait_for(" 42")
+    prompt.press(f"SELEC;{ENTER}")
+    prompt.wait_for("error: Parser Error")
+    prompt.press(f"SELECT 'still ' || 'there';{ENTER}")
+    prompt.wait_for("still there")
+    prompt.press(CONTROL_D)
+    assert prompt.wait_for_exit() == 0
+    history = shared_index / "sql_history"
+    assert "+ 2 AS answer;" in history.read_text(encoding="utf-8").splitlines()
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_interrupt_at_the_prompt(prompt: Terminal) -> None:
+    """Ctrl-C stops a running statement or discards an unfinished one; the prompt goes on."""
+    prompt.press(f"{SLOW};{ENTER}")
+    prompt.wait_for("= 1;")
+    prompt.press(CONTROL_C)
+    prompt.wait_for("interrupted\nlineage>")
+    prompt.press(f"SELECT unfinished{ENTER}")
+    prompt.wait_for("...>")
+    prompt.press(CONTROL_C)
+    prompt.wait_for("...>\nlineage>")
+    prompt.press(f"SELECT 6 * 7 AS answer;{ENTER}")
+    prompt.wait_for(" 42")
+    prompt.press(f"exit{ENTER}")
+    assert prompt.wait_for_exit() == 0
+
+
+def test_prompt_does_not_hold_the_index(prompt: Terminal, shared_repo: Repo, shared_index: Path) -> None:
+    """Between statements the index can be written to."""
+    prompt.press(f"SELECT 6 * 7 AS answer;{ENTER}")
+    prompt.wait_for(" 42")
+    location = locate_index(shared_index, open_repository(shared_repo.path))
+    with database.open_for_writing(location, wait=5):
+        pass
+    prompt.press(CONTROL_D)
+    assert prompt.wait_for_exit() == 0

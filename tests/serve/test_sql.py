@@ -1,0 +1,147 @@
+"""SQL connections: views, macros and the examples of stores/README.md."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.git.repository import open_repository
+from serve import sql
+from serve.cli.exit_codes import is_interrupt
+from serve.repositories import locate_index
+from stores import database
+from stores.sql import SqlError
+from tests.repos import Repo
+from tests.serve.sample_index import WordEncoder, build_index
+
+PAGE = (Path(__file__).parents[2] / "stores" / "README.md").read_text(encoding="utf-8")
+SECTION = PAGE[PAGE.index("\n## SQL\n") : PAGE.index("\n## Reading a copy\n")]
+EXAMPLES = dict(re.findall(r"^\*\*(.+?)\*\*.*?```sql\n(.+?)```", SECTION, re.DOTALL | re.MULTILINE))
+APP = "class Flask:\n    def dispatch_request(self):\n        {}\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """Repository with two releases, and one commit that HEAD no longer reaches; vectors are those of words."""
+    monkeypatch.setattr(sql, "_get_encoder", lambda _: WordEncoder())
+    new_repo = Repo.create(tmp_path / "repo")
+    new_repo.write("tests/test_app.py", "def test_close():\n    close()\n\n\n# end\n")
+    new_repo.commit_file("src/flask/app.py", APP.format("close(timeout)"), "Close the session")
+    new_repo.git("tag", "1.0")
+    new_repo.write("tests/test_app.py", "def test_keep():\n    keep()\n")
+    new_repo.commit_file("src/flask/app.py", APP.format("keep(connection)"), "Keep the connection open")
+    new_repo.git("tag", "--annotate", "--message", "Release", "1.1")
+    new_repo.git("tag", "blob", "HEAD:src/flask/app.py")
+    new_repo.commit_file("discarded.py", "keep(connection)\n", "Keep the connection twice")
+    build_index(new_repo, home)
+    new_repo.git("tag", "discarded")
+    new_repo.git("reset", "--hard", "--quiet", "HEAD~1")
+    build_index(new_repo, home)
+    return new_repo
+
+
+def run_sql(repo: Repo, home: Path, statement: str) -> list[tuple[Any, ...]]:
+    with sql.open_sql(repo.path, home) as index:
+        rows: list[tuple[Any, ...]] = index.connection.execute(statement).fetchall()
+        return rows
+
+
+def test_examples_are_complete() -> None:
+    """The page has the six examples."""
+    assert list(EXAMPLES) == [
+        "Churn by directory",
+        "Authors of a symbol",
+        "BM25",
+        "Nearest hunks",
+        "Co-changed files",
+        "Hunks by release",
+    ]
+
+
+def test_examples(repo: Repo, home: Path) -> None:
+    """Each example of the page gives the rows that git would give."""
+    results = {name: run_sql(repo, home, example) for name, example in EXAMPLES.items()}
+    assert [row[:2] for row in results["Churn by directory"]] == [("tests", 2), ("src/flask", 2)]
+    assert [row[:2] for row in results["Authors of a symbol"]] == [("Ada Lovelace", 2)]
+    assert results["BM25"][0][2:] == ("src/flask/app.py", "Close the session")
+    assert results["Nearest hunks"][0][2:] == ("src/flask/app.py", "Keep the connection open")
+    assert results["Co-changed files"] == [("tests/test_app.py", 2)]
+    assert results["Hunks by release"] == [("1.0", 1, 2), ("1.1", 1, 2)]
+
+
+def test_views_leave_out_discarded_commits(repo: Repo, home: Path) -> None:
+    """No view or macro has commits that HEAD does not reach; tags of other objects are not listed."""
+    assert run_sql(repo, home, "SELECT count(*) FROM commits") == [(3,)]
+    for rows in ("changes", "search_hunks('keep the connection', 9)", "similar_hunks(embed('keep'), 9)"):
+        paths = "SELECT DISTINCT file_path FROM " + rows
+        assert ("discarded.py",) not in run_sql(repo, home, paths)
+        assert ("src/flask/app.py",) in run_sql(repo, home, paths)
+    assert run_sql(repo, home, "SELECT name FROM tags ORDER BY name") == [("1.0",), ("1.1",), ("discarded",)]
+
+
+def test_limits_of_macros(repo: Repo, home: Path) -> None:
+    """The macros return at most `n` rows, best first, and 10 by default."""
+    ranked = run_sql(repo, home, "SELECT score FROM search_hunks('close the session keep')")
+    assert ranked == sorted(ranked, reverse=True) and len(ranked) == 4
+    assert run_sql(repo, home, "SELECT score FROM search_hunks('close the session keep', 2)") == ranked[:2]
+    assert len(run_sql(repo, home, "FROM similar_hunks(embed('keep'), 3)")) == 3
+
+
+def test_similarity_is_that_of_the_vectors(repo: Repo, home: Path) -> None:
+    """A text is as similar to itself as the 8-bit codes allow."""
+    condition = "commit_date = (SELECT min(commit_date) FROM commits) AND file_path = 'src/flask/app.py'"
+    text = f"(SELECT semantic_text FROM hunks JOIN commits USING (commit_sha) WHERE {condition})"
+    sql = f"SELECT similarity, subject, file_path FROM similar_hunks(embed({text}), 1)"
+    [(similarity, *change)] = run_sql(repo, home, sql)
+    assert similarity == pytest.approx(1, abs=0.001)
+    assert change == ["Close the session", "src/flask/app.py"]
+
+
+def test_restricted_connection_is_not_reused(repo: Repo, home: Path) -> None:
+    """After a statement of a user, the index can be opened again in the same process."""
+    location = locate_index(home, open_repository(repo.path))
+    for _ in range(2):
+        run_sql(repo, home, "SELECT 1")
+        with database.open_for_reading(location) as connection:
+            assert database.fetch_int(connection, "SELECT count(*) FROM commits") == 3
+
+
+def test_unknown_encoder(repo: Repo, home: Path) -> None:
+    """`embed` fails for an index of an encoder that this version does not have; other statements work."""
+    location = locate_index(home, open_repository(repo.path))
+    with database.open_for_writing(location) as connection:
+        connection.execute("UPDATE made_by SET version = 'other' WHERE component = 'embedding_model'")
+    assert run_sql(repo, home, "SELECT count(*) FROM changes") == [(4,)]
+    with pytest.raises(SqlError, match="built with the encoder other"):
+        run_sql(repo, home, "SELECT embed('text')")
+
+
+def test_interrupt_stops_the_statement(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a running statement and closes the index, although the statement would run for hours."""
+    started = threading.Event()
+
+    def interrupt() -> None:
+        started.wait(60)
+        time.sleep(0.3)  # from the first statement to the second
+        signal.raise_signal(signal.SIGINT)
+
+    def mark_start(_: str | None, text: str) -> list[float]:
+        started.set()
+        row: list[float] = WordEncoder().encode([text])[0].tolist()
+        return row
+
+    monkeypatch.setattr(sql, "_encode", mark_start)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    slow = "SELECT count(*) FROM range(1_000_000_000_000) WHERE hash(range) = 1"
+    with pytest.raises(RuntimeError, match="interrupted") as raised, sql.open_sql(repo.path, home) as index:
+        index.connection.execute(f"SELECT embed(file_path) FROM hunks; {slow}")
+    thread.join()
+    assert is_interrupt(raised.value)
+    assert run_sql(repo, home, "SELECT 1") == [(1,)]
