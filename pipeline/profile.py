@@ -79,6 +79,7 @@ def record_times(file: Path, profile: Profile) -> None:
     """Add the times of a run to the JSON file with those of all runs since the index was built."""
     total = Counter(load_times(file)) + Counter(profile.seconds)
     temp_file = file.with_name(f"{file.name}.draft")
+    temp_file.touch(mode=0o600)
     temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
     temp_file.replace(file)
 

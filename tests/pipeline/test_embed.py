@@ -151,7 +151,7 @@ def test_vectors_do_not_depend_on_workers(
     vectors = load_vectors(location)
     for digest, text in texts.items():
         expected = quantize(OnnxEncoder().encode([text]))
-        assert vectors[digest] == (expected.codes[0].tolist(), expected.scales[0])
+        assert vectors[digest] == (tuple(expected.codes[0].tolist()), float(expected.scales[0]))
 
 
 def test_skipped_vectors_are_added_by_the_next_run(

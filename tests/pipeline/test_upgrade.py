@@ -10,6 +10,7 @@ import pytest
 from pipeline import write
 from pipeline.git.repository import open_repository
 from stores import database, history, migrations
+from stores.types import SCHEMA_VERSION
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index, turn_into_schema_2
 from tests.repos import Repo
@@ -80,6 +81,6 @@ def test_migration_keeps_a_complete_index(tmp_path: Path) -> None:
     run_index(repo, tmp_path)
     turn_into_schema_2(repo, tmp_path)
     with database.open_for_reading(get_location(repo, tmp_path)) as connection:
-        assert migrations.read_schema_version(connection) == 3
+        assert migrations.read_schema_version(connection) == SCHEMA_VERSION
         status = history.load_index_summary(connection)
     assert status and status.completed_commit == repo.head

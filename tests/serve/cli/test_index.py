@@ -61,7 +61,7 @@ def test_profile_is_one_json_line(repo: Repo, home: Path, capsys: pytest.Capture
     assert all(type(line.pop(name)) is int for name in PROFILE - {"total_added_lines", "embed_ms"})
     assert line.pop("total_added_lines") > 0 and line.pop("embed_ms") > 0
     assert line.pop("threads") > 0
-    assert line == {"workers": 2, "commit_batch": 5, "embed_provider": "cpu"}
+    assert line == {"workers": 2, "commit_batch": 5, "embed_provider": "cpu", "vector_index": "none"}
     assert home.exists()
 
 
