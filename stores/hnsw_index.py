@@ -58,7 +58,7 @@ class HnswIndex:
 
     @property
     def is_stale(self) -> bool:
-        """Whether so many texts have changed that searches do not use the file and the next index run replaces it."""
+        """True if so many texts have changed that no search uses the file and the next index run replaces it."""
         return self.stale_share > MAX_STALE_SHARE
 
     def close(self) -> None:
