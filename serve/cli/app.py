@@ -134,7 +134,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         VectorIndex | None,
         typer.Option(
             help="`hnsw`: also build an HNSW index, which queries without filters use. `none`: delete it. Without it, "
-            "queries scan all vectors, which is faster below about a million changes. [default: the index's setting, "
+            "queries scan all vectors, which is faster in all but huge indexes. [default: the index's setting, "
             "or none]"
         ),
     ] = None,
