@@ -23,7 +23,7 @@ from stores.errors import LineageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Idle worker processes end after this time. They wait for less between two groups, and not at all after the last one.
+# Idle worker processes end after this time. The pause between two groups is shorter.
 IDLE_SECONDS: Final = 5
 # Workers create hundreds of thousands of objects without cycles: with the default threshold, garbage collection freed
 # nothing and took 4 % of their time.
@@ -53,7 +53,7 @@ class _RunningCalls:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until no call runs. If a process exits during a call, C++ code of the encoder ends it with an error."""
+        """Wait until no call runs. An exit during a call makes the C++ code of the encoder abort."""
         with self._changed:
             self._changed.wait_for(lambda: not self._count)
 

@@ -74,8 +74,12 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
         )
     if matches:
         return matches[0]
-    path = cwd / Path(name).expanduser()
-    if not path.exists():
+    try:
+        path = cwd / Path(name).expanduser()
+        exists = path.exists()
+    except (RuntimeError, OSError):  # the home directory of an unknown user, or a name that is too long
+        exists = False
+    if not exists:
         similar_names = get_close_matches(name, [repository.name for repository in repositories], n=3)
         hint = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
         raise BadRequest(

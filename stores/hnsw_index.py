@@ -1,8 +1,8 @@
 """HNSW index of DuckDB's VSS extension over the whitened vectors of an index, in a database file of its own.
 
-The file is optional and can be deleted at any time. A search takes its candidates from it, and `vector_search`
-computes their scores, so they are the same as those of the scan. Texts that are newer than the file are candidates of
-every search.
+The file is optional and can be deleted at any time. It gives the candidates of a search; `vector_search` computes the
+same scores for them as the scan does. Some of the nearest texts can be missing. Texts that are not in the file are
+always candidates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stores.snapshot import Floats, Ints, to_int_array
 from stores.types import EMBEDDING_DIMENSION
 from stores.whitening import Vectors
 
-# Candidates that a search keeps in its queue: more find more of the nearest vectors, and take longer.
+# Length of the search queue. A longer one finds more of the nearest vectors and is slower.
 EF_SEARCH: Final = 200
 # Candidates for each requested text.
 CANDIDATES_PER_TEXT: Final = 4
@@ -46,7 +46,7 @@ ORDER BY array_negative_inner_product(vector, ?::FLOAT[{EMBEDDING_DIMENSION}]) L
 class HnswIndex:
     """Open HNSW index.
 
-    `digests`: texts of the index, by row. `new_rows`: rows of those that the file does not have. `stale_share`: share
+    `digests`: digest of each text, by row. `new_rows`: rows of texts that are not in the file. `stale_share`: share
     of the texts that were added or deleted since the file was written. `bytes`: size of the file.
     """
 

@@ -1,4 +1,4 @@
-"""Vectors as 8-bit codes with a scale for each vector, and their exact products with floats.
+"""Vectors quantized to 8 bits, with dot products that do not depend on the order of summation.
 
 `quantize` makes the codes of every vector in an index. A search scans the codes of all texts
 (`QuantizedVectors.multiply`); "Vector scan" in README.md compares this with other methods.
@@ -36,7 +36,7 @@ PANEL_COLUMNS: Final = 96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedVectors:
-    """Vectors as codes from -127 to 127, and a scale for each vector, which is about its codes times its scale."""
+    """Quantized vectors: a vector is about `codes[row] * scales[row]`, with codes from -127 to 127."""
 
     codes: Codes
     scales: Vectors

@@ -151,7 +151,10 @@ def load_text_vectors(
     digests, vectors = _read_vectors(connection)
     texts = _whiten(snapshot, digests, vectors, whitening)
     hnsw = open_hnsw_index(hnsw_file, digests) if hnsw_file else None
-    return replace(texts, hnsw=hnsw) if hnsw and not hnsw.is_stale else texts
+    if hnsw is not None and hnsw.is_stale:
+        hnsw.close()
+        hnsw = None
+    return replace(texts, hnsw=hnsw)
 
 
 def open_hnsw(connection: duckdb.DuckDBPyConnection, file: Path) -> HnswIndex | None:

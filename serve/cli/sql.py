@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from enum import StrEnum
@@ -158,6 +159,9 @@ def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
 
 
 def _write_json(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise BadRequest(f"Two columns are called {duplicates[0]!r}.", hint="Rename one with AS, or use CSV.")
     separator = "["
     for row in _iterate_rows(result):
         document = json.dumps(
@@ -193,8 +197,16 @@ def _iterate_rows(result: Result) -> Iterator[tuple[Any, ...]]:
 
 
 def _to_json_value(value: object) -> object:
-    """Return null for infinite numbers and for "not a number", which JSON does not have."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Return a value for JSON: keys of maps are texts, and infinite numbers and "not a number" are null."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {_to_text(key): _to_json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_to_json_value(item) for item in value]
+        case _:
+            return value
 
 
 def _to_text(value: object) -> str:
@@ -205,7 +217,7 @@ def _to_text(value: object) -> str:
         case datetime() | date():
             return value.isoformat()
         case list() | tuple() | dict():
-            return json.dumps(value, ensure_ascii=False, default=_to_text)
+            return json.dumps(_to_json_value(value), ensure_ascii=False, default=_to_text)
         case _:
             return str(value)
 

@@ -51,7 +51,7 @@ from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
 from stores.errors import LineageError, from_os_error
 
-# Repositories whose failure or hint is quoted in full; of the others the answer has the number.
+# Failures and hints that the answer quotes. It only counts the others.
 MAX_QUOTED: Final = 3
 
 
@@ -90,6 +90,7 @@ def find_in_repositories(
         merged.run_step(lambda search: search.rerank(reranker))
         merged.choose_hits()
         merged.run_step(_IndexSearch.build_hits)
+        merged.drop_failed_hits()
         return merged.build_answer()
 
 
@@ -283,6 +284,10 @@ class _MergedSearch:
         for scored, search in self._best:
             search.chosen.append(scored)
 
+    def drop_failed_hits(self) -> None:
+        """Drop the hits of searches that have failed since the hits were chosen."""
+        self._best = [(scored, search) for scored, search in self._best if search in self.searches]
+
     def build_answer(self) -> FindAnswer:
         """Build the answer from the hits of the searches, which have the order of their chosen candidates."""
         hits = {search.repository: iter(search.hits) for search in self.searches}
@@ -290,7 +295,7 @@ class _MergedSearch:
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
-            tuple(next(hits[search.repository]) for _, search in self._best if search.repository in hits),
+            tuple(next(hits[search.repository]) for _, search in self._best),
             FindMeta(
                 IndexState(
                     None, sum(status.commits_behind for status in statuses), min(indexed_at, default=None)

@@ -89,6 +89,29 @@ def test_json(shared_repo: Repo) -> None:
     assert json.loads(run_sql(shared_repo, "--format", "json", "-c", f"{sql} LIMIT 0")[1]) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("MAP {DATE '2020-01-01': 1}", {"2020-01-01": 1}),
+        ("['nan'::DOUBLE, 1]", [None, 1]),
+        ("{'a': ['inf'::FLOAT]}", {"a": [None]}),
+    ],
+)
+def test_nested_values_are_json(shared_repo: Repo, value: str, expected: object) -> None:
+    """Keys of maps are texts, and numbers that JSON lacks are null, at every depth, in CSV too."""
+    sql = f"SELECT {value} AS x"
+    assert json.loads(run_sql(shared_repo, "--format", "json", "-c", sql)[1]) == [{"x": expected}]
+    [row] = csv.DictReader(run_sql(shared_repo, "--format", "csv", "-c", sql)[1].splitlines())
+    assert json.loads(row["x"]) == expected
+
+
+def test_json_with_two_columns_of_one_name(shared_repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """A JSON object cannot have both values, so this is an error."""
+    sql = "SELECT 1 AS a, 2 AS a"
+    assert commands.run_lineage("sql", shared_repo.path, "--format", "json", "-c", sql) == 2
+    assert "Two columns are called 'a'." in capfd.readouterr().err
+
+
 def test_parquet(shared_repo: Repo, tmp_path: Path) -> None:
     """Parquet has the types of the columns."""
     file = tmp_path / "rows.parquet"
