@@ -1,7 +1,7 @@
 """Timings of the phases of an index run, for the summary and the `--profile` line.
 
-Times are wall times. The phases of the workers (diff, parse) are summed over all workers; `get_wall_times` divides them
-by the number of workers, so that no phase exceeds the run.
+Times are elapsed times. The phases of the workers (diff, parse) are summed over all workers. `get_elapsed_times`
+divides them by the number of workers, so that no phase exceeds the run; the `--profile` line has the sums.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Profile:
         self.diff_bytes += other.diff_bytes
         self.added_lines += other.added_lines
 
-    def get_wall_times(self, workers: int) -> list[tuple[str, float]]:
-        """Return (phase, wall seconds) in descending order, without phases under a millisecond."""
+    def get_elapsed_times(self, workers: int) -> list[tuple[str, float]]:
+        """Return (phase, elapsed seconds) of SUMMARY_PHASES, longest first, without those under a millisecond."""
         times = ((name, self.seconds.get(name, 0.0) / _get_divisor(name, workers)) for name in SUMMARY_PHASES)
         return sorted(((name, s) for name, s in times if s >= 0.001), key=lambda pair: -pair[1])
 

@@ -13,6 +13,7 @@ from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.repositories import locate_index
+from stores.compatibility import REBUILD_COMMAND
 from stores.database import READ_WAIT_SECONDS
 from stores.errors import LineageError
 from stores.index_copy import OpenIndex
@@ -32,7 +33,10 @@ def _encode(model: str | None, text: str) -> list[float]:
     """Return the vector of a text, by the encoder that the index was built with."""
     name = get_encoder_name(model)
     if name is None:
-        raise LineageError(f"The index was built with the encoder {model}, which this version does not have.")
+        raise LineageError(
+            f"The index was built with the encoder {model}, which this version does not have.",
+            hint=f"Run `{REBUILD_COMMAND}` to build the index with one that it has.",
+        )
     vector: list[float] = _get_encoder(name).encode([text])[0].tolist()
     return vector
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import shutil
 import sys
@@ -48,6 +49,10 @@ logger = logging.getLogger(__name__)
 
 class CopyFailed(Exception):
     """Failure to copy an index, with the reason; another attempt can succeed."""
+
+
+class CopyUnusable(CopyFailed):
+    """A copy cannot be used, and another attempt would not change that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +119,8 @@ class OpenIndex:
 def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
     """Open the index for reading; open a copy of it if another process holds it for COPY_AFTER_SECONDS.
 
-    Raises the errors of `database.open_for_reading`. No copy is made of an index with another schema, or with `wait`
-    up to COPY_AFTER_SECONDS.
+    Raises the errors of `database.open_for_reading`. A copy of an index with another schema is not used. No copy is
+    made if `wait` is at most COPY_AFTER_SECONDS.
     """
     deadline = Deadline.for_index(location.folder, wait)
     with ExitStack() as stack:
@@ -125,11 +130,11 @@ def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECON
 
 
 def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
-    failure = ""
+    failure, wait_before_copy = "", COPY_AFTER_SECONDS
     while True:
         try:
             connection = stack.enter_context(
-                database.open_for_reading(location, wait=min(COPY_AFTER_SECONDS, deadline.remaining_seconds))
+                database.open_for_reading(location, wait=min(wait_before_copy, deadline.remaining_seconds))
             )
             return OpenIndex(location, connection, database.compute_fingerprint(location))
         except IndexBusy as error:
@@ -139,6 +144,8 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
             return _open_copy(stack, location, deadline)
         except CopyFailed as error:
             failure = str(error)
+            if isinstance(error, CopyUnusable):
+                wait_before_copy = math.inf
 
 
 def _build_busy_error(deadline: Deadline, failure: str) -> LineageError:
@@ -161,7 +168,7 @@ def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) ->
                 database.attach_index(engine, directory / DATABASE_FILE, "READ_ONLY", deadline)
             )
             if migrations.check_schema(connection) != SCHEMA_VERSION:
-                raise CopyFailed("it has another schema")
+                raise CopyUnusable("it has another schema")
             stack.enter_context(opening.pop_all())
     except OSError as error:
         raise CopyFailed(error.strerror or str(error)) from error

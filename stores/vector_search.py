@@ -53,6 +53,7 @@ COSINE_DECIMALS: Final = 9
 PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
 
 _VECTORS_SQL: Final = "SELECT text_digest, codes, scale FROM vectors SEMI JOIN hunks USING (text_digest)"
+_DIGESTS_SQL: Final = "SELECT text_digest FROM vectors SEMI JOIN hunks USING (text_digest)"
 _ALL_ROWS: Final = slice(None)
 # Vectors that are read at a time.
 _READ_ROWS: Final = 16_384
@@ -149,7 +150,7 @@ def load_text_vectors(
     hnsw_file: file of the HNSW index, which need not exist.
     """
     digests, vectors = _read_vectors(connection)
-    texts = _whiten(snapshot, digests, vectors, whitening)
+    texts = _build_text_vectors(snapshot, digests, vectors, whitening)
     hnsw = open_hnsw_index(hnsw_file, digests) if hnsw_file else None
     if hnsw is not None and hnsw.is_stale:
         hnsw.close()
@@ -157,25 +158,27 @@ def load_text_vectors(
     return replace(texts, hnsw=hnsw)
 
 
-def open_hnsw(connection: duckdb.DuckDBPyConnection, file: Path) -> HnswIndex | None:
-    """Open the HNSW index of an open index, also if it is stale; None if there is no usable file."""
-    return open_hnsw_index(file, _read_vectors(connection)[0])
+def load_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> HnswIndex | None:
+    """Open the HNSW index of the connected index, even if it is stale; None if there is no usable file."""
+    digests = connection.execute(_DIGESTS_SQL).to_arrow_table().column(0)
+    return open_hnsw_index(file, digests.combine_chunks().cast(schema.DIGEST))
 
 
 def refresh_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
-    """Write the HNSW index of an open index if there is none, or if it is stale."""
-    digests, vectors = _read_vectors(connection)
-    hnsw = open_hnsw_index(file, digests)
+    """Write the HNSW index of the connected index if there is none, or if it is stale."""
+    hnsw = load_hnsw_index(connection, file)
     if hnsw is not None:
         hnsw.close()
     if hnsw is None or hnsw.is_stale:
-        texts = _whiten(load_snapshot(connection, ReachabilityDelta()), digests, vectors, None)
+        digests, vectors = _read_vectors(connection)
+        texts = _build_text_vectors(load_snapshot(connection, ReachabilityDelta()), digests, vectors, None)
         write_hnsw_index(file, digests, _iterate_whitened_blocks(texts))
 
 
-def _whiten(
+def _build_text_vectors(
     snapshot: Snapshot, digests: pa.Array, vectors: QuantizedVectors, whitening: Whitening | None
 ) -> TextVectors:
+    """Match the hunks to their vectors, fit the whitening unless it is given, and compute the norms."""
     rows = to_int_array(pc.fill_null(pc.index_in(snapshot.hunks.text_digests, digests), -1))
     if whitening is None:
         used_rows = np.unique(rows[rows >= 0])
@@ -249,7 +252,7 @@ def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> Com
 
 def _read_vectors(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Array, QuantizedVectors]:
     """Return digest and vector of each text of a hunk, in table order."""
-    # More rows than needed: the memory of rows that are not written is not used.
+    # An upper bound: the system allocates only the pages that are written.
     count = fetch_int(connection, "SELECT count(*) FROM vectors")
     codes, scales = np.empty((count, EMBEDDING_DIMENSION), np.int8), np.empty(count, np.float32)
     digests, end = [], 0

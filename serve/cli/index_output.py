@@ -178,7 +178,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
 
 
 def _format_phases(summary: RunSummary) -> Iterator[str]:
-    shares = summary.profile.get_wall_times(summary.workers)
+    shares = summary.profile.get_elapsed_times(summary.workers)
     for name, seconds in shares:
         share = min(seconds / summary.seconds, 1.0)
         bar = "█" * round(share * BAR_CELLS)

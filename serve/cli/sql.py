@@ -31,6 +31,8 @@ from stores.errors import LineageError
 # Rows of a table on a terminal, which are all kept in memory; the other formats have all rows.
 MAX_TABLE_ROWS: Final = 200
 ROWS_PER_FETCH: Final = 1_000
+# Rows of a row group in a Parquet file.
+ROWS_PER_ROW_GROUP: Final = 100_000
 # A longer output is in a temporary file until it is printed.
 MAX_OUTPUT_BYTES_IN_MEMORY: Final = 32_000_000
 HISTORY_FILE: Final = "sql_history"
@@ -97,8 +99,9 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
         with open_sql(path, config.load_settings().home) as index:
             if index.holder:
                 print_note(f"note: read from a copy, because {index.holder} holds the index")
+            has_rows = _returns_rows(index.connection.extract_statements(statements))
             result = index.connection.execute(statements)
-            if result is None or _has_no_rows(result):  # None for an empty input
+            if not has_rows:
                 return
             names, rows = [column[0] for column in result.description], []
             if output_format is Format.TABLE:
@@ -111,9 +114,13 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
         shutil.copyfileobj(output, sys.stdout.buffer)
 
 
-def _has_no_rows(result: Result) -> bool:
-    """Return whether the statement is one that returns no rows, such as SET."""
-    return [column[0] for column in result.description or ()] in ([], ["Success"])
+def _returns_rows(statements: Sequence[Any]) -> bool:
+    """Return whether the last statement returns rows; SET does not, nor does an empty input."""
+    return (
+        any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
+        if statements
+        else False
+    )
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
@@ -150,11 +157,12 @@ def _format_cell(value: object) -> str:
 
 
 def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
+    escape = escape_controls if sys.stdout.isatty() else str
     text = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(names)
     for row in _iterate_rows(result):
-        rows.writerow(["" if value is None else _to_text(value) for value in row])
+        rows.writerow(["" if value is None else escape(_to_text(value)) for value in row])
     text.detach()
 
 
@@ -177,7 +185,7 @@ def _write_parquet(_: Sequence[str], result: Result, output: IO[bytes]) -> None:
     from pyarrow import parquet
 
     with (
-        result.to_arrow_reader(ROWS_PER_FETCH) as reader,
+        result.to_arrow_reader(ROWS_PER_ROW_GROUP) as reader,
         parquet.ParquetWriter(output, reader.schema) as file,
     ):
         for batch in reader:

@@ -133,7 +133,7 @@ def _check_vector_index(location: IndexLocation, connection: Connection) -> Chec
         return report_ok("vector index", "none; queries scan all vectors")
     from stores import vector_search
 
-    hnsw = vector_search.open_hnsw(connection, location.hnsw)
+    hnsw = vector_search.load_hnsw_index(connection, location.hnsw)
     if hnsw is None:
         remedy = "Run `lineage index --vector-index hnsw` to write it again, or `--vector-index none` to delete it."
         return report_warning(

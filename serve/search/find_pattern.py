@@ -61,6 +61,7 @@ from stores.connections import ReaderPools
 from stores.database import NotIndexed
 from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
+from stores.quantized_vectors import quantize
 
 # A hunk that touches more symbols changes most of its file; the first names show that well enough.
 MAX_SHOWN_SYMBOLS: Final = 40
@@ -242,7 +243,7 @@ def build_hits(
     vectors = vector_search.get_hunk_vectors(loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids)
     if pending_rows := np.flatnonzero(~vectors.any(axis=1)).tolist():
         texts = hunk_details.load_semantic_texts(connection, [hunk_ids[row] for row in pending_rows])
-        vectors[pending_rows] = encoder.encode(texts)
+        vectors[pending_rows] = quantize(encoder.encode(texts)).decode()  # as an index run stores them
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
     rows = zip(best_candidates, results.details.load(hunk_ids), similarities, strict=True)
     return tuple(_build_hit(scored, details, similarity, query) for scored, details, similarity in rows)

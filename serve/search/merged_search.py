@@ -77,7 +77,7 @@ def find_in_repositories(
     validate_request(request, now)
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
-    encoders = _QueryEncoders(searcher.load_encoder)
+    encoders = _QueryVectorCache(searcher.load_encoder)
     with ExitStack() as stack:
         merged = _MergedSearch(
             [
@@ -94,8 +94,8 @@ def find_in_repositories(
         return merged.build_answer()
 
 
-class _QueryEncoders:
-    """Encoders of the indexes, which encode each query only once. Thread-safe."""
+class _QueryVectorCache:
+    """Query vectors by encoder, shared by the searches of all indexes. Thread-safe."""
 
     def __init__(self, load_encoder: Callable[[EncoderName], Encoder]) -> None:
         self.load = load_encoder
@@ -111,8 +111,10 @@ class _QueryEncoders:
 
 
 @dataclass(frozen=True, slots=True)
-class _QueryEncoder:
-    encoders: _QueryEncoders
+class _CachedEncoder:
+    """Encoder of one index that reads the cache."""
+
+    encoders: _QueryVectorCache
     name: EncoderName
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -132,7 +134,7 @@ class _IndexSearch:
         repository: NamedRepository,
         request: FindRequest,
         now: datetime,
-        encoders: _QueryEncoders,
+        encoders: _QueryVectorCache,
     ) -> None:
         self.repository = repository
         self.ranked: list[ScoredCandidate] = []
@@ -140,7 +142,7 @@ class _IndexSearch:
         self.best: tuple[ScoredCandidate, ...] = ()
         self.chosen: list[ScoredCandidate] = []
         self.hits: tuple[PatternHit, ...] = ()
-        self.search: OpenSearch
+        self.open_search: OpenSearch
         self._searcher, self._request, self._now, self._encoders = searcher, request, now, encoders
         self._stack = ExitStack()
         self._results: RetrieverResults
@@ -150,12 +152,12 @@ class _IndexSearch:
     def retrieve(self) -> None:
         """Open the index, and rank its candidates by their features."""
         with self._close_on_error():
-            self.search = search = self._stack.enter_context(
+            self.open_search = search = self._stack.enter_context(
                 self._searcher.open_search(self._request, self._open_repository(), self._now)
             )
             if not search.status.commits:
                 return
-            encoder = _QueryEncoder(self._encoders, search.status.encoder_name)
+            encoder = _CachedEncoder(self._encoders, search.status.encoder_name)
             self._results = run_retrievers(search.connection, search.load_snapshot, search.query, encoder)
             self._candidates = fuse_rankings(
                 self._results.lanes, search.query.retrieval_profile.candidate_count
@@ -171,7 +173,7 @@ class _IndexSearch:
         rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.selected]
         if not rows:
             return
-        candidates, query = [self._candidates[row] for row in rows], self.search.query
+        candidates, query = [self._candidates[row] for row in rows], self.open_search.query
         with self._close_on_error():
             inputs = build_rerank_inputs(query.text, self._results.details, candidates)
             ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
@@ -181,9 +183,11 @@ class _IndexSearch:
         """Build the hits of the chosen candidates."""
         if not self.chosen:
             return
-        encoder = self._encoders.load(self.search.status.encoder_name)
+        encoder = self._encoders.load(self.open_search.status.encoder_name)
         with self._close_on_error():
-            hits = build_hits(self.search.connection, self.search.query, self._results, self.chosen, encoder)
+            hits = build_hits(
+                self.open_search.connection, self.open_search.query, self._results, self.chosen, encoder
+            )
         self.hits = tuple(replace(hit, repository=self.repository.name) for hit in hits)
 
     def close(self) -> None:
@@ -196,9 +200,8 @@ class _IndexSearch:
             repository = open_repository(path)
         except NotARepository:
             repository = None
-        if (
-            repository is None or repository.canonical_path != path
-        ):  # a repository around it may have been found
+        # `open_repository` also finds a repository around the path.
+        if repository is None or repository.canonical_path != path:
             raise NotARepository(
                 f"{path} is no longer a repository.",
                 hint="`lineage gc` deletes indexes of such repositories.",
@@ -208,7 +211,7 @@ class _IndexSearch:
     def _rank(
         self, candidates: Sequence[Candidate], features: CandidateFeatures, reranker: Reranker
     ) -> list[ScoredCandidate]:
-        query = self.search.query
+        query = self.open_search.query
         return rerank_by_features(
             candidates,
             features,
@@ -264,9 +267,7 @@ class _MergedSearch:
         """Select the candidates to rerank: the best of all indexes, as many as for one. The same hunk counts once."""
         ranked = ((scored, search) for search in self.searches for scored in search.ranked)
         distinct_hunks: set[tuple[str, str]] = set()
-        count = max(
-            (search.search.query.retrieval_profile.candidate_count for search in self.searches), default=0
-        )
+        count = max(search.open_search.query.retrieval_profile.candidate_count for search in self.searches)
         for scored, search in sorted(ranked, key=_get_sort_key):
             candidate = scored.candidate
             hunk = candidate.commit_sha, candidate.file_path
@@ -280,7 +281,7 @@ class _MergedSearch:
         by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
         for scored, search in sorted(best, key=_get_sort_key):
             by_commit.setdefault(scored.candidate.commit_sha, (scored, search))
-        self._best = list(islice(by_commit.values(), self.searches[0].search.query.k))
+        self._best = list(islice(by_commit.values(), self.searches[0].open_search.query.k))
         for scored, search in self._best:
             search.chosen.append(scored)
 
@@ -291,7 +292,7 @@ class _MergedSearch:
     def build_answer(self) -> FindAnswer:
         """Build the answer from the hits of the searches, which have the order of their chosen candidates."""
         hits = {search.repository: iter(search.hits) for search in self.searches}
-        statuses = [search.search.status for search in self.searches]
+        statuses = [search.open_search.status for search in self.searches]
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
@@ -302,10 +303,14 @@ class _MergedSearch:
                 ),
                 " ".join(filter(None, self._build_hints())) or None,
                 next(
-                    (one for one in compatibilities if one.status != CompatibilityStatus.COMPATIBLE.value),
+                    (
+                        compatibility
+                        for compatibility in compatibilities
+                        if compatibility.status != CompatibilityStatus.COMPATIBLE.value
+                    ),
                     compatibilities[0],
                 ),
-                self.searches[0].search.query.query_profile,
+                self.searches[0].open_search.query.query_profile,
             ),
         )
 
@@ -314,10 +319,10 @@ class _MergedSearch:
         hints = {search.repository: " ".join(_build_index_hints(search)) for search in self.searches}
         yield from _quote(
             {repository: hint for repository, hint in hints.items() if hint},
-            "{count} more indexes have hints; `lineage status --all` lists them.",
+            "Other indexes with hints: {count}. `lineage status --all` lists them.",
         )
-        if any(search.search.status.commits for search in self.searches):
-            yield describe_hits(self.searches[0].search.query, [scored for scored, _ in self._best])
+        if any(search.open_search.status.commits for search in self.searches):
+            yield describe_hits(self.searches[0].open_search.query, [scored for scored, _ in self._best])
 
     def _describe_failures(self) -> Iterator[str]:
         failures = {
@@ -325,7 +330,7 @@ class _MergedSearch:
             for repository, error in sorted(self.failures.items())
         }
         return _quote(
-            failures, "{count} more repositories did not answer; `lineage status --all` lists them."
+            failures, "Other repositories without an answer: {count}. `lineage status --all` lists them."
         )
 
 
@@ -335,7 +340,7 @@ def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> float:
 
 
 def _build_index_hints(search: _IndexSearch) -> Iterator[str]:
-    status = search.search.status
+    status = search.open_search.status
     if status.verdict is None or not status.commits:
         yield describe_empty_index(status)
     else:

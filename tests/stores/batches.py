@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
-from stores import schema
+from stores import migrations, schema
 from stores.compatibility import COMPONENT_NAMES, ComponentVersions
 from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
@@ -31,6 +33,15 @@ class SampleCommit:
     words: Mapping[str, int] = field(default_factory=lambda: {"word": 1})
     symbols: Mapping[str, int] = field(default_factory=dict)
     text: str = ""
+
+
+@contextmanager
+def open_empty_index() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open an in-memory database with the tables of an index that has no commits."""
+    with duckdb.connect() as connection:
+        migrations.migrate(connection)
+        connection.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)")
+        yield connection
 
 
 def make_location(home: Path, name: str = "repo-0123") -> IndexLocation:

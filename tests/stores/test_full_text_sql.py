@@ -20,7 +20,14 @@ from pipeline.text import count_terms
 from stores import database, migrations, schema, writer
 from stores.duckdb_engine import load_extensions
 from stores.index_location import IndexLocation
-from tests.stores.batches import SampleCommit, make_batch, make_head_change, make_location, make_sha
+from tests.stores.batches import (
+    SampleCommit,
+    make_batch,
+    make_head_change,
+    make_location,
+    make_sha,
+    open_empty_index,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 TEXTS = ["Retrying connections", "maxRetries", "the timeout of a retry", "parse_header2", "HTTPHeader", "s"]
@@ -48,11 +55,7 @@ print(connection.execute("SELECT extension_name FROM duckdb_extensions() WHERE l
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as new_connection:
-        migrations.migrate(new_connection)
-        new_connection.execute(
-            "INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)"
-        )
+    with open_empty_index() as new_connection:
         yield new_connection
 
 

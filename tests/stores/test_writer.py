@@ -27,6 +27,7 @@ from tests.stores.batches import (
     make_location,
     make_sha,
     make_vectors,
+    open_empty_index,
 )
 
 # The data of full-text ranking: postings by term and commit, and the statistics of BM25.
@@ -38,11 +39,7 @@ STATISTICS = "SELECT count(*), avg(word_count), avg(symbol_word_count) FROM hunk
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as new_connection:
-        migrations.migrate(new_connection)
-        new_connection.execute(
-            "INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)"
-        )
+    with open_empty_index() as new_connection:
         yield new_connection
 
 

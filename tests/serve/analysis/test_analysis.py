@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 
 from pipeline.profile import Profile, record_times
-from serve.analysis import charts, metrics, vector_map
+from serve.analysis import charts, figures, metrics, vector_map
 from serve.analysis.metrics import open_index
 from serve.cli import app
 from stores.database import NotIndexed
@@ -279,7 +279,7 @@ def test_co_changes_of_much_evidence_come_first(index: Frames) -> None:
 
 def test_find_short_paths() -> None:
     """Files of the same name are told apart by their directories."""
-    assert charts.find_short_paths(["src/app.py", "tests/app.py", "src/cli.py", "app.py"]) == {
+    assert figures.find_short_paths(["src/app.py", "tests/app.py", "src/cli.py", "app.py"]) == {
         "src/app.py": "src/app.py",
         "tests/app.py": "tests/app.py",
         "src/cli.py": "cli.py",
@@ -289,7 +289,7 @@ def test_find_short_paths() -> None:
 
 def test_long_titles_are_wrapped() -> None:
     """No line of a title is wider than the chart."""
-    figure = charts.create_figure(4, " ".join(["serve/analysis/charts.py"] * 6), "note")
+    figure = figures.create_figure(4, " ".join(["serve/analysis/charts.py"] * 6), "note")
     renderer = FigureCanvasAgg(figure).get_renderer()
     assert all(text.get_window_extent(renderer).x1 <= figure.bbox.x1 for text in figure.texts)
 
@@ -316,8 +316,8 @@ def test_charts_of_empty_history(index: Frames, commits: int) -> None:
 
 def test_shorten() -> None:
     """A long text loses its middle, and a short text is unchanged."""
-    assert charts.shorten("short", 9) == "short"
-    assert charts.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
+    assert figures.shorten("short", 9) == "short"
+    assert figures.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -338,7 +338,7 @@ def test_committed_notebook_outputs(notebook: Path) -> None:
         for output in iter_outputs(parsed_notebook)
         if "image/png" in output.get("data", {})
     ]
-    assert images and all(len(base64.b64decode(picture)) < 300_000 for picture in images)
+    assert images and all(len(base64.b64decode(picture)) < 200_000 for picture in images)
     assert all(cell.execution_count for cell in parsed_notebook.cells if cell.cell_type == "code")
     text = notebook.read_text(encoding="utf-8")
     assert not [word for word in ("file://", "/home/", "/Users/", "Traceback") if word in text]

@@ -139,6 +139,7 @@ def test_statements_from_stdin(shared_repo: Repo) -> None:
     statements = "CREATE TEMP TABLE numbers AS FROM range(3);\nSELECT sum(range) AS total\nFROM numbers;\n"
     assert run_sql(shared_repo, stdin=statements) == (0, "total\n3\n", "")
     assert run_sql(shared_repo, stdin="SET threads = 1; -- nothing") == (0, "", "")
+    assert run_sql(shared_repo, stdin='SELECT true AS "Success"') == (0, "Success\nTrue\n", "")
 
 
 @pytest.mark.parametrize(

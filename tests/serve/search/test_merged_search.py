@@ -221,7 +221,7 @@ def test_many_hints_are_counted(tmp_path: Path, home: Path) -> None:
         )
     hint = find_all(home, "Set the timeout").meta.hint or ""
     assert hint.count("behind HEAD") == 3
-    assert "2 more indexes have hints; `lineage status --all` lists them." in hint
+    assert "Other indexes with hints: 2. `lineage status --all` lists them." in hint
 
 
 def test_names_and_paths(repos: list[Repo], home: Path, tmp_path: Path) -> None:

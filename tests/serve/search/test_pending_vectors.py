@@ -38,7 +38,7 @@ def test_words_answer_before_any_vector(repo: Repo, tmp_path: Path) -> None:
     run_index(repo, home)
     complete_answer = find(repo, home)
     assert complete_answer.hits[0].commit_message == "Greet and part"
-    assert answer.hits[0].similarity == pytest.approx(complete_answer.hits[0].similarity, abs=2e-3)
+    assert answer.hits[0].similarity == pytest.approx(complete_answer.hits[0].similarity, abs=1e-5)
     assert "vectors" not in (complete_answer.meta.hint or "")
 
 
