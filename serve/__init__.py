@@ -1,6 +1,7 @@
 """User interfaces: commands, MCP servers, daemon, viewer, search and explanation.
 
 - `analysis`: Data frames and charts of a history, for notebooks
+- `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Requests and answers of `find_pattern` and `explain_change`, and their JSON
 - `backend`: Choice between the daemon and an in-process engine
 - `cli`: Commands of the `lineage` and `mindmap` programs

@@ -36,7 +36,7 @@ LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 LINE_OVERHEAD_BYTES: Final = 200
 # Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
-    "hits": ("diff_excerpt", "matched", "weak", "repository"),
+    "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository"),
     "explain": ("related_commits", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
 }
@@ -46,8 +46,8 @@ _OPTIONAL: Final = {
 class FindRequest:
     """Request for commits that match a text, to answer "how was it done before?"
 
-    `k` is the number of commits to return. `since` is a date or an age as typed, `path` a gitignore pattern, `author`
-    a part of a name or e-mail address.
+    `k` is the number of commits to return. `since` and `until` are dates or ages as typed, `path` a gitignore pattern,
+    `author` a part of a name or e-mail address.
     """
 
     text: str
@@ -57,11 +57,18 @@ class FindRequest:
     path: str | None = None
     author: str | None = None
     rerank: bool = True
+    until: str | None = None
 
     def __post_init__(self) -> None:
         """Raise BadRequest for texts that cannot be sent to the daemon or the database."""
         _validate_text("query", self.text, MAX_QUERY_LENGTH)
-        filters = {"language": self.language, "since": self.since, "path": self.path, "author": self.author}
+        filters = {
+            "language": self.language,
+            "since": self.since,
+            "until": self.until,
+            "path": self.path,
+            "author": self.author,
+        }
         for name, value in filters.items():
             _validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)
 
@@ -194,14 +201,25 @@ class Compatibility:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """File that a commit changes, with the numbers of added and removed lines."""
+
+    path: str
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PatternHit:
     """A commit that matches a query, shown by its best hunk, preferably one of source code.
 
+    - `author_date`: time of the original change. None if the commit is of the same day, as most are.
     - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
     - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
       `merged` for a merge and `empty` for any other commit.
     - `diff_excerpt`: the diff; of a long one, the lines with most of the query's words, below a `…` if lines above them
-      are omitted. Of a merge without a file, the files that it changes against its first parent.
+      are omitted. Of a merge without a file, the files that it changes against its first parent. None if the request
+      excludes diffs.
     - `similarity`: cosine of the query and the text of the hunk.
     - `recency_weight`: share by which the recency of the commit raises its score.
     - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,
@@ -210,6 +228,7 @@ class PatternHit:
     - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
       informative message.
     - `repository`: name of the repository. None if one repository was asked, by its path.
+    - `files`: the first indexed files of the commit, that of the hit first; `file_count` counts all of them.
     """
 
     commit_sha: str
@@ -218,7 +237,7 @@ class PatternHit:
     commit_date: str
     file_path: str
     change_kind: str
-    diff_excerpt: str
+    diff_excerpt: str | None
     diff_truncated: bool
     related_head_symbols: tuple[str, ...]
     similarity: float
@@ -227,6 +246,9 @@ class PatternHit:
     matched: str | None = None
     weak: bool | None = None
     repository: str | None = None
+    author_date: str | None = None
+    files: tuple[ChangedFile, ...] = ()
+    file_count: int = 0
     provenance: Literal["INFERRED"] = "INFERRED"
 
 
@@ -271,7 +293,7 @@ class ExplainHit:
     """A commit that wrote some of the lines, by blame.
 
     `blame_lines` are the numbers of these lines in the current file, `file_path` is the path of the file in the commit.
-    `diff_excerpt` is omitted if the request excludes diffs.
+    `diff_excerpt` is omitted if the request excludes diffs. `author_date` is as in `PatternHit`.
     """
 
     commit_sha: str
@@ -282,6 +304,7 @@ class ExplainHit:
     file_path: str
     diff_excerpt: str | None = field(default=None, kw_only=True)
     diff_truncated: bool
+    author_date: str | None = None
     provenance: Literal["EXACT"] = "EXACT"
 
 
@@ -374,6 +397,11 @@ def _drop_empty_fields(name: str, value: Any) -> Any:
     if not optional:
         return value
     return {key: item for key, item in value.items() if key not in optional or item not in (None, ())}
+
+
+def format_author_date(author_date: datetime, commit_date: datetime) -> str | None:
+    """Format the time of the original change; None if the commit is of the same day. Both times are naive UTC."""
+    return None if author_date.date() == commit_date.date() else format_rfc3339(author_date)
 
 
 def format_rfc3339(naive_utc: datetime) -> str:

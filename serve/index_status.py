@@ -23,9 +23,8 @@ from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.repositories import locate_index
 from serve.text import describe_vector_share, format_commit_count
-from stores import compatibility, history, index_copy
+from stores import compatibility, history, index_copy, locks
 from stores.compatibility import (
-    COMPONENT_NAMES,
     RESUME_COMMAND,
     CompatibilityStatus,
     CompatibilityVerdict,
@@ -64,6 +63,8 @@ class IndexStatus:
     `encoder_name`: encoder of the vectors. `unreadable_commits`: number of commits that could not be read.
     `vector_share`: share of the hunks whose text has a vector.
     `index_holder`: the process that holds the index, if the status is that of a copy; else None.
+    `is_run_active`: an index run is at work; only looked up if the index is incomplete. `indexed_until`: date of the
+    last indexed commit, during an active run only.
     """
 
     last_indexed_commit: str | None = None
@@ -77,6 +78,13 @@ class IndexStatus:
     unreadable_commits: int = 0
     vector_share: float = 1.0
     index_holder: IndexHolder | None = None
+    is_run_active: bool = False
+    indexed_until: datetime | None = None
+
+    @property
+    def has_partial_history(self) -> bool:
+        """True until the first index run has recorded all commits."""
+        return bool(self.commits_behind and self.verdict and self.verdict.has_no_finished_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,9 @@ def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexSta
     location = locate_index(home, repository)
     try:
         with index_copy.open_index_or_copy(location) as index:
-            status = load_index_status(repository, index.connection, index_holder=index.holder)
+            status = load_index_status(
+                repository, index.connection, location=location, index_holder=index.holder
+            )
             return location, replace(status, cache=_load_cache_status(index.connection, location))
     except NotIndexed:
         return location, build_status_without_index(repository)
@@ -105,15 +115,19 @@ def load_index_status(
     connection: Connection,
     recorded_state: RecordedState | None = None,
     *,
+    location: IndexLocation | None = None,
     index_holder: IndexHolder | None = None,
 ) -> IndexStatus:
-    """Return the status of an open index; pass `recorded_state` if it is loaded already, `index_holder` for a copy."""
+    """Return the status of an open index.
+
+    `recorded_state`: if it is loaded already. `location`: to look for an active run. `index_holder`: for a copy.
+    """
     recorded_state = recorded_state or load_recorded_state(connection)
     summary = recorded_state.summary
     if summary is None:
         return build_status_without_index(repository)
     encoder_name = get_encoder_name(recorded_state.versions.embedding_model) or EncoderName.MINILM
-    return IndexStatus(
+    status = IndexStatus(
         last_indexed_commit=summary.last_indexed_commit,
         indexed_at=summary.indexed_at,
         commits_behind=_count_commits_behind(repository, connection, summary),
@@ -125,6 +139,15 @@ def load_index_status(
         vector_share=recorded_state.vector_share,
         index_holder=index_holder,
     )
+    if (
+        location
+        and (status.commits_behind or status.vector_share < 1)
+        and locks.is_run_active(location.folder)
+    ):
+        watermark = status.last_indexed_commit
+        until = repository.read_commit(watermark).commit_date if watermark else None
+        return replace(status, is_run_active=True, indexed_until=until)
+    return status
 
 
 def load_recorded_state(connection: Connection) -> RecordedState:
@@ -158,7 +181,9 @@ def build_index_state(status: IndexStatus) -> IndexState:
 def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
     """Return the `compatibility` field of an answer; `unknown` without an index."""
     if verdict is None:
-        return Compatibility(CompatibilityStatus.UNKNOWN.value, missing_components=COMPONENT_NAMES)
+        return Compatibility(CompatibilityStatus.UNKNOWN.value, "there is no index")
+    if verdict.has_no_finished_run:
+        return Compatibility(verdict.status.value, "no index run has ended")
     if verdict.status is CompatibilityStatus.COMPATIBLE:
         return Compatibility(verdict.status.value)
     return Compatibility(verdict.status.value, verdict.reason, verdict.missing)
@@ -166,9 +191,14 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
 
 def build_index_hints(status: IndexStatus) -> Iterator[str]:
     """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible."""
-    is_run_active = status.index_holder is not None and status.index_holder.is_index_run
+    is_run_active = status.is_run_active or (
+        status.index_holder is not None and status.index_holder.is_index_run
+    )
     if status.index_holder:
         yield f"This answer is from {describe_copy(status.index_holder, status.indexed_at)}"
+    if status.is_run_active and status.commits_behind and not status.index_holder:
+        yield describe_active_run(status)
+        return
     if status.verdict and status.verdict.has_no_finished_run:
         yield f"The {describe_unfinished_run(status)}{'' if is_run_active else f': run `{RESUME_COMMAND}`'}."
         return
@@ -176,9 +206,25 @@ def build_index_hints(status: IndexStatus) -> Iterator[str]:
         behind = format_commit_count(status.commits_behind)
         yield f"The index is {behind} behind HEAD{'' if is_run_active else ': run `lineage index --incremental`'}."
     if status.vector_share < 1:
-        yield f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only."
+        at_work = "; an index run is at work" if is_run_active else ""
+        yield (
+            f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only"
+            f"{at_work}."
+        )
     if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence
+
+
+def describe_active_run(status: IndexStatus) -> str:
+    """Return a sentence about the index run at work: its progress, and what answers cover meanwhile."""
+    share = status.commits / (status.commits + status.commits_behind)
+    until = (
+        f"; answers cover the commits up to {status.indexed_until:%Y-%m-%d}" if status.indexed_until else ""
+    )
+    remaining = format_commit_count(status.commits_behind)
+    return (
+        f"An index run is at work: {int(share * 100)} % of the commits are indexed, {remaining} left{until}."
+    )
 
 
 def describe_copy(index_holder: IndexHolder, indexed_at: datetime | None) -> str:

@@ -15,6 +15,8 @@ from stores.index_location import IndexLocation, find_location, list_indexes, re
 
 # Name that stands for all indexed repositories.
 ALL = "*"
+# Names in a message. `lineage status --all` lists all of them.
+MAX_NAMES = 10
 
 
 def locate_index(home: Path, repository: Repository) -> IndexLocation:
@@ -61,7 +63,41 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     return list(resolved)
 
 
+def resolve_repository(home: Path, name: str, cwd: Path) -> Path:
+    """Return the path of the indexed repository with this name, or this path, which may be relative to `cwd`.
+
+    The repository at the path needs no index. Raises BadRequest.
+    """
+    indexed_repositories = list_repositories(home)
+    if repository := _find_by_name(name, indexed_repositories):
+        return Path(repository.path)
+    return _resolve_path(name, indexed_repositories, cwd)
+
+
+def describe_indexed_repositories(home: Path) -> str:
+    """Return a sentence that names the indexed repositories."""
+    names = [repository.name for repository in list_repositories(home)]
+    if not names:
+        return "No repository is indexed yet."
+    others = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return f"Indexed repositories: {', '.join(names[:MAX_NAMES])}{others}."
+
+
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
+    if repository := _find_by_name(name, repositories):
+        return repository
+    path = _resolve_path(name, repositories, cwd)
+    canonical_path = str(open_repository(path).canonical_path)
+    for repository in repositories:
+        if repository.path == canonical_path:
+            return repository
+    raise BadRequest(
+        f"{name} is not indexed yet.", hint=f"Run `{format_command('lineage', 'index', str(path))}`."
+    )
+
+
+def _find_by_name(name: str, repositories: Sequence[NamedRepository]) -> NamedRepository | None:
+    """Return the repository with this name. Raises BadRequest if several have it."""
     matches = [
         repository
         for repository in repositories
@@ -72,8 +108,11 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
             f"Several repositories are called {name!r}.",
             hint=f"Give the path of one: {', '.join(repository.path for repository in matches)}.",
         )
-    if matches:
-        return matches[0]
+    return matches[0] if matches else None
+
+
+def _resolve_path(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> Path:
+    """Return the existing path, which may be relative to `cwd`. Raises BadRequest with similar names."""
     try:
         path = cwd / Path(name).expanduser()
         exists = path.exists()
@@ -86,13 +125,7 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
             f"No indexed repository is called {name!r}.",
             hint=f"{hint}`lineage status --all` lists the indexes.",
         )
-    canonical_path = str(open_repository(path).canonical_path)
-    for repository in repositories:
-        if repository.path == canonical_path:
-            return repository
-    raise BadRequest(
-        f"{name} is not indexed yet.", hint=f"Run `{format_command('lineage', 'index', str(path))}`."
-    )
+    return path
 
 
 def _get_name(path: Path) -> str:

@@ -41,9 +41,9 @@ class BadPathFilter(LineageError):
 class QueryFilter:
     """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
-    language: as in the column `hunks.language`. since: earliest commit date. path: gitignore pattern. author: part of
-    the name or address, in any case. preferred_paths: gitignore patterns that raise the score of matching hunks and
-    exclude none.
+    language: as in the column `hunks.language`. since: earliest commit date. until: commit date before which commits
+    count. path: gitignore pattern. author: part of the name or address, in any case. preferred_paths: gitignore
+    patterns that raise the score of matching hunks and exclude none.
     """
 
     language: str | None = None
@@ -51,11 +51,13 @@ class QueryFilter:
     path: str | None = None
     author: str | None = None
     preferred_paths: tuple[str, ...] = ()
+    until: datetime | None = None
 
     @property
     def has_conditions(self) -> bool:
         """True if any condition is set."""
-        return any(condition is not None for condition in (self.language, self.since, self.path, self.author))
+        conditions = (self.language, self.since, self.until, self.path, self.author)
+        return any(condition is not None for condition in conditions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +139,9 @@ def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, P
     if query_filter.since is not None:
         conditions.append("commit_date >= $since")
         parameters["since"] = to_naive_utc(query_filter.since)
+    if query_filter.until is not None:
+        conditions.append("commit_date < $until")
+        parameters["until"] = to_naive_utc(query_filter.until)
     if query_filter.path is not None:
         regex, is_included = translate_path_pattern(query_filter.path)
         # A negated pattern would match the rows of commits that change no file.

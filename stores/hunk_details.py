@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -33,6 +33,7 @@ class HunkDetails:
     commit_sha: str
     commit_message: str
     commit_author: str
+    author_date: datetime
     commit_date: datetime
     file_path: str
     change_kind: str
@@ -69,7 +70,10 @@ SELECT hunk_id, commit_sha, file_path, change_kind, diff_truncated FROM hunks WH
 _DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE hunk_id IN ({hunks})"
 # Commits have a query of their own, because a join with hunks would read and decompress all messages.
 _COMMITS: Final = """
-SELECT commit_sha, message, author_name, commit_date FROM commits WHERE commit_sha IN ({commits})"""
+SELECT commit_sha, message, author_name, author_date, commit_date FROM commits WHERE commit_sha IN ({commits})"""
+_FILES: Final = """
+SELECT commit_sha, file_path, added_lines, removed_lines FROM hunks
+WHERE commit_sha IN ({commits}) AND file_path <> '' ORDER BY hunk_id"""
 _SYMBOLS: Final = "SELECT hunk_id, name FROM hunk_symbols WHERE hunk_id IN ({hunks}) ORDER BY rowid"
 _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {longest}"
 
@@ -113,6 +117,18 @@ class HunkDetailsCache:
             for details in load_hunk_details(self.connection, missing, self.diff_cache)
         )
         return tuple(self.details_by_id[hunk] for hunk in hunks)
+
+
+def load_changed_files(
+    connection: Connection, commits: Collection[str]
+) -> dict[str, list[tuple[str, int, int]]]:
+    """Return path, added and removed lines of each indexed file of these commits, by commit."""
+    files: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    if not commits:
+        return files
+    for sha, *columns in connection.execute(_FILES.format(commits=_join_shas(commits))).fetchall():
+        files[sha].append(tuple(columns))
+    return files
 
 
 def load_semantic_texts(connection: Connection, hunks: Sequence[int]) -> list[str]:
@@ -166,12 +182,13 @@ def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCa
     return diffs
 
 
-def _load_commits(connection: Connection, shas: Iterable[str]) -> dict[str, tuple[str, str, datetime]]:
-    """Return message, author and date of each commit."""
-    sha_literals = ", ".join(f"'{sha}'" for sha in shas)
+def _load_commits(
+    connection: Connection, shas: Iterable[str]
+) -> dict[str, tuple[str, str, datetime, datetime]]:
+    """Return message, author, author date and commit date of each commit."""
     return {
         sha: tuple(columns)
-        for sha, *columns in connection.execute(_COMMITS.format(commits=sha_literals)).fetchall()
+        for sha, *columns in connection.execute(_COMMITS.format(commits=_join_shas(shas))).fetchall()
     }
 
 
@@ -180,6 +197,10 @@ def _load_symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tup
     for hunk, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunks))).fetchall():
         names[hunk][name] = None
     return {hunk: tuple(names[hunk]) for hunk in hunks}
+
+
+def _join_shas(shas: Iterable[str]) -> str:
+    return ", ".join(f"'{sha}'" for sha in shas)
 
 
 def _join_ids(hunks: Sequence[int]) -> str:

@@ -254,6 +254,11 @@ def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
         return not try_lock(descriptor, fcntl.LOCK_EX)
 
 
+def is_run_active(folder: Path) -> bool:
+    """Return whether an index run holds the run lock of this index; False on systems without /proc/locks."""
+    return bool(find_lock_holders(folder / RUN_LOCK))
+
+
 def get_queue_lock_path(location: IndexLocation, git_dir: Path) -> Path:
     """Return the path of the lock file that a queued run of this work tree holds; the file need not exist."""
     digest = hashlib.sha256(os.fsencode(git_dir)).hexdigest()[: index_location.ID_DIGITS]

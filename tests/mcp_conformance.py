@@ -71,7 +71,7 @@ def run_scenario(program: tuple[str, ...], url: str, scenario: str) -> bool:
 def main(program: tuple[str, ...]) -> int:
     settings = config.load_settings()
     servers = {
-        "lineage-mcp": create_lineage_server(select_backend(settings), Path.cwd()),
+        "lineage-mcp": create_lineage_server(select_backend(settings), settings.home, Path.cwd()),
         "mindmap mcp": create_mindmap_server(settings.maps_dir).server,
     }
     results = []

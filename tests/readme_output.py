@@ -82,7 +82,7 @@ def lineage_tools() -> str:
     from serve.backend import InProcessBackend
     from serve.mcp.lineage_server import create_lineage_server
 
-    listed = asyncio.run(create_lineage_server(InProcessBackend(ROOT), ROOT).list_tools())
+    listed = asyncio.run(create_lineage_server(InProcessBackend(ROOT), ROOT, ROOT).list_tools())
     return "\n".join(_format_tool(tool.name, tool.description or "", tool.input_schema) for tool in listed)
 
 
@@ -90,7 +90,12 @@ def _format_tool(name: str, description: str, schema: dict[str, Any]) -> str:
     rows = []
     for argument, property_schema in schema["properties"].items():
         default = "required" if argument in schema["required"] else _format_default(property_schema)
-        cells = (f"`{argument}`", _format_type(property_schema), default, property_schema["description"])
+        cells = (
+            f"`{argument}`",
+            _format_type(property_schema),
+            default,
+            property_schema.get("description", ""),
+        )
         rows.append(f"| {' | '.join(cells)} |")
     table = "\n".join(["| argument | type | default | meaning |", "|---|---|---|---|", *rows])
     quoted = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
@@ -102,7 +107,8 @@ def _format_type(property_schema: dict[str, Any]) -> str:
 
 
 def _format_default(property_schema: dict[str, Any]) -> str:
-    return f"`{json.dumps(property_schema.get('default'))}`"
+    absent_value = False if property_schema.get("type") == "boolean" else None
+    return f"`{json.dumps(property_schema.get('default', absent_value))}`"
 
 
 def mindmap_tools() -> str:

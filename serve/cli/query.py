@@ -29,6 +29,15 @@ NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, also on a terminal.")]
+CompactOption = Annotated[
+    bool, typer.Option("--compact", help="Omit diffs, and of messages all but the subject.")
+]
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Print JSON with only these fields of each hit: `commit_sha,file_path`."
+    ),
+]
 
 
 def query_command(  # noqa: PLR0913 - one parameter per option
@@ -51,6 +60,9 @@ def query_command(  # noqa: PLR0913 - one parameter per option
             help="Only commits since this time: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31` or RFC 3339."
         ),
     ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only commits before this time, in the same form.")
+    ] = None,
     path_filter: Annotated[
         str | None,
         typer.Option("--path", help="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
@@ -71,10 +83,13 @@ def query_command(  # noqa: PLR0913 - one parameter per option
             help="Ask this indexed repository, instead of PATH: name of its directory, or its path. Can be repeated.",
         ),
     ] = None,
+    compact: CompactOption = False,
+    fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find commits whose changes match a description."""
+    from serve.answer_detail import Detail, reduce_find_answer
     from serve.api_types import FindRequest, validate_query_text
     from serve.backend import select_backend
 
@@ -86,6 +101,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         path_filter,
         author,
         rerank=not no_rerank,
+        until=until,
     )
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)
@@ -95,7 +111,9 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     answer = (
         backend.find_in_repositories(request, names, Path.cwd()) if names else backend.find(request, path)
     )
-    _print_answer(answer, partial(print_hits, request.text), as_json=as_json)
+    if compact:
+        answer = reduce_find_answer(answer, Detail.COMPACT, ())
+    _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=fields)
 
 
 def explain_command(  # noqa: PLR0913 - one parameter per option
@@ -135,10 +153,13 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
             "--follow-moves", help="Follow lines moved within and between files, like git blame -M -C."
         ),
     ] = False,
+    compact: CompactOption = False,
+    fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which commits wrote the lines of a file, newest first."""
+    from serve.answer_detail import Detail, reduce_explain_answer
     from serve.api_types import ExplainRequest, parse_line_range
     from serve.backend import select_backend
     from serve.cli import render_explain
@@ -156,27 +177,31 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())
-    _print_answer(answer, render_explain.print_explain_answer, as_json=as_json)
+    if compact:
+        answer = reduce_explain_answer(answer, Detail.COMPACT)
+    _print_answer(answer, render_explain.print_explain_answer, as_json=as_json, fields=fields)
 
 
 def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
     """Print the hits on a terminal, with the lines of long diffs that match the question."""
-    from pipeline.text import count_terms
+    from serve.answer_detail import parse_content_words
     from serve.cli import render
-    from serve.search.query_hints import extract_content_words
 
-    render.print_find_answer(answer, console, extract_content_words(count_terms(question)))
+    render.print_find_answer(answer, console, parse_content_words(question))
 
 
 def _print_answer(
-    answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool
+    answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool, fields: str | None
 ) -> None:
-    """Print an answer: formatted on a terminal, else as JSON."""
+    """Print an answer: formatted on a terminal, else as JSON, which is indented on a terminal only."""
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    if as_json or not sys.stdout.isatty():
+    if as_json or fields is not None or not sys.stdout.isatty():
         from serve.cli import render
 
-        print_raw(render.to_json(answer))
+        indent = 2 if sys.stdout.isatty() else None
+        print_raw(
+            render.to_json(answer, indent=indent, fields=fields.split(",") if fields is not None else ())
+        )
         return
     from rich.console import Console
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
@@ -17,6 +18,7 @@ from serve.api_types import (
     format_rfc3339,
     to_json_dict,
 )
+from serve.errors import BadRequest
 from serve.text import add_path_to_command, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:
@@ -37,13 +39,33 @@ MAX_SYMBOLS: Final = 4
 NO_FILE: Final = "(no file)"
 
 
-def to_json(answer: FindAnswer | ExplainAnswer) -> str:
-    """Return the JSON document of an answer, with `compatibility` only if there is something to report."""
+def to_json(
+    answer: FindAnswer | ExplainAnswer, *, indent: int | None = None, fields: Sequence[str] = ()
+) -> str:
+    """Return the JSON document of an answer, with `compatibility` only if there is something to report.
+
+    `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown one.
+    """
     result = to_json_dict(answer)
+    if fields:
+        hit_type = PatternHit if isinstance(answer, FindAnswer) else ExplainHit
+        names = _check_fields(fields, hit_type)
+        result["hits"] = [{name: hit[name] for name in names if name in hit} for hit in result["hits"]]
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
         del result["meta"]["compatibility"]
-    return escape_json_controls(json.dumps(result, ensure_ascii=False, indent=2))
+    separators = (",", ":") if indent is None else None
+    return escape_json_controls(json.dumps(result, ensure_ascii=False, indent=indent, separators=separators))
+
+
+def _check_fields(fields: Sequence[str], hit_type: type[PatternHit | ExplainHit]) -> list[str]:
+    names = [name.strip() for name in fields]
+    known_names = [field.name for field in dataclasses.fields(hit_type)]
+    if unknown_names := [name for name in names if name not in known_names]:
+        raise BadRequest(
+            f"Hits have no field {unknown_names[0]!r}.", hint=f"Their fields are {', '.join(known_names)}."
+        )
+    return names
 
 
 def format_status(location: IndexLocation, status: IndexStatus) -> str:

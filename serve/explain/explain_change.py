@@ -25,6 +25,7 @@ from serve.api_types import (
     ExplainMeta,
     ExplainRequest,
     RelatedCommit,
+    format_author_date,
     format_rfc3339,
     validate_explain_request,
 )
@@ -249,6 +250,7 @@ def build_hit(commit: Commit, lines: Sequence[BlamedLine], excerpt: Excerpt | No
         file_path=decode_path(find_main_origin(lines).path),
         diff_excerpt=excerpt.text if excerpt else None,
         diff_truncated=bool(excerpt and excerpt.is_truncated),
+        author_date=format_author_date(commit.author_date, commit.commit_date),
     )
 
 

@@ -143,7 +143,9 @@ def _open_reader(
     try:
         index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS))
         with index.translate_errors():
-            status = load_index_status(repository, index.connection, index_holder=index.holder)
+            status = load_index_status(
+                repository, index.connection, location=index.location, index_holder=index.holder
+            )
             file_history = (
                 None
                 if path is None

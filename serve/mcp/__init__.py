@@ -1,8 +1,10 @@
 """MCP servers of lineage and mindmap.
 
+- `answer_text`: text of answers for models
 - `base`: strict tools, error mapping, stdio transport and shutdown
 - `lineage_server`: `lineage-mcp` command and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps
 - `mindmap_types`: input and output types of these tools, and construction of answers from documents
+- `repository_argument`: repository that a tool call is about
 """

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -39,6 +39,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import ConfigDict, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs, process
@@ -62,40 +63,52 @@ _SEARCHED_CHARS: Final = 300
 MAX_PROBLEMS: Final = 5
 
 ResultType = TypeVar("ResultType")
+# An optional argument may be null. The schema omits that, as it would cost as many tokens as the description.
+Unset = SkipJsonSchema[None]
 
 
 def create_read_only_annotations() -> ToolAnnotations:
-    """Return the annotations of a tool that changes nothing and accesses only this machine."""
-    return ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
+    """Return the annotations of a tool that changes nothing and accesses only this machine.
+
+    Here and below, values that the protocol assumes without an annotation are left out.
+    """
+    return ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
 def create_write_annotations(*, is_destructive: bool = False, is_idempotent: bool = False) -> ToolAnnotations:
     """Return the annotations of a tool that changes data on this machine."""
     return ToolAnnotations(
-        read_only_hint=False,
-        destructive_hint=is_destructive,
-        idempotent_hint=is_idempotent,
+        destructive_hint=None if is_destructive else False,
+        idempotent_hint=is_idempotent or None,
         open_world_hint=False,
     )
 
 
 def create_tool(
-    function: Callable[..., Any], *, title: str, annotations: ToolAnnotations, description: str | None = None
+    function: Callable[..., Any],
+    *,
+    title: str,
+    annotations: ToolAnnotations,
+    description: str | None = None,
+    has_own_text: bool = False,
 ) -> Tool:
     """Return a tool that runs `function` in a thread and rejects unknown arguments.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
-    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters.
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. `has_own_text`: see `_StrictTool`.
     """
-    tool = _StrictTool.from_function(
-        _run_in_thread(function), title=title, description=description, annotations=annotations
+    wrapped = _run_in_thread(function)
+    # The library types its result as `Tool`, although it is of the class that the method is called on.
+    tool = cast(
+        "_StrictTool",
+        _StrictTool.from_function(wrapped, title=title, description=description, annotations=annotations),
     )
+    tool.has_own_text = has_own_text
     tool.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     tool.fn_metadata.arg_model.model_rebuild(force=True)
-    tool.parameters = _strip_schema(tool.fn_metadata.arg_model.model_json_schema(by_alias=True))
-    tool.fn_metadata.output_schema = _strip_schema(tool.fn_metadata.output_schema)
+    schema = tool.fn_metadata.arg_model.model_json_schema(by_alias=True)
+    tool.parameters = _strip_input_schema(schema, schema.get("$defs", {}))
+    tool.fn_metadata.output_schema = _simplify_output_schema(tool.fn_metadata.output_schema)
     return tool
 
 
@@ -249,7 +262,12 @@ class _StdioServer(MCPServer[Any]):
 
 
 class _StrictTool(Tool):
-    """Tool that describes wrong arguments in plain language, and reports its errors without the library's prefix."""
+    """Tool that describes wrong arguments in plain language, and reports its errors without the library's prefix.
+
+    `has_own_text`: the function returns a `CallToolResult` with text; else the text is the structured content as JSON.
+    """
+
+    has_own_text: bool = False
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -265,19 +283,19 @@ class _StrictTool(Tool):
                 raise
             # Remove the library's prefix, which costs the model tokens and adds no information.
             raise ToolError(str(error.__cause__)) from error
-        return _with_text_content(answer) if isinstance(answer, CallToolResult) else answer
+        if not isinstance(answer, CallToolResult):
+            return answer
+        structured = _escape_strings(answer.structured_content)
+        content = answer.content if self.has_own_text else [_build_json_content(structured)]
+        return answer.model_copy(update={"content": content, "structured_content": structured})
 
 
-def _with_text_content(answer: CallToolResult) -> CallToolResult:
-    """Return the answer with its structured content also as compact JSON text, for clients that show only text.
+def _build_json_content(structured: Any) -> TextContent:
+    """Return structured content as compact JSON, for clients that show only text.
 
-    The library's own text is indented JSON, which costs the model more tokens. Control characters are escaped.
+    The library's own text is indented JSON, which costs the model more tokens.
     """
-    structured = _escape_strings(answer.structured_content)
-    text = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
-    return answer.model_copy(
-        update={"content": [TextContent(type="text", text=text)], "structured_content": structured}
-    )
+    return TextContent(type="text", text=json.dumps(structured, ensure_ascii=False, separators=(",", ":")))
 
 
 def _escape_strings(value: Any) -> Any:
@@ -326,15 +344,39 @@ def _describe_problem(problem: Any) -> str:
     return f"{problem['msg']}, not {problem['input']!r:.60}."
 
 
-def _strip_schema(schema: Any) -> Any:
-    """Return the schema without titles and empty defaults, which cost the model tokens and add no information."""
+def _strip_input_schema(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Return the schema without parts that cost the model tokens and add no information, and with definitions in place.
+
+    Left out are titles, empty defaults, docstrings of types, and that there are no other arguments, which errors say.
+    """
     if isinstance(schema, dict):
-        return {name: _strip_schema(part) for name, part in schema.items() if not _is_redundant(name, part)}
-    return [_strip_schema(part) for part in schema] if isinstance(schema, list) else schema
+        if reference := schema.get("$ref"):
+            definition = {**definitions[reference.rpartition("/")[2]], "description": None}
+            schema = {**definition, **schema}
+        return {
+            name: _strip_input_schema(part, definitions)
+            for name, part in schema.items()
+            if not _is_redundant(name, part)
+        }
+    return [_strip_input_schema(part, definitions) for part in schema] if isinstance(schema, list) else schema
 
 
 def _is_redundant(name: str, part: Any) -> bool:
-    return (name == "title" and isinstance(part, str)) or (name == "default" and part in (None, "", []))
+    return (
+        part is None
+        or name in {"$defs", "$ref"}
+        or (name == "title" and isinstance(part, str))
+        or (name == "default" and (part is False or part in ("", [])))
+        or (name == "additionalProperties" and isinstance(part, bool))
+    )
+
+
+def _simplify_output_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a schema with the names of the answer's fields; the documentation describes them.
+
+    Some clients send it to the model with every request, where a complete one costs more than the answers.
+    """
+    return schema and {"type": "object", "properties": {name: {} for name in schema["properties"]}}
 
 
 def _run_in_thread(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from mcp.server.mcpserver.tools import Tool
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from mindmap import links, paths, tree
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
@@ -78,16 +78,14 @@ class MindmapTools:
     def create_mindmap(
         self,
         title: str,
-        workspacePath: Annotated[
-            str | mindmap_types.Unset, Field(description="Absolute path of the git work tree")
-        ] = None,
+        workspacePath: Annotated[str | base.Unset, Field(description="git work tree, absolute")] = None,
         nodes: Annotated[
-            list[mindmap_types.NodeInput] | mindmap_types.Unset,
-            Field(description="First nodes, under the root"),
+            list[mindmap_types.NodeInput] | base.Unset,
+            WithJsonSchema({"description": "as in add_nodes", "type": "array", "items": {"type": "object"}}),
         ] = None,
     ) -> mindmap_types.CreateResult:
-        """Start a map for work with several steps. If you give workspacePath, changed files attach to the task in
-        progress automatically. Tell the user where the viewer is.
+        """Start a map for work with several steps. With workspacePath, changed files attach to the task in progress.
+        Tell the user where the viewer is.
         """
         workspace = paths.validate_workspace(workspacePath) if workspacePath is not None else None
         now = utc_now()
@@ -109,14 +107,13 @@ class MindmapTools:
 
     def list_mindmaps(
         self,
-        query: Annotated[str, Field(description="Words in the title, labels or files of the map")] = "",
+        query: Annotated[str, Field(description="words in title, labels or files")] = "",
         workspacePath: Annotated[
-            str | mindmap_types.Unset,
-            Field(description="Absolute path of the workspace, or of a directory in it"),
+            str | base.Unset, Field(description="workspace or a directory in it, absolute")
         ] = None,
         limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
     ) -> mindmap_types.MapListing:
-        """List maps, newest first. Look here for a map to continue before you create another."""
+        """List maps, newest first. Continue one rather than create another."""
         directory = paths.normalize_workspace(workspacePath) if workspacePath is not None else None
         map_list = self.store.list_maps(
             lambda document: (
@@ -129,9 +126,9 @@ class MindmapTools:
     def get_mindmap(
         self,
         mindmapId: str,
-        nodeId: Annotated[str, Field(description="Only this node and its subtree")] = ROOT,
-        query: Annotated[str, Field(description="Only nodes with all these words")] = "",
-        full: Annotated[bool, Field(description="Complete nodes with files; costs many tokens")] = False,
+        nodeId: Annotated[str, Field(description="only its subtree")] = ROOT,
+        query: Annotated[str, Field(description="only nodes with all these words")] = "",
+        full: Annotated[bool, Field(description="complete nodes with files: many tokens")] = False,
     ) -> mindmap_types.MapView:
         """Read a map or a part of it, by default as an outline with ids. Boxes: [ ] planned, [~] in progress,
         [x] completed, [!] blocked.
@@ -142,12 +139,10 @@ class MindmapTools:
         self,
         mindmapId: str,
         nodes: list[mindmap_types.NodeInput],
-        parentId: Annotated[str, Field(description="Node to put them under")] = ROOT,
+        parentId: str = ROOT,
     ) -> mindmap_types.ChangeResult:
-        """Add nodes, nested with children. Plan: plan and task for steps, code for a code region to write (these three
-        have a status and count as progress), file, note. Mental model: component (modules, layers), data_flow
-        (pipelines, protocols), decision (choices and trade-offs), hypothesis (assumptions), risk (edge cases,
-        invariants).
+        """Add nodes. Plan: plan, task and code (a region to write) have a status and count as progress; file, note.
+        Mental model: component, data_flow, decision, hypothesis, risk.
         """
         batch = _flatten_inputs(nodes)
         return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, utc_now()))
@@ -155,8 +150,8 @@ class MindmapTools:
     def update_nodes(
         self, mindmapId: str, updates: list[mindmap_types.NodeUpdateInput]
     ) -> mindmap_types.ChangeResult:
-        """Change labels, types and statuses. Set a task in_progress when you start it: files attach to the task set
-        last. Set it completed as soon as it is done. The root's label is the map's title.
+        """Change labels, types, statuses. Set a task in_progress when you start it (files attach to it) and completed
+        when it is done. The root's label is the title.
         """
         changes = [update.to_update() for update in updates]
         return self._change(mindmapId, lambda document: update_nodes(document, changes, utc_now()))
@@ -166,9 +161,7 @@ class MindmapTools:
         mindmapId: str,
         nodeIds: list[str],
         parentId: str,
-        position: Annotated[
-            int | mindmap_types.Unset, Field(ge=0, description="Place among the children, from 0")
-        ] = None,
+        position: Annotated[int, Field(ge=0, description="among the children, from 0")] | base.Unset = None,
     ) -> mindmap_types.ChangeResult:
         """Move nodes and their subtrees under another node."""
         return self._change(
@@ -176,25 +169,23 @@ class MindmapTools:
         )
 
     def remove_nodes(self, mindmapId: str, nodeIds: list[str]) -> mindmap_types.ChangeResult:
-        """Remove nodes, their subtrees and all links of these. Set finished tasks to completed instead of removing
-        them.
-        """
+        """Remove nodes with subtrees and links. Set finished tasks to completed instead."""
         return self._change(mindmapId, lambda document: remove_nodes(document, nodeIds, utc_now()))
 
     def link_nodes(
         self,
         mindmapId: str,
         add: Annotated[
-            list[mindmap_types.LinkInput] | mindmap_types.Unset, Field(description="Links to write")
+            list[mindmap_types.LinkInput] | base.Unset, Field(description="same ends and label: update")
         ] = None,
         remove: Annotated[
-            list[mindmap_types.LinkRemovalInput] | mindmap_types.Unset,
-            Field(description="Links to remove, first"),
+            list[mindmap_types.LinkRemovalInput] | base.Unset,
+            WithJsonSchema(
+                {"description": "by id, or from, to, label", "type": "array", "items": {"type": "object"}}
+            ),
         ] = None,
     ) -> mindmap_types.ChangeResult:
-        """Add or remove labelled arrows between nodes (calls, depends on, contradicts). Adding the same from, to and
-        label again updates style and notes.
-        """
+        """Add or remove labelled arrows between nodes (calls, depends on, contradicts)."""
         additions = [link.to_link() for link in add or ()]
         removals = [removal.to_removal() for removal in remove or ()]
         return self._change(
@@ -204,22 +195,17 @@ class MindmapTools:
     def log_file_touch(  # noqa: PLR0913, PLR0917 - one argument for each field of a touch
         self,
         mindmapId: str,
-        path: Annotated[str, Field(description="Absolute, or relative to the workspace")],
-        action: Annotated[
-            mindmap_types.Action | mindmap_types.Unset, Field(description="modify by default")
-        ] = None,
-        nodeId: Annotated[
-            str | mindmap_types.Unset, Field(description="Instead of the task in progress")
-        ] = None,
-        previousPath: Annotated[str | mindmap_types.Unset, Field(description="Path before a rename")] = None,
-        lines: Annotated[str | mindmap_types.Unset, Field(description="10-20")] = None,
-        symbols: list[str] | mindmap_types.Unset = None,
-        changes: list[mindmap_types.CodeChangeInput] | mindmap_types.Unset = None,
-        summary: str | mindmap_types.Unset = None,
+        path: Annotated[str, Field(description="absolute, or in the workspace")],
+        action: Annotated[mindmap_types.Action | base.Unset, Field(description="default: modify")] = None,
+        nodeId: Annotated[str | base.Unset, Field(description="default: task in progress")] = None,
+        previousPath: Annotated[str | base.Unset, Field(description="before a rename")] = None,
+        lines: Annotated[str | base.Unset, Field(description="10-20")] = None,
+        symbols: list[str] | base.Unset = None,
+        changes: list[mindmap_types.CodeChangeInput] | base.Unset = None,
+        summary: str | base.Unset = None,
     ) -> mindmap_types.AttachResult:
-        """Log what you did to a file, by symbols, or that reading it was important. If the path is logged already, the
-        entry is updated and changes are merged. A file outside the workspace, also behind a link, is logged by its
-        absolute path, with a hint.
+        """Log what you did to a file, or that reading it was important. A path that is logged already is updated and
+        its changes are merged.
         """
         touch = TouchInput(
             path,
@@ -239,15 +225,11 @@ class MindmapTools:
     def sync_git_status(
         self,
         mindmapId: str,
-        workspacePath: Annotated[
-            str | mindmap_types.Unset, Field(description="Required if the map has none")
-        ] = None,
-        targetNodeId: Annotated[
-            str | mindmap_types.Unset, Field(description="Instead of the task in progress")
-        ] = None,
+        workspacePath: Annotated[str | base.Unset, Field(description="required if the map has none")] = None,
+        targetNodeId: Annotated[str | base.Unset, Field(description="default: task in progress")] = None,
     ) -> mindmap_types.AttachResult:
-        """Attach every file that differs from HEAD, with its line counts, and watch the workspace from now on. Call it
-        when you continue a map, and before you finish.
+        """Attach all files that differ from HEAD, and watch the workspace from now on. Call it when you continue a map
+        and before you finish.
         """
         sync = WorkspaceSync(self.store, mindmapId, open_git, workspacePath)
         # The map gets its workspace first, as the watcher watches only that. The watch starts before git runs, so that
@@ -259,10 +241,10 @@ class MindmapTools:
         self,
         mindmapId: str,
         message: str,
-        nodeId: str | mindmap_types.Unset = None,
-        file: str | mindmap_types.Unset = None,
+        nodeId: str | base.Unset = None,
+        file: str | base.Unset = None,
     ) -> mindmap_types.ChangeResult:
-        """Note something worth remembering that does not change the map: a finding, a test run, a reason."""
+        """Note a finding, a test run or a reason, without a change of the map."""
         return self._change(
             mindmapId, lambda document: add_note(document, message, utc_now(), node_id=nodeId, file=file)
         )
@@ -270,7 +252,7 @@ class MindmapTools:
     def delete_mindmap(
         self,
         mindmapId: str,
-        confirm: Annotated[bool, Field(strict=True, description="true if the user asked for it")] = False,
+        confirm: Annotated[bool, Field(strict=True, description="true if the user asked")] = False,
     ) -> mindmap_types.ChangeResult:
         """Delete a map permanently."""
         if not confirm:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import SkipJsonSchema
 
 from mindmap import export, tree
 from mindmap.document import ROOT, CodeChange, EditResult, Link, Mindmap, to_json_value
@@ -19,6 +18,7 @@ from mindmap.links import LinkRemoval, NewLink
 from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
 from mindmap.tree import Progress, compute_progress
+from serve.mcp.base import Unset
 from stores.errors import LineageError
 
 NodeType = Literal[
@@ -28,8 +28,10 @@ Status = Literal["planned", "in_progress", "completed", "blocked"]
 Action = Literal["read", "create", "modify", "delete", "rename"]
 Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
-# An optional argument may be null. The schema omits that, as it would cost as many tokens as the description.
-Unset = SkipJsonSchema[None]
+
+
+# For arguments whose values the schema of `add_nodes` lists.
+_WITHOUT_VALUES: Final = WithJsonSchema({"type": "string"})
 
 
 class _ToolInput(BaseModel):
@@ -42,7 +44,7 @@ class NodeInput(_ToolInput):
     label: str
     type: NodeType = "task"
     status: Status | Unset = None
-    children: Annotated[list[dict[str, Any]], Field(description="Nested nodes of the same form.")] = []
+    children: Annotated[list[dict[str, Any]], Field(description="nested nodes")] = []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the node as `flatten_nodes` expects it."""
@@ -54,7 +56,7 @@ class NodeUpdateInput(_ToolInput):
 
     id: str
     label: str | Unset = None
-    type: NodeType | Unset = None
+    type: Annotated[NodeType | Unset, _WITHOUT_VALUES] = None
     status: Status | Unset = None
 
     def to_update(self) -> NodeUpdate:
@@ -68,9 +70,7 @@ class LinkInput(_ToolInput):
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
     label: str = ""
-    style: Annotated[
-        Style | Unset, Field(description="dashed: hypotheses, soft dependencies; animated: streams, events")
-    ] = None
+    style: Annotated[Style | Unset, Field(description="dashed: hypotheses; animated: streams")] = None
     notes: str | Unset = None
 
     def to_link(self) -> NewLink:

@@ -6,6 +6,8 @@ hunk of each commit and builds the answer. A hunk is the diff of one file in one
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +24,15 @@ from pipeline.encoders.base import Encoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
-from serve.api_types import FindAnswer, FindMeta, FindRequest, PatternHit, format_rfc3339
+from serve.api_types import (
+    ChangedFile,
+    FindAnswer,
+    FindMeta,
+    FindRequest,
+    PatternHit,
+    format_author_date,
+    format_rfc3339,
+)
 from serve.errors import NeedsRebuild
 from serve.index_status import (
     IndexStatus,
@@ -65,8 +75,13 @@ from stores.quantized_vectors import quantize
 
 # A hunk that touches more symbols changes most of its file; the first names show that well enough.
 MAX_SHOWN_SYMBOLS: Final = 40
+# Files that an answer names for each commit. Larger commits are told by their number of files.
+MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
+# Commits that an index run processes a second and processor, by stage: flask's 5,531 in 15 s and 227 s on two.
+WORDS_COMMITS_PER_SECOND: Final = 180.0
+COMMITS_PER_SECOND: Final = 12.0
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
 NO_PRECEDENT: Final = (
@@ -159,7 +174,11 @@ class PatternSearcher:
                 connection = index.connection
                 metadata = self._cache.load_metadata(location, index)
                 status = load_index_status(
-                    repository, connection, metadata.recorded_state, index_holder=index.holder
+                    repository,
+                    connection,
+                    metadata.recorded_state,
+                    location=location,
+                    index_holder=index.holder,
                 )
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
@@ -245,13 +264,23 @@ def build_hits(
         texts = hunk_details.load_semantic_texts(connection, [hunk_ids[row] for row in pending_rows])
         vectors[pending_rows] = quantize(encoder.encode(texts)).decode()  # as an index run stores them
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
-    rows = zip(best_candidates, results.details.load(hunk_ids), similarities, strict=True)
-    return tuple(_build_hit(scored, details, similarity, query) for scored, details, similarity in rows)
+    all_details = results.details.load(hunk_ids)
+    files = hunk_details.load_changed_files(connection, {details.commit_sha for details in all_details})
+    return tuple(
+        _build_hit(scored, details, similarity, query, files.get(details.commit_sha, []))
+        for scored, details, similarity in zip(best_candidates, all_details, similarities, strict=True)
+    )
 
 
 def _build_hit(
-    scored_candidate: ScoredCandidate, details: HunkDetails, similarity: float, query: Query
+    scored_candidate: ScoredCandidate,
+    details: HunkDetails,
+    similarity: float,
+    query: Query,
+    files: Sequence[tuple[str, int, int]],
 ) -> PatternHit:
+    # A stable sort: the other files keep the order of the commit.
+    shown_files = sorted(files, key=lambda file: file[0] != details.file_path)[:MAX_SHOWN_FILES]
     excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
     return PatternHit(
         commit_sha=details.commit_sha,
@@ -268,6 +297,9 @@ def _build_hit(
         combined_score=round(scored_candidate.score, SCORE_DIGITS),
         matched=str(scored_candidate.matched_terms) if scored_candidate.matched_terms else None,
         weak=scored_candidate.is_weak,
+        author_date=format_author_date(details.author_date, details.commit_date),
+        files=tuple(ChangedFile(*file) for file in shown_files),
+        file_count=len(files),
     )
 
 
@@ -284,23 +316,28 @@ def build_meta(status: IndexStatus, query: Query, best_candidates: Sequence[Scor
 def _build_hints(
     status: IndexStatus, query: Query, best_candidates: Sequence[ScoredCandidate]
 ) -> Iterable[str]:
-    if status.verdict is None or not status.commits:
+    if (status.verdict is None or not status.commits) and not status.is_run_active:
         yield describe_empty_index(status)
         return
     yield from build_index_hints(status)
-    if answer_hint := describe_hits(query, best_candidates):
+    if answer_hint := describe_hits(query, best_candidates, is_history_partial=status.has_partial_history):
         yield answer_hint
         if answer_hint != NO_CONTENT_WORDS:
             yield from _describe_unreadable_commits(status)
 
 
-def describe_hits(query: Query, best_candidates: Sequence[ScoredCandidate]) -> str:
-    """Return a hint about hits that are missing or weak; empty if there is nothing to say."""
-    if not best_candidates:
+def describe_hits(
+    query: Query, best_candidates: Sequence[ScoredCandidate], *, is_history_partial: bool = False
+) -> str:
+    """Return a hint about hits that are missing or weak; empty if there is nothing to say.
+
+    Weak hits of a history that is not indexed completely say nothing about whether there is a precedent.
+    """
+    if not best_candidates and not (is_history_partial and not query.filters.has_conditions):
         return _describe_no_hits(query.filters)
     if FUNCTION_WORDS.issuperset(query.terms):
         return NO_CONTENT_WORDS
-    if all(scored.is_weak for scored in best_candidates):
+    if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
         return _describe_weak_hits(query.filters)
     return ""
 
@@ -311,8 +348,28 @@ def describe_empty_index(status: IndexStatus) -> str:
         count = format_commit_count(status.unreadable_commits)
         return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"
     if status.commits_behind:
-        return "This repository is not indexed yet: run `lineage index`."
+        run_time = describe_run_time(status.commits_behind)
+        return f"This repository is not indexed yet: run `lineage index`.{run_time}"
     return "There is nothing to search: the repository has no commits that could be indexed."
+
+
+def describe_run_time(commits: int) -> str:
+    """Return a sentence about how long a first index run of so many commits takes; empty if less than a minute."""
+    processors = os.cpu_count() or 1
+    words_seconds = commits / WORDS_COMMITS_PER_SECOND / processors
+    total_seconds = commits / COMMITS_PER_SECOND / processors
+    if total_seconds < 60:
+        return ""
+    return (
+        f" It has {format_commit_count(commits)}: all can be found by words after about "
+        f"{_format_duration(words_seconds)}, and by meaning after about {_format_duration(total_seconds)}."
+    )
+
+
+def _format_duration(seconds: float) -> str:
+    return (
+        f"{math.ceil(seconds / 10) * 10} seconds" if seconds < 100 else f"{math.ceil(seconds / 60)} minutes"
+    )
 
 
 def _describe_no_hits(filters: QueryFilter) -> str:
@@ -343,6 +400,7 @@ def _format_filters(filters: QueryFilter) -> str:
     values: Mapping[str, str | None] = {
         "language": filters.language,
         "since": format_date(filters.since) if filters.since else None,
+        "until": format_date(filters.until) if filters.until else None,
         "path": filters.path,
         "author": filters.author,
     }

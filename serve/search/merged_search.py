@@ -322,7 +322,13 @@ class _MergedSearch:
             "Other indexes with hints: {count}. `lineage status --all` lists them.",
         )
         if any(search.open_search.status.commits for search in self.searches):
-            yield describe_hits(self.searches[0].open_search.query, [scored for scored, _ in self._best])
+            yield describe_hits(
+                self.searches[0].open_search.query,
+                [scored for scored, _ in self._best],
+                is_history_partial=any(
+                    search.open_search.status.has_partial_history for search in self.searches
+                ),
+            )
 
     def _describe_failures(self) -> Iterator[str]:
         failures = {

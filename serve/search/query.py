@@ -70,6 +70,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
     filters = QueryFilter(
         language=requested_filters.language or hints.language,
         since=requested_filters.since or hints.since,
+        until=requested_filters.until,
         path=requested_filters.path,
         author=requested_filters.author,
         preferred_paths=tuple(_build_preferred_pattern(path) for path in hints.paths),
@@ -103,6 +104,7 @@ def _parse_filters(request: FindRequest, now: datetime, context: RepositoryConte
     return QueryFilter(
         language=_normalize_language(request.language) if request.language else None,
         since=parse_date(request.since, now) if request.since is not None else None,
+        until=parse_date(request.until, now) if request.until is not None else None,
         path=_check_pattern(normalize_path_filter(request.path, context.work_tree, context.has_path))
         if request.path is not None
         else None,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline import component_versions, write
+from serve.api_types import Compatibility, FindRequest
 from serve.index_status import build_index_hints, load_status_at_path
-from stores import database
+from serve.search.find_pattern import describe_run_time, find_pattern
+from stores import database, locks
 from stores.compatibility import CompatibilityStatus
 from tests.pipeline.histories import create_interleaved_repo, get_location
-from tests.repos import Repo
+from tests.repos import FIRST_DATE, Repo
 from tests.serve.commands import run_index, run_lineage
 from tests.serve.maintenance.helpers import run_checks
 from tests.serve.sample_index import WordEncoder
@@ -30,6 +35,16 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 def load_verdict(repo: Repo, home: Path) -> str:
     """Return the verdict of the repository's index."""
     return str(load_status_at_path(repo.path, home)[1].verdict)
+
+
+def stop_at_second_call(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with an interruption by the user in place of the second call."""
+    calls = iter([function])
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return next(calls, raise_keyboard_interrupt)(*arguments, **options)
+
+    return call
 
 
 def set_component_version(monkeypatch: pytest.MonkeyPatch, constant: str, value: str = "9") -> None:
@@ -132,6 +147,39 @@ def test_interrupted_first_run(
     assert run_index(repo, "--incremental") == 0
     assert load_verdict(repo, home) == "compatible"
     assert count_head_symbols(repo, home) > 0
+
+
+def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a run, hints tell its progress and what answers cover; they advise no run and judge no weak hits."""
+    location = get_location(repo, home)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "write_batch", stop_at_second_call(write.write_batch))
+        assert run_index(repo, "--commit-batch", "2") == 130
+    remaining = load_status_at_path(repo.path, home)[1].commits_behind
+    assert remaining > 0
+    request = FindRequest("a walrus on a bicycle")
+    with locks.acquire_run_lock(location):
+        status = load_status_at_path(repo.path, home)[1]
+        (hint,) = build_index_hints(status)
+        answer = find_pattern(request, repo.path, home)
+    share = status.commits * 100 // (status.commits + remaining)
+    assert hint == (
+        f"An index run is at work: {share} % of the commits are indexed, {remaining} commits left; "
+        f"answers cover the commits up to {FIRST_DATE:%Y-%m-%d}."
+    )
+    assert answer.meta.hint == hint
+    assert answer.meta.compatibility == Compatibility("unknown", "no index run has ended")
+    assert "run `lineage index`" in (find_pattern(request, repo.path, home).meta.hint or "")
+
+
+def test_time_of_a_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint of a repository without an index says how many commits there are and how long the run takes."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert describe_run_time(6_000) == (
+        " It has 6,000 commits: all can be found by words after about 20 seconds, "
+        "and by meaning after about 5 minutes."
+    )
+    assert not describe_run_time(100)
 
 
 def test_pending_vectors_are_a_warning(repo: Repo, home: Path) -> None:

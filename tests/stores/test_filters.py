@@ -30,6 +30,14 @@ def test_language() -> None:
     assert find_paths(QueryFilter(language="python")) == {"app.py", "src/app.py"}
 
 
+def test_until_is_an_upper_bound() -> None:
+    """`until` keeps commits before that time, so that `since` and `until` of neighbouring periods share none."""
+    since = find_paths(QueryFilter(since=FIRST_DATE + timedelta(days=3)))
+    until = find_paths(QueryFilter(until=FIRST_DATE + timedelta(days=3)))
+    assert until and since and not until & since
+    assert until | since == find_paths(QueryFilter())
+
+
 @pytest.mark.parametrize(
     "since",
     [

@@ -18,6 +18,7 @@ from serve.api_types import (
     QueryProfile,
 )
 from serve.cli import query, render
+from serve.errors import BadRequest
 from serve.index_status import build_compatibility
 from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from tests.serve.cli.terminals import format_output
@@ -218,9 +219,13 @@ def test_json_document() -> None:
     document = json.loads(render.to_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
     assert list(document["hits"][0]) == [
-        name for name in PatternHit.__dataclass_fields__ if name not in {"matched", "weak", "repository"}
+        name
+        for name in PatternHit.__dataclass_fields__
+        if name not in {"matched", "weak", "repository", "author_date"}
     ]
-    reranked = replace(HIT, matched="message: retries", weak=False, repository="repo")
+    reranked = replace(
+        HIT, matched="message: retries", weak=False, repository="repo", author_date=HIT.commit_date
+    )
     document = json.loads(render.to_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
     assert document["meta"] == {
@@ -232,6 +237,16 @@ def test_json_document() -> None:
         "hint": META.hint,
         "query_profile": {"name": META.query_profile.name, "explanation": META.query_profile.explanation},
     }
+
+
+def test_json_on_one_line_and_with_chosen_fields() -> None:
+    """JSON without indentation is one line; chosen fields are printed in that order, and unknown ones refused."""
+    answer = FindAnswer((HIT,), META)
+    text = render.to_json(answer, fields=["file_path", " commit_sha"])
+    assert text.startswith('{"hits":[{"file_path":"src/net/tcp.py","commit_sha":"8eb4340f')
+    assert "\n" not in text and "\n" in render.to_json(answer, indent=2)
+    with pytest.raises(BadRequest, match="Hits have no field 'path'"):
+        render.to_json(answer, fields=["path"])
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, TextContent, Tool
+from mcp_types import INVALID_PARAMS, CallToolResult, ListRootsResult, Root, TextContent, Tool
+from pydantic import FileUrl
 
-from serve.api_types import ExplainDetails, ExplainHit, ExplainMeta, FindMeta, PatternHit
+from serve.api_types import PatternHit
 from serve.backend import InProcessBackend
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
@@ -22,7 +24,7 @@ from tests.serve.sample_index import build_index
 
 
 def create_server(repo: Repo, home: Path) -> MCPServer[Any]:
-    return create_lineage_server(InProcessBackend(home), repo.path)
+    return create_lineage_server(InProcessBackend(home), home, repo.path)
 
 
 @pytest.fixture(scope="module")
@@ -40,49 +42,39 @@ def list_tools(repo: Repo, home: Path) -> dict[str, Tool]:
 
 
 def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
-    """Both tools describe their use and all inputs, and have all four annotations."""
+    """Both tools describe their use, the inputs whose name does not, and say that they change nothing."""
     tools = list_tools(repo, home)
     assert set(tools) == {"find_pattern", "explain_change"}
     for tool in tools.values():
         assert "Use it" in (tool.description or "")
         assert "Do not use it" in (tool.description or "")
         assert tool.annotations is not None
-        assert tool.annotations.model_dump(exclude={"title"}) == {
+        assert tool.annotations.model_dump(exclude_none=True) == {
             "read_only_hint": True,
-            "destructive_hint": False,
-            "idempotent_hint": True,
             "open_world_hint": False,
         }
-        assert tool.input_schema["additionalProperties"] is False
-        assert all(field["description"] for field in tool.input_schema["properties"].values())
+        described = {
+            name for name, field in tool.input_schema["properties"].items() if "description" in field
+        }
+        assert described >= set(tool.input_schema["properties"]) - {"line_start", "include_diff", "detail"}
     defaults = {
         name: field.get("default")
         for name, field in tools["explain_change"].input_schema["properties"].items()
     }
-    assert defaults == {
-        "file": None,
+    assert {name: value for name, value in defaults.items() if value is not None} == {
         "line_start": 1,
         "line_end": 0,
         "k": 5,
         "include_diff": True,
-        "include_related": False,
+        "detail": "normal",
     }
     assert tools["find_pattern"].input_schema["required"] == ["query"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "types"),
-    [("find_pattern", [PatternHit, FindMeta]), ("explain_change", [ExplainHit, ExplainMeta, ExplainDetails])],
-)
-def test_output_schema_has_all_fields(repo: Repo, home: Path, tool: str, types: list[type]) -> None:
-    """The output schema has every field of an answer."""
-    schema = list_tools(repo, home)[tool].output_schema
-    assert schema is not None
-    assert set(schema["properties"]) == {"hits", "_meta"}
-    for answer_type in types:
-        assert set(schema["$defs"][answer_type.__name__]["properties"]) == {
-            field.name for field in fields(answer_type)
-        }
+def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
+    """The output schema has the names of an answer's fields only, because models read it with every request."""
+    for tool in list_tools(repo, home).values():
+        assert tool.output_schema == {"type": "object", "properties": {"hits": {}, "_meta": {}}}
 
 
 def test_structured_content(server: MCPServer[Any]) -> None:
@@ -92,7 +84,7 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     )
     assert list(find_answer) == ["hits", "_meta"]
     assert list(find_answer["hits"][0]) == [
-        field.name for field in fields(PatternHit) if field.name != "repository"
+        field.name for field in fields(PatternHit) if field.name not in {"author_date", "repository"}
     ]
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
@@ -124,6 +116,37 @@ def test_repositories(repo: Repo, home: Path, tmp_path: Path) -> None:
     assert "repositories" not in (tool.description or "") and tool.output_schema is not None
 
 
+def test_repository_argument(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """`repository` is the name of an index or a path; a server outside of all repositories says which exist."""
+    other = Repo.create(tmp_path / "other")
+    other.commit_file("a.py", "timeout = 2\n", "Raise the timeout")
+    build_index(other, home)
+    for server in (create_server(repo, home), create_lineage_server(InProcessBackend(home), home, tmp_path)):
+        for name in ("other", str(other.path)):
+            answer = call_tool(server, "find_pattern", query="timeout", repository=name)
+            assert [hit["file_path"] for hit in extract_structured_content(answer)["hits"]] == ["a.py"]
+        explained = call_tool(server, "explain_change", file="a.py", repository="other")
+        assert extract_structured_content(explained)["hits"][0]["blame_lines"] == [1]
+    error = extract_text(call_tool(server, "find_pattern", query="timeout"))
+    assert "is not in a git repository" in error and "Indexed repositories: other." in error
+
+
+def test_roots_of_the_client(home: Path, tmp_path: Path) -> None:
+    """Outside of a repository, the server asks for a client's roots and takes the first one in a repository."""
+    project = Repo.create(tmp_path / "my project")
+    project.commit_file("a.py", "timeout = 2\n", "Raise the timeout")
+    server = create_lineage_server(InProcessBackend(home), home, tmp_path)
+
+    async def list_roots(_: Any) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=FileUrl(path.as_uri())) for path in (tmp_path, project.path)])
+
+    async def explain() -> CallToolResult:
+        async with Client(server, mode="legacy", list_roots_callback=cast(Any, list_roots)) as client:
+            return await client.call_tool("explain_change", {"file": "a.py"})
+
+    assert extract_structured_content(anyio.run(explain))["hits"][0]["blame_lines"] == [1]
+
+
 def test_hit_without_a_file(repo: Repo, home: Path) -> None:
     """A commit that changes no file itself has an empty path; of a merge, the excerpt lists the files."""
     repo.branch("side")
@@ -136,7 +159,6 @@ def test_hit_without_a_file(repo: Repo, home: Path) -> None:
     hit = answer["hits"][0]
     assert (hit["file_path"], hit["change_kind"]) == ("", "merged")
     assert (hit["diff_excerpt"], hit["related_head_symbols"]) == (" limits.py\n", [])
-    assert "`file_path` is empty" in (list_tools(repo, home)["find_pattern"].description or "")
 
 
 def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
@@ -325,6 +347,6 @@ def test_filters_restrict_hits(server: MCPServer[Any]) -> None:
 @pytest.mark.parametrize("tool", [("find_pattern", {"query": "x"}), ("explain_change", {"file": "a"})])
 def test_error_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str, dict[str, Any]]) -> None:
     """Outside a repository both tools return an error."""
-    result = call_tool(create_lineage_server(InProcessBackend(home), tmp_path), tool[0], **tool[1])
+    result = call_tool(create_lineage_server(InProcessBackend(home), home, tmp_path), tool[0], **tool[1])
     assert result.is_error
     assert "is not in a git repository" in extract_text(result)

@@ -112,5 +112,5 @@ def test_long_file_lists(tmp_path: Path, home: Path) -> None:
     repo.merge("side", message="Bring many files")
     build_index(repo, home)
     hit = find(repo, home, "bring many files", k=1).hits[0]
-    lines = hit.diff_excerpt.splitlines()
+    lines = (hit.diff_excerpt or "").splitlines()
     assert lines[:2] == [" @@ -00", " @@ -01"] and len(lines) == EXCERPT_LINES and hit.diff_truncated

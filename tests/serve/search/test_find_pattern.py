@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.api_types import FindAnswer, FindRequest, PatternHit
+from serve.api_types import ChangedFile, FindAnswer, FindRequest, PatternHit, format_rfc3339
 from serve.errors import BadRequest
 from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.repositories import locate_index
 from serve.search import query, retrieval
 from serve.search.cache import load_snapshot_with_vectors
+from serve.search.find_pattern import MAX_SHOWN_FILES
 from serve.search.rerank import WEAK_PROBABILITY
 from stores import database
+from stores.filters import to_naive_utc
 from stores.types import ReachabilityDelta
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.sample_index import WordEncoder, build_index
@@ -49,13 +51,33 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "matched": None,
         "weak": None,
         "repository": None,
+        "author_date": None,
+        "files": ({"path": "src/net/tcp.py", "added": 2, "removed": 0},),
+        "file_count": 1,
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
         "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
-        "repository", "provenance",
+        "repository", "author_date", "files", "file_count", "provenance",
     ]  # fmt: skip
+
+
+def test_files_and_author_date_of_a_hit(tmp_path: Path, home: Path) -> None:
+    """A hit lists the files of its commit, its own first, and the author's date if it is another day."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(MAX_SHOWN_FILES + 2):
+        repo.write(f"data/{number:02}.txt", "one\ntwo\n")
+    repo.write("src/retry.py", "def retry(): pass\n")
+    repo.commit("Retry the call", date=FIRST_DATE)
+    author_date = (FIRST_DATE - timedelta(days=3)).isoformat()
+    repo.git("commit", "--amend", "--no-edit", "--date", author_date, date=FIRST_DATE)
+    build_index(repo, home)
+    (hit,) = find(repo, home, "how do we retry").hits
+    assert hit.file_path == "src/retry.py" and hit.files[0] == ChangedFile("src/retry.py", 1, 0)
+    assert hit.files[1] == ChangedFile("data/00.txt", 2, 0)
+    assert (len(hit.files), hit.file_count) == (MAX_SHOWN_FILES, MAX_SHOWN_FILES + 3)
+    assert hit.author_date == format_rfc3339(to_naive_utc(FIRST_DATE - timedelta(days=3)))
 
 
 def test_reranked_hit_fields(repo: Repo, home: Path) -> None:
@@ -351,7 +373,7 @@ def test_long_excerpt_is_truncated(tmp_path: Path, home: Path) -> None:
     repo.commit_file("long.py", "\n".join(f"timeout = {n}" + "x" * 500 for n in range(200)))
     build_index(repo, home)
     (hit,) = find(repo, home).hits
-    lines = hit.diff_excerpt.split("\n")
+    lines = (hit.diff_excerpt or "").split("\n")
     assert (len(lines), max(map(len, lines)), hit.diff_truncated) == (
         EXCERPT_LINES,
         EXCERPT_COLUMNS + 1,
@@ -367,10 +389,10 @@ def test_excerpt_shows_the_matching_lines(tmp_path: Path, home: Path) -> None:
     repo.commit_file("short.py", "".join(lines[: EXCERPT_LINES - 1]))
     build_index(repo, home)
     hits = {hit.file_path: hit for hit in find(repo, home, "the timeout", rerank=False).hits}
-    lines = hits["long.py"].diff_excerpt.split("\n")
+    lines = (hits["long.py"].diff_excerpt or "").split("\n")
     assert lines[:2] == ["…", "@@ -0,0 +148,38 @@"] and "+timeout = 3" in lines
     assert (len(lines), hits["long.py"].diff_truncated) == (EXCERPT_LINES, True)
-    assert hits["short.py"].diff_excerpt.count("\n") == EXCERPT_LINES
+    assert (hits["short.py"].diff_excerpt or "").count("\n") == EXCERPT_LINES
     assert not hits["short.py"].diff_truncated
 
 

@@ -1,0 +1,126 @@
+"""Detail of an answer: how much of messages and diffs it contains, and how many tokens it may cost.
+
+An agent pays for each token that it reads. `Detail.NORMAL` shows the first hit of a search as it is and of the others
+what tells whether to look at them; the diffs of an explanation are reduced to their changed lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from serve.api_types import ExplainAnswer, ExplainHit, FindAnswer, PatternHit
+from serve.diff_excerpts import select_changed_lines
+
+
+class Detail(StrEnum):
+    """Amount of text of each hit: no diffs, a diff for the first hit, or everything."""
+
+    COMPACT = "compact"
+    NORMAL = "normal"
+    FULL = "full"
+
+
+# Files and changed lines of a hit that is not shown in full.
+MAX_FILES: Final = 3
+MAX_CHANGED_LINES: Final = 2
+# Changed lines of each commit of an explanation: more than a short range of lines has.
+MAX_EXPLAINED_LINES: Final = 6
+# Characters of a message in an explanation, where it is what answers "why?". Nine messages in ten are shorter.
+MAX_MESSAGE_CHARS: Final = 600
+# Diffs have about 3.2 characters a token, in the vocabularies that current models use.
+CHARS_PER_TOKEN: Final = 3.0
+
+AnswerType = TypeVar("AnswerType", FindAnswer, ExplainAnswer)
+
+
+def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
+    """Reduce the hits of a search to this detail. `terms`: words of the query, which choose the lines that stay."""
+    if detail is Detail.FULL:
+        return answer
+    hits = tuple(
+        hit if number == 0 and detail is Detail.NORMAL else _reduce_pattern_hit(hit, detail, terms)
+        for number, hit in enumerate(answer.hits)
+    )
+    return replace(answer, hits=hits)
+
+
+def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswer:
+    """Reduce the hits of an explanation to this detail."""
+    if detail is Detail.FULL:
+        return answer
+    return replace(answer, hits=tuple(_reduce_explain_hit(hit, detail) for hit in answer.hits))
+
+
+def limit_tokens(answer: AnswerType, max_tokens: int, render: Callable[[AnswerType], str]) -> AnswerType:
+    """Remove diffs, then hits, from the last one on, until the rendered answer has about `max_tokens` tokens.
+
+    The first hit stays, without its diff.
+    """
+    while len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
+        shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
+        if shortened is None:
+            break
+        answer = shortened
+    return answer
+
+
+def parse_content_words(query: str) -> frozenset[str]:
+    """Return the stemmed words of a query without function words, for `reduce_find_answer`."""
+    # Imported here, because servers and commands start without the stemmer.
+    from pipeline.text import count_terms
+    from serve.search.query_hints import extract_content_words
+
+    return extract_content_words(count_terms(query))
+
+
+def get_subject(message: str) -> str:
+    """Return the first line of a commit message."""
+    return message.strip().partition("\n")[0].rstrip()
+
+
+def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str]) -> PatternHit:
+    excerpt = None
+    if detail is Detail.NORMAL and hit.diff_excerpt is not None:
+        excerpt = select_changed_lines(hit.diff_excerpt, terms, MAX_CHANGED_LINES)
+    return replace(
+        hit,
+        commit_message=get_subject(hit.commit_message),
+        diff_excerpt=excerpt,
+        diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
+        related_head_symbols=(),
+        files=hit.files[:MAX_FILES],
+    )
+
+
+def _reduce_explain_hit(hit: ExplainHit, detail: Detail) -> ExplainHit:
+    excerpt = None
+    if detail is Detail.NORMAL and hit.diff_excerpt is not None:
+        excerpt = select_changed_lines(hit.diff_excerpt, (), MAX_EXPLAINED_LINES)
+    message = hit.commit_message
+    if detail is Detail.COMPACT:
+        message = get_subject(message)
+    elif len(message) > MAX_MESSAGE_CHARS:
+        message = f"{message[:MAX_MESSAGE_CHARS]}…"
+    return replace(
+        hit,
+        commit_message=message,
+        diff_excerpt=excerpt,
+        diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
+    )
+
+
+def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
+    hits = list(answer.hits)
+    with_diff = [number for number, hit in enumerate(hits) if hit.diff_excerpt]
+    if not with_diff:
+        return None
+    last = with_diff[-1]
+    hits[last] = replace(hits[last], diff_excerpt=None, diff_truncated=True)
+    return replace(answer, hits=tuple(hits))
+
+
+def _remove_last_hit(answer: AnswerType) -> AnswerType | None:
+    return replace(answer, hits=answer.hits[:-1]) if len(answer.hits) > 1 else None
