@@ -149,12 +149,12 @@ def clients() -> str:
 def shapes() -> str:
     """Return the server entry in each configuration format."""
     from serve.setup.mcp_clients import SHAPES, Server
-    from serve.setup.register import ConfigFile
+    from serve.setup.register import format_snippet
 
     server = Server("lineage", Path("/opt/lineage/bin/lineage-mcp"))
     parts = []
     for shape in SHAPES.values():
-        snippet = ConfigFile(Path(), shape).format_snippet(server)
+        snippet = format_snippet(server, shape)
         parts.append(f"`{shape.name}`:\n\n```{shape.language}\n{snippet}```\n")
     return "\n".join(parts)
 

@@ -318,7 +318,10 @@ def gc_command(
 
 def _build_server_program() -> register.ServerProgram:
     return register.ServerProgram(
-        "lineage-mcp", config.DISTRIBUTION, {"LINEAGE_HOME": config.get_explicit_home()}
+        "lineage-mcp",
+        config.DISTRIBUTION,
+        {"LINEAGE_HOME": config.get_explicit_home()},
+        takes_directory=True,
     )
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from serve import config
 from serve.cli import terminal
 
 if TYPE_CHECKING:
     from serve.setup.register import RegisterOptions
+
+# Directory of the backups of clients' files, in the directory of the indexes.
+BACKUP_DIRECTORY = "backups"
 
 ClientOption = Annotated[
     str | None,
@@ -39,12 +42,16 @@ RemoveOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """MCP server program that clients start, and its environment variables (None: not set)."""
+    """MCP server program that clients start, and its environment variables (None: not set).
+
+    `takes_directory`: an argument names the directory to answer about, by default the working directory.
+    """
 
     name: str
     distribution: str
     environment: Mapping[str, str | None]
     arguments: tuple[str, ...] = ()
+    takes_directory: bool = False
 
 
 def create_register_command(name: str, load_program: Callable[[], ServerProgram]) -> Callable[..., None]:
@@ -68,13 +75,30 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
     return register_command
 
 
+def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
+    """Return the work tree of the working directory, for clients that start servers elsewhere; else nothing."""
+    from serve.setup.mcp_clients import CLIENTS
+
+    client = CLIENTS.get(options.client or "")
+    if not (program.takes_directory and client and client.starts_servers_elsewhere):
+        return ()
+    from pipeline.git.errors import NotARepository
+    from pipeline.git.repository import open_repository
+
+    try:
+        return (str(open_repository(Path()).root),)
+    except NotARepository:
+        return ()
+
+
 def _register(options: RegisterOptions, server_name: str, program: ServerProgram) -> None:
     from serve.setup.mcp_clients import Server, find_program
     from serve.setup.register import register
 
     command = find_program(program.name, program.distribution, is_required=not options.remove)
-    server = Server(server_name, command, program.arguments, program.environment)
-    result = register(options, server, datetime.now().astimezone())
+    arguments = (*program.arguments, *_build_directory_argument(options, program))
+    server = Server(server_name, command, arguments, program.environment)
+    result = register(options, server, config.load_settings().home / BACKUP_DIRECTORY)
     if result.note:
         terminal.print_note(result.note)
     terminal.print_text(result.text.rstrip("\n"))

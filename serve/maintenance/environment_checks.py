@@ -1,15 +1,14 @@
-"""Checks of the environment: git, the repository, model files, the daemon, hooks and MCP clients."""
+"""Checks of the environment: git, the repository, model files, the daemon and hooks."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from pipeline.encoders import base, registry
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
@@ -19,20 +18,14 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound
 from pipeline.git.repository import Repository
 from pipeline.options import EncoderName
-from serve import config
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.setup import json_config, toml_config
-from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
+from serve.setup.file_edit import SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
-from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, starts_server
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
-
-PROGRAM: Final = "lineage-mcp"
-_PARSERS: Final = {"json": json_config.parse, "toml": toml_config.parse}
 
 # The daemon reports its status within a millisecond, however many requests it is working on.
 DAEMON_TIMEOUT_SECONDS: Final = 5.0
@@ -48,76 +41,6 @@ _SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when th
 _UNRELATED_TEXT: Final = "draw the border of a button in blue"
 # Maximum rounding error of the length of a unit vector.
 LENGTH_TOLERANCE: Final = 1e-3
-
-
-def check_clients(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that each client with a lineage entry can start the server and uses the same index directory.
-
-    The user's own configuration files and those in the repository are read.
-    """
-    is_registered = False
-    for client, file in _iter_client_files(context):
-        for result in _check_client_file(client, file, context):
-            is_registered = True
-            yield result
-    if not is_registered:
-        yield report_ok(
-            "clients", f"none has an entry for {PROGRAM}", "`lineage register` shows what to add."
-        )
-
-
-def _iter_client_files(context: CheckContext) -> Iterator[tuple[Client, Path]]:
-    directories, is_mac = config.list_config_directories(), sys.platform == "darwin"
-    root = context.repository.root if context.repository and not context.repository.is_bare else None
-    for client in CLIENTS.values():
-        user_files = [
-            Path(path.format_map(directories)) for path in list_user_config_paths(client, is_mac=is_mac)
-        ]
-        project_files = [root / path for path in client.project_paths] if root else []
-        yield from ((client, file) for file in (*user_files, *project_files) if file.is_file())
-
-
-def _check_client_file(client: Client, file: Path, context: CheckContext) -> Iterator[CheckResult]:
-    name = f"client {client.name}"
-    try:
-        content = read_file(file) or b""
-        servers = _PARSERS[client.shape.language](content.decode()).get(client.shape.key)
-    except FileAccessError:
-        yield report_warning(
-            name, f"{file} cannot be read", "Check its permissions: the client may need them too."
-        )
-        return
-    except (ValueError, AttributeError):
-        # Not an error: some clients accept comments in JSON, which the parser does not.
-        if PROGRAM.encode() in content:
-            yield report_ok(name, f"{file} mentions {PROGRAM}, but its format could not be checked")
-        return
-    for server_name, entry in (servers if isinstance(servers, dict) else {}).items():
-        if starts_server(entry, Server(server_name, Path(PROGRAM))):
-            if fault := _find_client_fault(entry, client.shape.environment_key, context):
-                remedy = f"Run `lineage register --client {client.name} --write`."
-                yield report_warning(name, f"{file}: {fault}", remedy)
-            else:
-                yield report_ok(name, f"{server_name} in {file}")
-
-
-def _find_client_fault(entry: Mapping[str, Any], environment_key: str, context: CheckContext) -> str:
-    """Return why the entry does not start lineage with this program's indexes, or an empty string."""
-    command = entry.get("command")
-    words = command if isinstance(command, list) else [command]
-    program = str(words[0]) if words else ""
-    if shutil.which(program) is None:
-        return f"{program} does not exist or is not executable"
-    environment = entry.get(environment_key)
-    home = environment.get("LINEAGE_HOME") if isinstance(environment, dict) else None
-    configured_home = config.get_explicit_home()
-    if (home or None) != configured_home and not _is_same_home(home, context.settings.home):
-        return f"its indexes are in {home or config.DEFAULT_HOME}, those of this program in {context.settings.home}"
-    return ""
-
-
-def _is_same_home(configured: object, home: Path) -> bool:
-    return Path(os.path.expanduser(str(configured or config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - text
 
 
 def check_daemon(context: CheckContext) -> Iterator[CheckResult]:

@@ -174,6 +174,12 @@ def write_file(
             raise
 
 
+def create_private_directory(directory: Path) -> None:
+    """Create the directory, if needed, so that only its user can read it."""
+    with _convert_os_errors(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def delete_file(file: Path) -> None:
     """Delete the file if it exists."""
     with _convert_os_errors(file):

@@ -1,6 +1,7 @@
-"""Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers.
+"""Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers, comments.
 
-Comments and trailing commas, which some clients accept, are not JSON and raise ValueError.
+Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Edits locate the parts
+of a text in a copy of equal length that has spaces in their place.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from typing import Any, Final
 
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_TRAILING_COMMA_AFTER: Final = re.compile(r"[ \t]*,")
+_REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
 _decode_value: Final = json.JSONDecoder().raw_decode
 
 
 def parse(text: str) -> Any:
     """Return the parsed text; an empty text is an empty object. Raise ValueError if it is not JSON."""
-    return json.loads(text) if text.strip() else {}
+    plain = _blank_extensions(text)
+    return json.loads(plain) if plain.strip() else {}
 
 
 def format_document(key: str, name: str, entry: Any) -> str:
@@ -28,27 +35,39 @@ def format_document(key: str, name: str, entry: Any) -> str:
 
 def set_entry(text: str, key: str, name: str, entry: Any) -> str:
     """Return the text with `entry` as member `name` of the object at the top-level `key`."""
-    if not text.strip():
-        return format_document(key, name, entry)
-    style = _Style.from_text(text)
-    root = _parse_object(text, _skip_whitespace(text, 0))
+    plain = _blank_extensions(text)
+    if not plain.strip():
+        return (text if text.strip() else "") + format_document(key, name, entry)
+    style = _Style.from_text(plain)
+    root = _parse_object(plain, _skip_whitespace(plain, 0))
     if key not in root.members:
-        return style.insert_member(text, root, key, {name: entry}, depth=0)
-    servers = _parse_object(text, root.members[key].value_start)
+        return style.insert_member(text, plain, root, key, {name: entry}, depth=0)
+    servers = _parse_object(plain, root.members[key].value_start)
     if name not in servers.members:
-        return style.insert_member(text, servers, name, entry, depth=1)
+        return style.insert_member(text, plain, servers, name, entry, depth=1)
     existing = servers.members[name]
-    value = style.format_value(entry, depth=2, is_inline=servers.is_inline(text))
+    value = style.format_value(entry, depth=2, is_inline=servers.is_inline(plain))
     return text[: existing.value_start] + value + text[existing.value_end :]
 
 
 def remove_entry(text: str, key: str, name: str) -> str:
     """Return the text without the entry, and without the object at `key` if nothing else is in it."""
-    root = _parse_object(text, _skip_whitespace(text, 0))
-    servers = _parse_object(text, root.members[key].value_start)
+    plain = _blank_extensions(text)
+    root = _parse_object(plain, _skip_whitespace(plain, 0))
+    servers = _parse_object(plain, root.members[key].value_start)
     if len(servers.members) > 1:
-        return _remove_member(text, servers, name)
-    return _remove_member(text, root, key)
+        return _remove_member(text, plain, servers, name)
+    return _remove_member(text, plain, root, key)
+
+
+def _blank_extensions(text: str) -> str:
+    """Return the text as plain JSON of the same length, with spaces in place of what JSON does not have."""
+    without_comments = _COMMENT.sub(_blank_unless_string, text)
+    return _TRAILING_COMMA.sub(_blank_unless_string, without_comments)
+
+
+def _blank_unless_string(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else " " * len(match[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +108,35 @@ class _Style:
         before = text[root.start + 1 : min(member.name_start for member in root.members.values())]
         return cls(before.rpartition("\n")[2] if "\n" in before else None, eol)
 
-    def insert_member(self, text: str, parent: _JsonObject, name: str, value: Any, *, depth: int) -> str:
-        """Return the text with a member appended to the object `parent` at nesting level `depth`."""
-        is_inline = self.indent is None or parent.is_inline(text)
+    def insert_member(
+        self, text: str, plain: str, parent: _JsonObject, name: str, value: Any, *, depth: int
+    ) -> str:
+        """Return the text with a member appended to the object `parent` at nesting level `depth`.
+
+        `plain`: the text without comments. A comment behind the last member stays behind it.
+        """
+        is_inline = self.indent is None or parent.is_inline(plain)
         formatted = self.format_value(value, depth=depth + 1, is_inline=is_inline)
         member = f"{json.dumps(name, ensure_ascii=False)}: {formatted}"
         if parent.members:
-            offset = max(member.value_end for member in parent.members.values())
-            separator = " " if is_inline else self._format_line_break(depth + 1)
-            return f"{text[:offset]},{separator}{member}{text[offset:]}"
+            value_end = max(member.value_end for member in parent.members.values())
+            if is_inline:
+                return f"{text[:value_end]}, {member}{text[value_end:]}"
+            line_end = _find_line_end(plain, value_end)
+            has_comma = "," in _remove_comments(text[value_end:line_end])
+            comma = "" if has_comma else ","
+            line_break = self._format_line_break(depth + 1)
+            return f"{text[:value_end]}{comma}{text[value_end:line_end]}{line_break}{member}{text[line_end:]}"
         content = (
             member
             if is_inline
             else f"{self._format_line_break(depth + 1)}{member}{self._format_line_break(depth)}"
         )
+        if (
+            text[parent.start : parent.end] != plain[parent.start : parent.end]
+        ):  # a comment in an empty object
+            content = f"{self._format_line_break(depth + 1)}{member}"
+            return f"{text[: parent.start + 1]}{content}{text[parent.start + 1 :]}"
         return f"{text[: parent.start + 1]}{content}{text[parent.end - 1 :]}"
 
     def format_value(self, value: Any, *, depth: int, is_inline: bool) -> str:
@@ -130,16 +164,32 @@ def _parse_object(text: str, start: int) -> _JsonObject:
     return _JsonObject(start, offset + 1, members)
 
 
-def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
-    """Return the text without a member and the separator next to it."""
+def _remove_member(text: str, plain: str, parent: _JsonObject, name: str) -> str:
+    """Return the text without a member and the separator next to it. `plain`: the text without comments."""
     removed_member = parent.members[name]
     members = sorted(parent.members.values(), key=lambda member: member.name_start)
     for previous, member in pairwise(members):
         if member == removed_member:
-            return text[: previous.value_end] + text[removed_member.value_end :]
+            comma = plain.index(",", previous.value_end)
+            comment = text[comma + 1 : removed_member.name_start].rstrip()
+            return text[:comma] + comment + text[removed_member.value_end :]
         if previous == removed_member:
             return text[: removed_member.name_start] + text[member.name_start :]
-    return text[: parent.start + 1] + text[parent.end - 1 :]
+    if text[parent.start : parent.end] == plain[parent.start : parent.end]:
+        return text[: parent.start + 1] + text[parent.end - 1 :]
+    trailing_comma = _TRAILING_COMMA_AFTER.match(text, removed_member.value_end)
+    end = trailing_comma.end() if trailing_comma else removed_member.value_end
+    return text[: removed_member.name_start] + text[end:]
+
+
+def _find_line_end(plain: str, offset: int) -> int:
+    """Return the end of the line if only white space and comments follow there, else the offset."""
+    match = _REST_OF_LINE.match(plain, offset)
+    return match.end() if match else offset
+
+
+def _remove_comments(text: str) -> str:
+    return _COMMENT.sub("", text)
 
 
 def _skip_whitespace(text: str, offset: int) -> int:

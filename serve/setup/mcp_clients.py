@@ -156,7 +156,9 @@ class Client:
     """MCP client and its configuration files. The first path that exists is used; an empty tuple means no such file.
 
     `user_paths`: the user's own configuration; `mac_user_paths`: the same on macOS, if it differs. `project_paths`:
-    configuration in a project, relative to its root.
+    configuration in a project, relative to its root. `user_step`, `project_step`: what the user has to do after a
+    change, if it is more than a restart. `starts_servers_elsewhere`: its working directory is no project, so an
+    entry for a server that answers about its directory needs a path.
     """
 
     name: str
@@ -165,6 +167,9 @@ class Client:
     user_paths: tuple[str, ...] = ()
     mac_user_paths: tuple[str, ...] = ()
     project_paths: tuple[str, ...] = ()
+    user_step: str = ""
+    project_step: str = ""
+    starts_servers_elsewhere: bool = False
 
 
 CLIENTS: Final = {
@@ -176,12 +181,15 @@ CLIENTS: Final = {
             MCP_SERVERS,
             user_paths=("{home}/.claude.json",),
             project_paths=(".mcp.json",),
+            project_step="Start `claude` in the project and approve the server; `claude mcp list` shows its state.",
         ),
         Client(
             "claude-desktop",
             "Claude Desktop (macOS)",
             MCP_SERVERS,
             mac_user_paths=("{apps}/Claude/claude_desktop_config.json",),
+            user_step="Quit Claude Desktop completely and start it again.",
+            starts_servers_elsewhere=True,
         ),
         Client(
             "cursor",
@@ -189,14 +197,24 @@ CLIENTS: Final = {
             MCP_SERVERS,
             user_paths=("{home}/.cursor/mcp.json",),
             project_paths=(".cursor/mcp.json",),
+            project_step="Open the project in Cursor and enable the server under Settings > MCP.",
         ),
-        Client("windsurf", "Windsurf", MCP_SERVERS, user_paths=("{home}/.codeium/windsurf/mcp_config.json",)),
+        Client(
+            "windsurf",
+            "Windsurf",
+            MCP_SERVERS,
+            user_paths=("{home}/.codeium/windsurf/mcp_config.json",),
+            user_step="Refresh the servers under Windsurf Settings > Cascade, or restart Windsurf.",
+            starts_servers_elsewhere=True,
+        ),
         Client(
             "gemini",
             "Gemini CLI",
             MCP_SERVERS,
             user_paths=("{home}/.gemini/settings.json",),
             project_paths=(".gemini/settings.json",),
+            user_step="Start `gemini` anew. It starts servers only in folders that you trust (`/permissions`).",
+            project_step="Start `gemini` in the project and trust the folder; `gemini mcp list` shows the server.",
         ),
         Client(
             "opencode",
@@ -211,6 +229,7 @@ CLIENTS: Final = {
             TOML,
             user_paths=("{codex}/config.toml",),
             project_paths=(".codex/config.toml",),
+            project_step="Start `codex` in the project and trust the folder, because it ignores this file elsewhere.",
         ),
         Client(
             "vscode",
@@ -219,6 +238,8 @@ CLIENTS: Final = {
             user_paths=("{config}/Code/User/mcp.json",),
             mac_user_paths=("{apps}/Code/User/mcp.json",),
             project_paths=(".vscode/mcp.json",),
+            user_step="Run `MCP: List Servers` in VS Code, start the server and confirm that you trust it.",
+            project_step="Run `MCP: List Servers` in VS Code, start the server and confirm that you trust it.",
         ),
         Client("zed", "Zed", CONTEXT_SERVERS, user_paths=("{config}/zed/settings.json",)),
     )

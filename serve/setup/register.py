@@ -1,18 +1,17 @@
 """Command `register`: display of an MCP server's configuration, and its edits in a client's file.
 
-A client's file is backed up before a change. After an edit it is parsed again: if anything but the entry differs,
-nothing is written and the user is asked to edit the file by hand.
+A client's file is backed up before a change, to a directory that only its user can read. After an edit it is parsed
+again: if anything but the entry differs, nothing is written and the user is asked to edit the file by hand.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum, auto
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -50,6 +49,10 @@ class ConfigLanguage(Protocol):
         """Return the text without the entry."""
 
 
+# Digits of the digest of a path in the name of its backup.
+BACKUP_DIGITS: Final = 8
+RESTART: Final = "Restart the client to apply it."
+
 _LANGUAGES: Final[dict[str, ConfigLanguage]] = {"json": json_config, "toml": toml_config}
 
 
@@ -79,21 +82,23 @@ class EditResult:
     backup: Path | None = None
 
 
+def format_snippet(server: Server, shape: Shape) -> str:
+    """Return the text of a file with only this server."""
+    return _LANGUAGES[shape.language].format_document(shape.key, server.name, shape.merge_entry(server))
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """Configuration file of a client, and the shape of its entries."""
+    """Configuration file of a client, the shape of its entries, and the directory of its backup."""
 
     path: Path
     shape: Shape
+    backup_directory: Path
 
-    def format_snippet(self, server: Server) -> str:
-        """Return the text of a file with only this server."""
-        return self._language.format_document(self.shape.key, server.name, self.shape.merge_entry(server))
-
-    def write(self, server: Server, now: datetime) -> EditResult:
+    def write(self, server: Server) -> EditResult:
         """Add or update the server's entry. Raise ServerNameTaken or ManualEditRequired if that is not possible."""
         before = file_edit.read_file(self.path)
-        text = self._decode(before, hint=f"Add this by hand:\n\n{self.format_snippet(server)}")
+        text = self._decode(before, hint=f"Add this by hand:\n\n{format_snippet(server, self.shape)}")
         existing = self._find_entry(text, server)
         if existing is not None and not starts_server(existing, server):
             raise ServerNameTaken(
@@ -105,9 +110,9 @@ class ConfigFile:
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self._language.set_entry(text, self.shape.key, server.name, entry)
         self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
-        return self._replace_file(before, after, now)
+        return self._replace_file(before, after)
 
-    def remove(self, server: Server, now: datetime) -> EditResult:
+    def remove(self, server: Server) -> EditResult:
         """Remove the server's entry, and the file if nothing else is in it."""
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
@@ -117,7 +122,7 @@ class ConfigFile:
         after = self._language.remove_entry(text, self.shape.key, server.name)
         remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
-        return self._replace_file(before, after, now)
+        return self._replace_file(before, after)
 
     @property
     def _language(self) -> ConfigLanguage:
@@ -133,7 +138,7 @@ class ConfigFile:
             if not isinstance(document.get(self.shape.key, {}), dict):
                 raise ValueError(f"its `{self.shape.key}` is not an object")
         except ValueError as error:
-            language = {"json": "plain JSON, without comments", "toml": "TOML"}[self.shape.language]
+            language = {"json": "JSON", "toml": "TOML"}[self.shape.language]
             raise ManualEditRequired(
                 f"{self.path} cannot be changed safely, because it is not {language} ({error}).", hint=hint
             ) from error
@@ -154,9 +159,9 @@ class ConfigFile:
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
-    def _replace_file(self, before: bytes | None, after: str, now: datetime) -> EditResult:
+    def _replace_file(self, before: bytes | None, after: str) -> EditResult:
         is_empty = not self._language.parse(after)
-        backup = None if before is None else self._write_backup(before, now)
+        backup = None if before is None else self._write_backup(before)
         if file_edit.read_file(self.path) != before:
             raise ManualEditRequired(
                 f"Another program changed {self.path} at the same time.", hint="Run the command again."
@@ -167,12 +172,13 @@ class ConfigFile:
         file_edit.write_file(self.path, after.encode())
         return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
-    def _write_backup(self, content: bytes, now: datetime) -> Path:
-        """Write the content to an unused name in the same directory, with the mode of the file."""
-        stem = f"{self.path.name}.{now:%Y%m%dT%H%M%S}"
-        paths = (self.path.with_name(f"{stem}{f'-{number}' if number else ''}.bak") for number in count())
-        backup = next(path for path in paths if not os.path.lexists(path))  # a broken link is in use too
-        file_edit.write_file(backup, content, mode_source=self.path)
+    def _write_backup(self, content: bytes) -> Path:
+        """Write the content to the only backup of this file, which has the content before its last change."""
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
+        backup = self.backup_directory / f"{self.path.name}.{digest}.bak"
+        file_edit.create_private_directory(self.backup_directory)
+        file_edit.write_file(backup, content)
+        backup.chmod(0o600)
         return backup
 
 
@@ -196,20 +202,20 @@ class RegisterResult:
     note: str = ""
 
 
-def register(options: RegisterOptions, server: Server, now: datetime) -> RegisterResult:
-    """Show the server's configuration, or add it to or remove it from a client's file. `now` names the backup."""
+def register(options: RegisterOptions, server: Server, backup_directory: Path) -> RegisterResult:
+    """Show the server's configuration, or add it to or remove it from a client's file, after a backup."""
     _check_options(options)
     if not options.remove:
         server.check_encoding()
-    config_file = _select_config_file(options)
+    config_file = _select_config_file(options, backup_directory)
     if config_file is None:
         return RegisterResult(text="\n".join(_format_overview(server)))
     if options.write:
-        return RegisterResult(_format_result(config_file.write(server, now), server))
+        return RegisterResult(_format_result(config_file.write(server), server, _get_next_step(options)))
     if options.remove:
-        return RegisterResult(_format_result(config_file.remove(server, now), server))
+        return RegisterResult(_format_result(config_file.remove(server), server, RESTART))
     note = f"Add this to {config_file.path}, or let --write add it."
-    return RegisterResult(config_file.format_snippet(server), note)
+    return RegisterResult(format_snippet(server, config_file.shape), note)
 
 
 def _check_options(options: RegisterOptions) -> None:
@@ -231,9 +237,10 @@ def _check_options(options: RegisterOptions) -> None:
         )
 
 
-def _select_config_file(options: RegisterOptions) -> ConfigFile | None:
+def _select_config_file(options: RegisterOptions, backup_directory: Path) -> ConfigFile | None:
     if options.file and options.shape:
-        return ConfigFile(options.file.expanduser().absolute(), _get_shape(options.shape))
+        file = options.file.expanduser().absolute()
+        return ConfigFile(file, _get_shape(options.shape), backup_directory)
     if options.client is None:
         return None
     client = get_client(options.client)
@@ -241,10 +248,17 @@ def _select_config_file(options: RegisterOptions) -> ConfigFile | None:
         file = find_project_config_file(client, options.project)
         if options.write or options.remove:
             check_inside_project(file, options.project)
-        return ConfigFile(file, client.shape)
-    return ConfigFile(
-        find_user_config_file(client, config.list_config_directories(), is_mac=_is_mac()), client.shape
-    )
+        return ConfigFile(file, client.shape, backup_directory)
+    file = find_user_config_file(client, config.list_config_directories(), is_mac=_is_mac())
+    return ConfigFile(file, client.shape, backup_directory)
+
+
+def _get_next_step(options: RegisterOptions) -> str:
+    """Return what the user has to do until the client starts the server."""
+    if options.client is None:
+        return RESTART
+    client = get_client(options.client)
+    return (client.project_step if options.project else client.user_step) or RESTART
 
 
 def _get_shape(name: str) -> Shape:
@@ -264,18 +278,16 @@ def _format_overview(server: Server) -> Iterator[str]:
                 alternatives = " or ".join(path.format_map(directories) for path in paths)
                 yield f"  --client {client.name:<15} {alternatives}"
         yield ""
-        yield from (
-            f"    {line}".rstrip() for line in ConfigFile(Path(), shape).format_snippet(server).splitlines()
-        )
+        yield from (f"    {line}".rstrip() for line in format_snippet(server, shape).splitlines())
         yield ""
     yield "`--client NAME --write` adds it to the client's file, after a backup; `--project PATH` to a project's file."
 
 
-def _format_result(result: EditResult, server: Server) -> str:
+def _format_result(result: EditResult, server: Server, next_step: str) -> str:
     messages = {
         EditAction.UNCHANGED: f"{result.path} was not changed, because {server.name!r} needs no change.",
-        EditAction.CREATED: f"Created {result.path} with {server.name!r}. Restart the client to use it.",
-        EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. Restart the client to apply it.",
+        EditAction.CREATED: f"Created {result.path} with {server.name!r}. {next_step}",
+        EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. {next_step}",
         EditAction.DELETED: f"Deleted {result.path}, because {server.name!r} was its only content.",
     }
     backup = f"\nBackup: {result.backup}" if result.backup else ""

@@ -248,22 +248,37 @@ def test_disk_space(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client entry with a missing command or another index directory is a warning with a remedy."""
     server = tmp_path / "lineage-mcp"
-    server.write_text("#!/bin/sh\n", encoding="ascii")
+    server.write_text(f"#!/bin/sh\nexec {sys.executable} -m serve.mcp.lineage_server\n", encoding="utf-8")
     server.chmod(0o755)
     file = tmp_path / "user" / ".cursor" / "mcp.json"
     file.parent.mkdir()
     entry = {"command": str(server), "args": [], "env": {"LINEAGE_HOME": str(config.load_settings().home)}}
     other = {"command": "something-else"}
     file.write_text(json.dumps({"mcpServers": {"history": entry, "other": other}}), encoding="utf-8")
-    assert run_checks(repo.path)["client cursor"] == CheckResult("client cursor", OK, f"history in {file}")
+    assert run_checks(repo.path)["client cursor"] == CheckResult(
+        "client cursor", OK, f"history in {file}: 2 tools"
+    )
+    server.write_text("#!/bin/sh\necho broken\n", encoding="utf-8")
+    result = run_checks(repo.path)["client cursor"]
+    assert result.verdict is WARNING and "the server does not answer" in result.found
     monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "elsewhere"))
     assert "its indexes are in" in run_checks(repo.path)["client cursor"].found
     server.unlink()
     result = run_checks(repo.path)["client cursor"]
     assert result.verdict is WARNING and f"{server} does not exist" in result.found
     assert "lineage register --client cursor --write" in result.remedy
-    file.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}, // mine\n}', encoding="utf-8")
+    file.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}, /* mine\n}', encoding="utf-8")
     assert "could not be checked" in run_checks(repo.path)["client cursor"].found
+
+
+def test_servers_of_a_project_are_not_started(repo: Repo, tmp_path: Path) -> None:
+    """A command in a file of the repository is not run, because the repository's author chose it."""
+    server, trace = tmp_path / "mindmap", tmp_path / "was run"
+    server.write_text(f"#!/bin/sh\ntouch '{trace}'\n", encoding="utf-8")
+    server.chmod(0o755)
+    repo.write(".mcp.json", json.dumps({"mcpServers": {"map": {"command": str(server), "args": ["mcp"]}}}))
+    assert run_checks(repo.path)["client claude-code"].found == f"map in {repo.path}/.mcp.json"
+    assert not trace.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")

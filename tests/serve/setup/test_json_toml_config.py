@@ -68,10 +68,37 @@ def test_json_edit_keeps_the_layout(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": 1, // why\n"b": 2}', '{"a": 1,}', "{'a': 1}", "\ufeff{}", "nonsense"]
+    ("text", "expected"),
+    [
+        (
+            '{\n  "k": {\n    "m": 1 // the "m"\n    // last\n  }\n}\n',
+            '{\n  "k": {\n    "m": 1, // the "m"\n    "n": {"a": 1}\n    // last\n  }\n}\n',
+        ),
+        (
+            '{\n  "k": {\n    "m": 1, /* one,\n two */\n  },\n}\n',
+            '{\n  "k": {\n    "m": 1, /* one,\n two */\n    "n": {"a": 1}\n  },\n}\n',
+        ),
+        ('\ufeff{"k": {"m": "// no comment",}}', '\ufeff{"k": {"m": "// no comment", "n": {"a": 1},}}'),
+        (
+            '// mine\n{\n  "k": {\n    // "m": 1,\n  }\n}\n',
+            '// mine\n{\n  "k": {\n    "n": {"a": 1}\n    // "m": 1,\n  }\n}\n',
+        ),
+    ],
 )
+def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
+    """Comments, trailing commas and a byte order mark stay where they are, also after the removal of the entry."""
+    added_text = json_config.set_entry(text, "k", "n", {"a": 1})
+    assert "".join(added_text.split()) == "".join(expected.split())
+    assert json_config.parse(added_text) == {"k": {**json_config.parse(text)["k"], "n": {"a": 1}}}
+    removed_text = json_config.remove_entry(added_text, "k", "n")
+    assert json_config.parse(removed_text).get("k", {}) == json_config.parse(text)["k"]
+    for comment in ('// the "m"', "// last", "/* one,\n two */", "// mine"):
+        assert (comment in removed_text) == (comment in text)
+
+
+@pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1 /* open}', '{"a": 1,,}', "nonsense"])
 def test_invalid_json_is_an_error(text: str) -> None:
-    """Comments, trailing commas and the like raise ValueError."""
+    """Anything else that JSON does not have raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
         json_config.parse(text)
 

@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import tomllib
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -30,10 +29,10 @@ from serve.setup.register import (
     ManualEditRequired,
     RegisterOptions,
     ServerNameTaken,
+    format_snippet,
     register,
 )
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SERVER = Server("lineage", Path("/opt/bin/lineage-mcp"), environment={"LINEAGE_HOME": None})
 SERVER_WITH_HOME = Server("lineage", Path("/opt/bin/lineage-mcp"), environment={"LINEAGE_HOME": "/indexes"})
 MINDMAP = Server("mindmap", Path("/opt/bin/mindmap"), ("mcp",))
@@ -51,7 +50,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def get_config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
-    return ConfigFile(file, SHAPES[shape])
+    """Return the file, with its backup beside its directory."""
+    return ConfigFile(file, SHAPES[shape], file.parent.parent / "backups")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def get_config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
 def test_entry_of_each_shape(file: Path, shape: str, expected: object) -> None:
     """Each shape has its own entry; the shown snippet is what is written into a new file."""
     read = tomllib.loads if shape == "toml" else json.loads
-    snippet = get_config_file(file, shape).format_snippet(MINDMAP)
+    snippet = format_snippet(MINDMAP, SHAPES[shape])
     assert read(snippet) == expected
-    result = get_config_file(file, shape).write(MINDMAP, NOW)
+    result = get_config_file(file, shape).write(MINDMAP)
     assert (result.action, result.backup) == (EditAction.CREATED, None)
     assert file.read_text() == snippet
 
@@ -93,9 +93,9 @@ def test_entry_of_each_shape(file: Path, shape: str, expected: object) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
     """A second write changes nothing and makes no backup; removal deletes the file and keeps a backup."""
-    get_config_file(file, shape).write(SERVER_WITH_HOME, NOW)
+    get_config_file(file, shape).write(SERVER_WITH_HOME)
     before = file.stat()
-    assert get_config_file(file, shape).write(SERVER_WITH_HOME, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file, shape).write(SERVER_WITH_HOME).action is EditAction.UNCHANGED
     after = file.stat()  # without the time of the last read
     assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
         before.st_ino,
@@ -103,9 +103,9 @@ def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
         before.st_size,
     )
     assert len(list(file.parent.iterdir())) == 1
-    assert get_config_file(file, shape).remove(SERVER, NOW).action is EditAction.DELETED
-    assert [path.name for path in file.parent.iterdir()] == ["settings.20260102T030405.bak"]
-    assert get_config_file(file, shape).remove(SERVER, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file, shape).remove(SERVER).action is EditAction.DELETED
+    assert not list(file.parent.iterdir()) and len(list((file.parent.parent / "backups").iterdir())) == 1
+    assert get_config_file(file, shape).remove(SERVER).action is EditAction.UNCHANGED
 
 
 def test_only_managed_variables_change(file: Path) -> None:
@@ -113,24 +113,45 @@ def test_only_managed_variables_change(file: Path) -> None:
     file.parent.mkdir()
     existing = {"command": "/old/lineage-mcp", "args": ["-v"], "env": {"MINE": "1"}, "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"lineage": existing}}))
-    get_config_file(file).write(SERVER_WITH_HOME, NOW)
+    get_config_file(file).write(SERVER_WITH_HOME)
     expected = {"command": "/opt/bin/lineage-mcp", "args": [], "disabled": True}
     assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1", "LINEAGE_HOME": "/indexes"}}}
-    get_config_file(file).write(SERVER, NOW)
+    get_config_file(file).write(SERVER)
     assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1"}}}
 
 
-def test_each_change_is_backed_up(file: Path) -> None:
-    """Each change makes a new backup with the mode of the file."""
+def test_change_is_backed_up(file: Path) -> None:
+    """Before each change the file is copied to its only backup, elsewhere and for its user alone."""
     file.parent.mkdir()
     file.write_text('{"token": "secret"}\n')
-    file.chmod(0o600)
-    first = get_config_file(file).write(SERVER, NOW)
-    second = get_config_file(file).remove(SERVER, NOW)
-    assert first.backup is not None and second.backup is not None
-    assert first.backup.read_text() == '{"token": "secret"}\n' == file.read_text()
-    assert second.backup != first.backup and "lineage" in second.backup.read_text()
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (file, first.backup, second.backup)} == {0o600}
+    file.chmod(0o644)
+    backup = get_config_file(file).write(SERVER).backup
+    assert backup is not None and backup.read_text() == '{"token": "secret"}\n'
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (backup.parent, backup, file)] == [
+        0o700,
+        0o600,
+        0o644,
+    ]
+    assert get_config_file(file).remove(SERVER).backup == backup and "lineage" in backup.read_text()
+    assert file.read_text() == '{"token": "secret"}\n' and list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("client", "project_text", "user_text"),
+    [
+        ("claude-code", "approve the server", "Restart the client"),
+        ("codex", "trust the folder", "Restart the client"),
+        ("gemini", "trust the folder", "only in folders that you trust"),
+    ],
+)
+def test_next_step_of_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str, project_text: str, user_text: str
+) -> None:
+    """After a change, the output says what the client needs until it starts the server."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    for project, text in ((tmp_path / "project", project_text), (None, user_text)):
+        options = RegisterOptions(client, project=project, write=True)
+        assert text in register(options, SERVER, tmp_path / "backups").text
 
 
 def test_linked_file_stays_a_link(file: Path, tmp_path: Path) -> None:
@@ -138,16 +159,16 @@ def test_linked_file_stays_a_link(file: Path, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").write_text("{}")
     file.parent.mkdir()
     file.symlink_to("../dotfiles")
-    get_config_file(file).write(SERVER, NOW)
+    get_config_file(file).write(SERVER)
     assert file.is_symlink() and "lineage" in (tmp_path / "dotfiles").read_text()
-    get_config_file(file).remove(SERVER, NOW)
+    get_config_file(file).remove(SERVER)
     assert file.is_symlink() and (tmp_path / "dotfiles").read_text() == "{}"
 
 
 @pytest.mark.parametrize(
     ("shape", "text"),
     [
-        ("mcpServers", '{\n  // mine\n  "a": 1\n}'),
+        ("mcpServers", '{\n  /* mine\n  "a": 1\n}'),
         ("mcpServers", "[]"),
         ("mcpServers", '{"mcpServers": []}'),
         ("toml", "a = \n"),
@@ -159,10 +180,10 @@ def test_invalid_file_is_not_changed(file: Path, shape: str, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(ManualEditRequired, match="cannot be changed safely") as error:
-        get_config_file(file, shape).write(SERVER, NOW)
-    assert get_config_file(file, shape).format_snippet(SERVER) in error.value.hint
+        get_config_file(file, shape).write(SERVER)
+    assert format_snippet(SERVER, SHAPES[shape]) in error.value.hint
     with pytest.raises(ManualEditRequired, match="cannot be changed safely"):
-        get_config_file(file, shape).remove(SERVER, NOW)
+        get_config_file(file, shape).remove(SERVER)
     assert [(path, path.read_text()) for path in file.parent.iterdir()] == [(file, text)]
 
 
@@ -171,18 +192,18 @@ def test_entry_of_another_server_is_not_changed(file: Path) -> None:
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"lineage": {"command": "npx", "args": ["family-tree"]}}}')
     with pytest.raises(ServerNameTaken, match="another server") as error:
-        get_config_file(file).write(SERVER, NOW)
+        get_config_file(file).write(SERVER)
     assert "--server-name" in error.value.hint
-    assert get_config_file(file).remove(SERVER, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file).remove(SERVER).action is EditAction.UNCHANGED
     file.write_text('{"mcpServers": {"lineage": {"command": "uvx", "args": ["lineage-mcp"]}}}')
-    assert get_config_file(file).write(SERVER, NOW).action is EditAction.CHANGED
+    assert get_config_file(file).write(SERVER).action is EditAction.CHANGED
 
 
 def test_system_error_is_reported(file: Path) -> None:
     """A directory in place of the file is an error with the system's reason."""
     file.mkdir(parents=True)
     with pytest.raises(FileAccessError, match="is a directory"):
-        get_config_file(file).write(SERVER, NOW)
+        get_config_file(file).write(SERVER)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +252,13 @@ def test_project_config_files(tmp_path: Path) -> None:
 def test_invalid_options_are_an_error(options: RegisterOptions, message: str) -> None:
     """Contradictory and incomplete options are errors."""
     with pytest.raises(BadRequest, match=message):
-        register(options, SERVER, NOW)
+        register(options, SERVER, Path("backups"))
 
 
 def test_overview_has_all_shapes_and_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a client, each shape is shown with the clients that use it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/xdg")
-    overview = register(RegisterOptions(), SERVER, NOW).text
+    overview = register(RegisterOptions(), SERVER, Path("backups")).text
     assert all(f"\n{shape}:\n" in f"\n{overview}" for shape in SHAPES)
     assert all(f"--client {client} " in overview for client in CLIENTS if client != "claude-desktop")
     assert "/xdg/zed/settings.json" in overview
@@ -267,28 +288,18 @@ def test_link_out_of_project_is_an_error(tmp_path: Path, link: str, action: str)
     project, outside = tmp_path / "project", tmp_path / "project-of-mine"
     outside.mkdir()
     outside_file = outside / "mcp.json"
-    get_config_file(outside_file).write(SERVER, NOW)
+    get_config_file(outside_file).write(SERVER)
     before = outside_file.read_bytes()
     (project / link).parent.mkdir(parents=True)
     (project / link).symlink_to(outside_file if link.endswith(".json") else outside)
     options = RegisterOptions("cursor", project=project, write=action == "write", remove=action == "remove")
     with pytest.raises(OutsideProject, match=f"leads to {outside_file}, outside the project"):
-        register(options, SERVER_WITH_HOME, NOW)
+        register(options, SERVER_WITH_HOME, tmp_path / "backups")
     assert outside_file.read_bytes() == before and list(outside.iterdir()) == [outside_file]
     (project / link).unlink()
     (project / link).symlink_to(project / "own" if link == ".cursor" else project / "own.json")
-    register(RegisterOptions("cursor", project=project, write=True), SERVER, NOW)
+    register(RegisterOptions("cursor", project=project, write=True), SERVER, tmp_path / "backups")
     assert (project / link).is_symlink() and _read_servers(project / ".cursor/mcp.json")
-
-
-def test_backup_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """A broken link with the backup's name is not used for the backup."""
-    file = tmp_path / "mcp.json"
-    file.write_text("{}")
-    (tmp_path / "mcp.json.20260102T030405.bak").symlink_to(tmp_path / "elsewhere")
-    result = get_config_file(file).write(SERVER, NOW)
-    assert result.backup == tmp_path / "mcp.json.20260102T030405-1.bak"
-    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -310,7 +321,7 @@ def test_invalid_utf8_is_an_error(file: Path, server: Server, message: str) -> N
         RegisterOptions(),
     ):
         with pytest.raises(NotUtf8, match=message):
-            register(options, server, NOW)
+            register(options, server, file.parent / "backups")
     assert not file.parent.exists()
 
 
