@@ -27,9 +27,9 @@ class Detail(StrEnum):
 MAX_FILES: Final = 3
 MAX_CHANGED_LINES: Final = 2
 # Changed lines of each commit of an explanation: more than a short range of lines has.
-MAX_EXPLAINED_LINES: Final = 6
-# Characters of a message in an explanation, where it is what answers "why?". Nine messages in ten are shorter.
-MAX_MESSAGE_CHARS: Final = 600
+MAX_EXPLAINED_LINES: Final = 4
+# Characters of a message in an explanation, where it is what answers "why?". Most messages are shorter.
+MAX_MESSAGE_CHARS: Final = 400
 # Diffs have about 3.2 characters a token, in the vocabularies that current models use.
 CHARS_PER_TOKEN: Final = 3.0
 

@@ -113,18 +113,26 @@ def create_tool(
 
 
 def create_server(
-    name: str, *, title: str, version: str, instructions: str, tools: Sequence[Tool], **options: Any
+    name: str,
+    *,
+    title: str,
+    version: str,
+    instructions: str,
+    tools: Sequence[Tool],
+    has_tools_only: bool = False,
 ) -> MCPServer[Any]:
-    """Return a server with these tools. `options` are passed to `MCPServer`."""
-    return _StdioServer(
+    """Return a server with these tools. `has_tools_only`: do not advertise prompts and resources, as it has none."""
+    server = _StdioServer(
         name,
         title=title,
         version=version,
         instructions=instructions,
         tools=list(tools),
         log_level="WARNING",
-        **options,
     )
+    if has_tools_only:
+        server.remove_handlers("prompts/", "resources/")
+    return server
 
 
 def serve_stdio(
@@ -244,6 +252,12 @@ def _find_first_os_error(failures: BaseException) -> OSError:
 
 class _StdioServer(MCPServer[Any]):
     """MCP server on stdio that answers every line, including invalid ones."""
+
+    def remove_handlers(self, *prefixes: str) -> None:
+        """Remove the handlers of the methods with these prefixes, so that their capabilities are not advertised."""
+        handlers = self._lowlevel_server._request_handlers  # noqa: SLF001 - the library has no public way
+        for method in [method for method in handlers if method.startswith(prefixes)]:
+            del handlers[method]
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None

@@ -158,7 +158,12 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ),
     ]
     return base.create_server(
-        "lineage", title="lineage", version=config.read_version(), instructions=INSTRUCTIONS, tools=tools
+        "lineage",
+        title="lineage",
+        version=config.read_version(),
+        instructions=INSTRUCTIONS,
+        tools=tools,
+        has_tools_only=True,
     )
 
 

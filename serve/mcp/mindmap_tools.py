@@ -201,7 +201,17 @@ class MindmapTools:
         previousPath: Annotated[str | base.Unset, Field(description="before a rename")] = None,
         lines: Annotated[str | base.Unset, Field(description="10-20")] = None,
         symbols: list[str] | base.Unset = None,
-        changes: list[mindmap_types.CodeChangeInput] | base.Unset = None,
+        changes: Annotated[
+            list[mindmap_types.CodeChangeInput] | base.Unset,
+            WithJsonSchema(
+                {
+                    "description": "kind (add, modify, fix, refactor, rename, remove, test), symbol, previousSymbol, "
+                    "detail",
+                    "type": "array",
+                    "items": {"type": "object"},
+                }
+            ),
+        ] = None,
         summary: str | base.Unset = None,
     ) -> mindmap_types.AttachResult:
         """Log what you did to a file, or that reading it was important. A path that is logged already is updated and

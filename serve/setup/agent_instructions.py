@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from pipeline.git.repository import Repository
@@ -36,25 +37,41 @@ index is behind HEAD and you need the newest commits, run `lineage index --incre
 # In order of preference. Most agents read the first, which is created if no file exists; some read only another one.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
+# Files of agents that read only their own one, in which a line `@FILE` includes another file.
+REFERRING_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
+
 
 class InvalidInstructionsFile(LineageError):
     """Error for a file that the section cannot be inserted into: not a regular file, or without an end marker."""
 
 
-def plan_install(repository: Repository) -> FileChange:
-    """Plan to write the section: into the file that has it, else the first existing file, else a new AGENTS.md."""
+def plan_install(repository: Repository) -> Iterator[FileChange]:
+    """Plan to write the section: into the file that has it, else the first existing file, else a new AGENTS.md.
+
+    Other existing files whose agents do not read that one get a section that refers to it, if they do not yet.
+    """
     existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
     names_with_section = [name for name in existing_names if _has_section(repository, name)]
     name = next(iter([*names_with_section, *existing_names, *FILE_NAMES]))
+    yield _plan_section(repository, name, AGENT_INSTRUCTIONS)
+    for other in REFERRING_NAMES:
+        file = repository.root / other
+        is_other_file = file.is_file() and file.resolve() != (repository.root / name).resolve()
+        if is_other_file and name.encode() not in (read_file(file) or b""):
+            reference = b"\n".join((SECTION.start, b"@" + name.encode(), SECTION.end))
+            yield _plan_section(repository, other, reference)
+
+
+def _plan_section(repository: Repository, name: str, text: bytes) -> FileChange:
     file = repository.root / name
     check_editable(repository, file, InvalidInstructionsFile, content_name="the instructions")
     before = read_file(file)
     if before is None:
-        return FileChange(file, "created", AGENT_INSTRUCTIONS + b"\n")
+        return FileChange(file, "created", text + b"\n")
     if not _has_section(repository, name):
-        after = SECTION.insert_into(before, AGENT_INSTRUCTIONS, offset=len(before))
+        after = SECTION.insert_into(before, text, offset=len(before))
         return FileChange(file, "added", after)
-    after = SECTION.update_in(before, AGENT_INSTRUCTIONS)
+    after = SECTION.update_in(before, text)
     if after == before:
         return FileChange(file, "unchanged")
     return FileChange(file, "updated", after)

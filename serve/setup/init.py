@@ -63,7 +63,7 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
     for name in other_hooks:
         yield _plan_optional_hook(directory / name, repository)
     if options.write_agent_md:
-        yield agent_instructions.plan_install(repository)
+        yield from agent_instructions.plan_install(repository)
 
 
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:

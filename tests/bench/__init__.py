@@ -15,6 +15,7 @@ seconds are not. Use an idle machine. Memory is summed over all processes of a r
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a modified work tree
 - `warm`: queries with models and index loaded; text lane, encoder and reranking alone
 - `agents`: memory of the MCP server, ten clients at once, eight clients while commits arrive
+- `tokens`: definitions of the MCP tools and their answers, in tokens; needs `pip install bpe-openai`
 - `hooks`: `git commit` with and without the hooks of `lineage init`
 - `concurrent_queries`: two queries a second during an index run
 - `cluster`: embedding on a Dask cluster: texts per second by workers, processor time of the coordinator

@@ -149,7 +149,7 @@ def test_normal_detail_of_a_search() -> None:
 
 
 def test_detail_of_an_explanation() -> None:
-    """Normally changed lines and at most 600 characters of the message stay; compact, the subject alone."""
+    """Normally four changed lines and 400 characters of the message stay; compact, the subject alone."""
     details = ExplainDetails((7, 12), 1, 1.0, None)
     answer = build_explain_answer(
         replace(EXPLAIN_HIT, commit_message="Retry\n\n" + "a" * 700), details=details

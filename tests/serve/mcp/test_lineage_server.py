@@ -19,7 +19,7 @@ from serve.api_types import PatternHit
 from serve.backend import InProcessBackend
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
-from tests.serve.mcp.clients import call_tool, extract_structured_content, extract_text, run_client
+from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
 
 
@@ -69,6 +69,18 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         "detail": "normal",
     }
     assert tools["find_pattern"].input_schema["required"] == ["query"]
+
+
+def test_only_tools_are_advertised(server: MCPServer[Any]) -> None:
+    """The server advertises no prompts and no resources, as it has none."""
+
+    async def read_capabilities(client: Client) -> Any:
+        return client.server_capabilities
+
+    for mode in PROTOCOLS:
+        capabilities = run_client(server, read_capabilities, mode)
+        assert capabilities.tools is not None
+        assert capabilities.prompts is None and capabilities.resources is None
 
 
 def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:

@@ -40,6 +40,26 @@ def test_section_goes_to_preferred_file(repo: Repo, existing: dict[str, str], ex
     assert with_section == [expected]
 
 
+def test_other_files_refer_to_the_instructions(repo: Repo) -> None:
+    """Files that only one agent reads get a line that includes AGENTS.md, once, which removal takes away again."""
+    texts = {"AGENTS.md": "# Rules\n", "CLAUDE.md": "# Mine\n", "GEMINI.md": "@AGENTS.md\n"}
+    for name, text in texts.items():
+        repo.write(name, text)
+    for _ in range(2):
+        initialize(repo.path, InitOptions(write_agent_md=True))
+        assert (repo.path / "CLAUDE.md").read_text() == (
+            "# Mine\n\n<!-- lineage:start -->\n@AGENTS.md\n<!-- lineage:end -->\n"
+        )
+        assert (repo.path / "GEMINI.md").read_text() == texts["GEMINI.md"]
+        assert "find_pattern" in (repo.path / "AGENTS.md").read_text()
+    initialize(repo.path, InitOptions(remove=True))
+    assert {name: (repo.path / name).read_text() for name in texts} == texts
+    (repo.path / "CLAUDE.md").unlink()
+    (repo.path / "CLAUDE.md").symlink_to("AGENTS.md")
+    initialize(repo.path, InitOptions(write_agent_md=True))
+    assert (repo.path / "AGENTS.md").read_text().count("lineage:start") == 1
+
+
 def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
     """A file with only the section is created and deleted; a second `init` changes nothing."""
     file = repo.path / "AGENTS.md"
