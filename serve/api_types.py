@@ -360,16 +360,17 @@ class ExplainedLine:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """Answer of `explain_change`. `lines` and `is_transient` are not part of the JSON.
+    """Answer of `explain_change`. `lines`, `is_transient` and `has_failed` are not part of the JSON.
 
     `lines` are for the web page. `is_transient` marks an answer that is not cached: the index was busy or git failed,
-    so the same request may soon have a better answer.
+    so the same request may soon have a better answer. `has_failed`: git failed, and the limitation says how.
     """
 
     hits: tuple[ExplainHit, ...]
     meta: ExplainMeta
     lines: tuple[ExplainedLine, ...] = ()
     is_transient: bool = False
+    has_failed: bool = False
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""

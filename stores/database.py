@@ -58,6 +58,7 @@ _DAMAGE_ERRORS: Final = (
 )
 # In DuckDB's messages about a block whose checksum does not match.
 _CORRUPTION: Final = "Corrupt database file"
+REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
 
@@ -102,6 +103,7 @@ def _open(
     stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
     if not location.database.exists():
         raise _build_not_indexed_error(location)
+    _check_regular_files(location)
     check_recorded_damage(location)
     engine = stack.enter_context(duckdb_engine.open_reader_engine(location))
     connection = stack.enter_context(attach_index(engine, location.database, "READ_ONLY", deadline))
@@ -144,6 +146,7 @@ def open_for_writing(
     ):
         if not create and not location.database.exists():
             raise build_index_deleted_error(location)
+        _check_regular_files(location)
         check_recorded_damage(location)
         with (
             duckdb_engine.open_writer_engine(location) as engine,
@@ -228,6 +231,13 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
         with suppress(OSError):
             location.damage.touch(mode=0o600)
             location.damage.write_text(json.dumps(record), encoding="utf-8")
+
+
+def _check_regular_files(location: IndexLocation) -> None:
+    """Raise DamagedIndex if the database or its log is something else than a file, such as a pipe or a directory."""
+    for file in (location.database, location.wal):
+        if file.exists() and not file.is_file():
+            raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)
 
 
 def check_recorded_damage(location: IndexLocation) -> None:
@@ -343,5 +353,5 @@ def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(
         f"The index {file} cannot be read: {reason}",
-        hint="Run `lineage index --rebuild --yes` to rebuild it.",
+        hint=REBUILD_HINT,
     )

@@ -271,6 +271,8 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
         # The log first: an old log would be replayed into a new database.
         files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
         for file in (location.wal, *files, location.folder / LOCATION_FILE):
+            if file.is_dir() and not file.is_symlink():  # in place of a file
+                shutil.rmtree(file)
             file.unlink(missing_ok=True)
         shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
 

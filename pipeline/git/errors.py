@@ -76,6 +76,14 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
 
 
+def build_blocking_file_error(file: Path) -> DamagedRepository:
+    """Return the error for a file in the git directory that git would wait for forever."""
+    return DamagedRepository(
+        f"{file} is no regular file, so git would wait for it forever.",
+        hint="Look what it is, and replace it by the file of a fresh clone.",
+    )
+
+
 def build_open_error(path: Path, reason: str) -> LineageError:
     """Return the error for a repository that libgit2 does not open. `reason`: message of libgit2."""
     if "not owned by" in reason:

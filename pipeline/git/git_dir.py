@@ -12,6 +12,17 @@ from typing import Final, TypeAlias
 # Name and value of each setting in force; a later one overrides an earlier one.
 Settings: TypeAlias = Sequence[tuple[str, str]]
 
+# Files that git and libgit2 open in most commands, or to find a repository.
+_FILES_READ_BY_GIT: Final = (
+    "config",
+    "config.worktree",
+    "index",
+    "info/exclude",
+    "info/grafts",
+    "objects/info/alternates",
+    "packed-refs",
+    "shallow",
+)
 # Names of the settings of a partial clone.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
@@ -24,10 +35,7 @@ def resolve_common_dir(git_dir: Path) -> Path:
 
 def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
     """Return the commits whose parents a shallow clone does not have; empty for other repositories."""
-    try:
-        return frozenset((common_dir / "shallow").read_text().split())
-    except FileNotFoundError:
-        return frozenset()
+    return frozenset(read_small_file(common_dir / "shallow").decode("ascii", "replace").split())
 
 
 def read_small_file(file: Path) -> bytes:
@@ -48,6 +56,13 @@ def blocks_on_open(file: Path) -> bool:
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
     except OSError:
         return False
+
+
+def find_blocking_git_file(git_dir: Path) -> Path | None:
+    """Return a file of a git directory, such as a pipe, that git would wait for forever; usually None."""
+    common_dir = resolve_common_dir(git_dir)
+    files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
+    return next(filter(blocks_on_open, sorted(files)), None)
 
 
 def is_partial_clone(configuration: Settings) -> bool:

@@ -25,10 +25,16 @@ from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     UnreadableObject,
+    build_blocking_file_error,
     build_not_found_error,
     build_open_error,
 )
-from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolve_common_dir
+from pipeline.git.git_dir import (
+    find_blocking_git_file,
+    is_partial_clone,
+    read_shallow_boundary,
+    resolve_common_dir,
+)
 from pipeline.git.libgit2 import (
     ErrorTranslation,
     find_user_attributes_file,
@@ -78,8 +84,11 @@ def open_repository(path: Path) -> Repository:
     """
     exists = path.exists()
     start = str(path if path.is_dir() else path.parent)
-    if not exists or pygit2.discover_repository(start) is None:
+    git_dir = pygit2.discover_repository(start) if exists else None
+    if git_dir is None:
         raise build_not_found_error(path, exists=exists)
+    if blocking_file := find_blocking_git_file(Path(git_dir)):
+        raise build_blocking_file_error(blocking_file)
     try:
         # Given a git directory, libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))

@@ -180,6 +180,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     if compact:
         answer = reduce_explain_answer(answer, Detail.COMPACT)
     _print_answer(answer, render_explain.print_explain_answer, as_json=as_json, fields=fields)
+    if answer.has_failed:
+        raise typer.Exit(1)
 
 
 def print_hits(question: str, answer: FindAnswer, console: Console) -> None:

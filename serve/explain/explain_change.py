@@ -197,9 +197,8 @@ def _answer_blame_failure(
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
     enrichment = Enrichment(error=reader.error)
-    return ExplainAnswer(
-        (), _build_meta(context, line_range, 0, limitations, reader, enrichment, coverage), is_transient=True
-    )
+    meta = _build_meta(context, line_range, 0, limitations, reader, enrichment, coverage)
+    return ExplainAnswer((), meta, is_transient=True, has_failed=True)
 
 
 def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:

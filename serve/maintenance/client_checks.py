@@ -74,7 +74,7 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
             name, f"{file.path} cannot be read", "Check its permissions: the client may need them too."
         )
         return
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         if any(program.encode() in content for program in REGISTER_COMMANDS):
             yield report_ok(name, f"{file.path} mentions lineage, but its format could not be checked")
         return

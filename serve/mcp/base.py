@@ -54,7 +54,7 @@ _VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
 _ID_PATTERNS: Final = (
     re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
     re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
-    re.compile(rf".*,\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
+    re.compile(rf".*[,{{]\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
 )
 # Characters at the start and the end of a line that are searched for the id.
 _SEARCHED_CHARS: Final = 300
@@ -207,20 +207,24 @@ class MessageStream:
 
 
 def _build_parse_error(error: Exception) -> JSONRPCError:
-    line, reason = "", str(error)
+    message_id, reason = None, str(error)
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False)[0]
         reason = problem["msg"]
-        line = problem["input"] if isinstance(problem["input"], str) else ""
+        message_id = _find_message_id(problem["input"])
     message = (
         f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."
     )
     data = ErrorData(code=PARSE_ERROR, message=message)
-    return JSONRPCError(jsonrpc="2.0", id=_find_message_id(line), error=data)
+    return JSONRPCError(jsonrpc="2.0", id=message_id, error=data)
 
 
-def _find_message_id(line: str) -> int | str | None:
-    """Return the id at the start or the end of an invalid message, or None."""
+def _find_message_id(line: Any) -> int | str | None:
+    """Return the id of an invalid message, or None. `line`: its object, or its text if that is not JSON."""
+    if isinstance(line, dict):
+        return line["id"] if isinstance(line.get("id"), (int, str)) else None
+    if not isinstance(line, str):
+        return None
     start, end = line[:_SEARCHED_CHARS], line[-_SEARCHED_CHARS:]
     for pattern, text in zip(_ID_PATTERNS, (start, start, end), strict=True):
         if match := pattern.match(text):

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.git.git_dir import blocks_on_open
 from stores.errors import LineageError
 
 
@@ -144,8 +145,10 @@ class FileChange:
 
 
 def read_file(file: Path) -> bytes | None:
-    """Return the content of the file, or None if there is no such file."""
+    """Return the content of the file, or None if there is no such file. Raise FileAccessError if it cannot be read."""
     with _convert_os_errors(file):
+        if blocks_on_open(file):
+            raise FileAccessError(f"{file} is no regular file.", hint="Move it away, or name another file.")
         try:
             return file.read_bytes()
         except FileNotFoundError:

@@ -55,7 +55,9 @@ def remove_entry(text: str, key: str, name: str) -> str:
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     servers = _parse_object(plain, root.members[key].value_start)
-    if len(servers.members) > 1:
+    # Comments in the object are by the user, who therefore keeps it.
+    has_comments = text[servers.start : servers.end] != plain[servers.start : servers.end]
+    if len(servers.members) > 1 or has_comments:
         return _remove_member(text, plain, servers, name)
     return _remove_member(text, plain, root, key)
 
@@ -124,9 +126,9 @@ class _Style:
                 return f"{text[:value_end]}, {member}{text[value_end:]}"
             line_end = _find_line_end(plain, value_end)
             has_comma = "," in _remove_comments(text[value_end:line_end])
-            comma = "" if has_comma else ","
-            line_break = self._format_line_break(depth + 1)
-            return f"{text[:value_end]}{comma}{text[value_end:line_end]}{line_break}{member}{text[line_end:]}"
+            comma, trailing_comma = ("", ",") if has_comma else (",", "")
+            new_line = f"{self._format_line_break(depth + 1)}{member}{trailing_comma}"
+            return f"{text[:value_end]}{comma}{text[value_end:line_end]}{new_line}{text[line_end:]}"
         content = (
             member
             if is_inline
@@ -167,17 +169,19 @@ def _parse_object(text: str, start: int) -> _JsonObject:
 def _remove_member(text: str, plain: str, parent: _JsonObject, name: str) -> str:
     """Return the text without a member and the separator next to it. `plain`: the text without comments."""
     removed_member = parent.members[name]
+    trailing_comma = _TRAILING_COMMA_AFTER.match(text, removed_member.value_end)
     members = sorted(parent.members.values(), key=lambda member: member.name_start)
     for previous, member in pairwise(members):
         if member == removed_member:
             comma = plain.index(",", previous.value_end)
             comment = text[comma + 1 : removed_member.name_start].rstrip()
+            if member == members[-1] and trailing_comma:
+                return text[: comma + 1] + comment + text[trailing_comma.end() :]
             return text[:comma] + comment + text[removed_member.value_end :]
         if previous == removed_member:
             return text[: removed_member.name_start] + text[member.name_start :]
     if text[parent.start : parent.end] == plain[parent.start : parent.end]:
         return text[: parent.start + 1] + text[parent.end - 1 :]
-    trailing_comma = _TRAILING_COMMA_AFTER.match(text, removed_member.value_end)
     end = trailing_comma.end() if trailing_comma else removed_member.value_end
     return text[: removed_member.name_start] + text[end:]
 

@@ -137,7 +137,7 @@ class ConfigFile:
                 raise ValueError("it is not an object")
             if not isinstance(document.get(self.shape.key, {}), dict):
                 raise ValueError(f"its `{self.shape.key}` is not an object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             language = {"json": "JSON", "toml": "TOML"}[self.shape.language]
             raise ManualEditRequired(
                 f"{self.path} cannot be changed safely, because it is not {language} ({error}).", hint=hint

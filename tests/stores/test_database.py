@@ -412,3 +412,23 @@ def test_reading_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.Mo
         assert history.find_recorded_commits(connection, [make_sha(0)]) == {make_sha(0)}
     with pytest.raises(OSError, match="Read-only"), database.open_for_writing(location):
         pass
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("name", ["index.duckdb", "index.duckdb.wal"])
+def test_something_else_in_place_of_the_index(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """A directory or a pipe in place of the database or its log is damage, which a rebuild removes."""
+    location = make_location(tmp_path)
+    with database.open_for_writing(location):
+        pass
+    (location.folder / name).unlink(missing_ok=True)
+    make(location.folder / name)
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with pytest.raises(DamagedIndex, match="is no regular file") as error, open_index(location):
+            pass
+        assert error.value.hint == database.REBUILD_HINT
+    writer.delete_index(location)
+    with database.open_for_writing(location):
+        assert location.database.is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pytest
 from pygit2.enums import FileMode
 
 from pipeline.git.commit_graph import create_git_program
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import DamagedRepository, UnreadableObject
 from pipeline.git.repository import Commit, Repository, open_repository
 from pipeline.hunks import CommitChanges, extract_hunks
 from stores.errors import LineageError
@@ -399,3 +400,17 @@ def test_dates_have_no_zone(repo: Repo) -> None:
     commit = open_repository(repo.path).read_commit(repo.head)
     assert commit.author_date.tzinfo is None
     assert commit.author_date.replace(tzinfo=UTC) == repo.clock
+
+
+@pytest.mark.parametrize("name", ["config", "index", "packed-refs", "shallow", "info/exclude", "info/grafts"])
+def test_pipe_in_the_git_directory(repo: Repo, name: str) -> None:
+    """git would wait forever for a pipe in place of one of its files, so the repository is not opened."""
+    file = repo.path / ".git" / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    with pytest.raises(DamagedRepository, match=f"{name} is no regular file"):
+        open_repository(repo.path)
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(DamagedRepository, match=f"{name} is no regular file"):
+        open_repository(repo.path)

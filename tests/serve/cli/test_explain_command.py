@@ -74,6 +74,17 @@ def test_explain_is_formatted_on_a_terminal(repo: Repo, home: Path) -> None:
     assert len(json.loads(run_on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
 
 
+def test_explain_fails_with_git(repo: Repo) -> None:
+    """If git cannot read the history, the answer says so and the exit code is 1; a missing file is an answer."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
+    blob = repo.git("rev-parse", "HEAD~1:src/tcp.py")
+    (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    code, out, _ = run_lineage("explain", "src/tcp.py", str(repo.path))
+    assert (code, json.loads(out)["hits"]) == (1, [])
+    assert json.loads(out)["meta"]["explain"]["limitation"]
+    assert run_lineage("explain", "absent.py", str(repo.path))[0] == 0
+
+
 def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
     """An explanation imports neither the encoder's runtime nor a parser nor Arrow."""
     build_index(repo, home)

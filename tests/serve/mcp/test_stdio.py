@@ -151,11 +151,12 @@ def test_invalid_input_lines_do_not_stop_the_server(repo: Repo, home: Path) -> N
         assert server.stdin is not None
         assert server.stdout is not None
         initialize_session(server)
-        server.stdin.write(b"nonsense\n{}\n[1]\n\xff\xfe\n")
+        server.stdin.write(b'nonsense\n{}\n[1]\n\xff\xfe\n{"jsonrpc":"2.0","id":90}\n')
         send_message(server, "tools/list", 2)
         server.stdin.close()
         messages = [json.loads(line) for line in server.stdout.read().splitlines()]
         assert all(message["jsonrpc"] == "2.0" for message in messages)
+        assert any(message["id"] == 90 and "error" in message for message in messages)
 
 
 def test_server_imports_no_heavy_package() -> None:

@@ -76,7 +76,7 @@ def test_json_edit_keeps_the_layout(text: str, expected: str) -> None:
         ),
         (
             '{\n  "k": {\n    "m": 1, /* one,\n two */\n  },\n}\n',
-            '{\n  "k": {\n    "m": 1, /* one,\n two */\n    "n": {"a": 1}\n  },\n}\n',
+            '{\n  "k": {\n    "m": 1, /* one,\n two */\n    "n": {"a": 1},\n  },\n}\n',
         ),
         ('\ufeff{"k": {"m": "// no comment",}}', '\ufeff{"k": {"m": "// no comment", "n": {"a": 1},}}'),
         (
@@ -91,9 +91,7 @@ def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
     assert "".join(added_text.split()) == "".join(expected.split())
     assert json_config.parse(added_text) == {"k": {**json_config.parse(text)["k"], "n": {"a": 1}}}
     removed_text = json_config.remove_entry(added_text, "k", "n")
-    assert json_config.parse(removed_text).get("k", {}) == json_config.parse(text)["k"]
-    for comment in ('// the "m"', "// last", "/* one,\n two */", "// mine"):
-        assert (comment in removed_text) == (comment in text)
+    assert "".join(removed_text.split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1 /* open}', '{"a": 1,,}', "nonsense"])

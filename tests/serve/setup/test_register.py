@@ -187,6 +187,34 @@ def test_invalid_file_is_not_changed(file: Path, shape: str, text: str) -> None:
     assert [(path, path.read_text()) for path in file.parent.iterdir()] == [(file, text)]
 
 
+@pytest.mark.parametrize("text", ['{"a": ' + "[" * 20_000 + "]" * 20_000 + "}"])
+def test_deep_nesting_is_an_error(file: Path, text: str) -> None:
+    """A file that is nested too deeply to be parsed is not changed."""
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(ManualEditRequired, match="cannot be changed safely"):
+        get_config_file(file).write(SERVER)
+    assert file.read_text() == text
+
+
+def test_pipe_is_an_error(file: Path) -> None:
+    """A pipe in place of a client's file is not opened, which would block."""
+    file.parent.mkdir()
+    os.mkfifo(file)
+    for change in (get_config_file(file).write, get_config_file(file).remove):
+        with pytest.raises(FileAccessError, match="is no regular file"):
+            change(SERVER)
+
+
+def test_comments_in_the_servers_stay(file: Path) -> None:
+    """A key with comments in its object is the user's, so removal of the only entry keeps it."""
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": { /* mine */ } // t\n}\n')
+    get_config_file(file).write(SERVER)
+    get_config_file(file).remove(SERVER)
+    assert "".join(file.read_text().split()) == '{"mcpServers":{/*mine*/}//t}'
+
+
 def test_entry_of_another_server_is_not_changed(file: Path) -> None:
     """An entry that starts another program is neither changed nor removed."""
     file.parent.mkdir()
