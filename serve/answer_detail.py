@@ -1,7 +1,7 @@
 """Detail of an answer: how much of messages and diffs it contains, and how many tokens it may cost.
 
-An agent pays for each token that it reads. `Detail.NORMAL` shows the first hit of a search as it is and of the others
-what tells whether to look at them; the diffs of an explanation are reduced to their changed lines.
+An agent pays for each token that it reads. `Detail.NORMAL` keeps the first hit of a search whole and reduces the others
+to subject, three files and two changed lines. In an explanation it reduces each diff to four changed lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from serve.diff_excerpts import select_changed_lines
 
 
 class Detail(StrEnum):
-    """Amount of text of each hit: no diffs, a diff for the first hit, or everything."""
+    """Amount of text of each hit: subjects without diffs, the most relevant lines, or everything."""
 
     COMPACT = "compact"
     NORMAL = "normal"
@@ -26,11 +26,11 @@ class Detail(StrEnum):
 # Files and changed lines of a hit that is not shown in full.
 MAX_FILES: Final = 3
 MAX_CHANGED_LINES: Final = 2
-# Changed lines of each commit of an explanation: more than a short range of lines has.
+# Changed lines of each commit of an explanation, where the message matters more than the diff.
 MAX_EXPLAINED_LINES: Final = 4
-# Characters of a message in an explanation, where it is what answers "why?". Most messages are shorter.
+# Characters of a message in an explanation: the message answers "why?". Most messages are shorter.
 MAX_MESSAGE_CHARS: Final = 400
-# Diffs have about 3.2 characters a token, in the vocabularies that current models use.
+# Diffs have about 3.2 characters a token in the vocabularies of current models; 3.0 leaves a margin.
 CHARS_PER_TOKEN: Final = 3.0
 
 AnswerType = TypeVar("AnswerType", FindAnswer, ExplainAnswer)
@@ -55,9 +55,9 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
 
 
 def limit_tokens(answer: AnswerType, max_tokens: int, render: Callable[[AnswerType], str]) -> AnswerType:
-    """Remove diffs, then hits, from the last one on, until the rendered answer has about `max_tokens` tokens.
+    """Remove diffs, then hits, the last one first, until the rendered answer has at most about `max_tokens` tokens.
 
-    The first hit stays, without its diff.
+    The first hit is never removed; its diff is the last diff to go.
     """
     while len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
         shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
@@ -76,7 +76,7 @@ def parse_content_words(query: str) -> frozenset[str]:
     return extract_content_words(count_terms(query))
 
 
-def get_subject(message: str) -> str:
+def _get_subject(message: str) -> str:
     """Return the first line of a commit message."""
     return message.strip().partition("\n")[0].rstrip()
 
@@ -87,7 +87,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
         excerpt = select_changed_lines(hit.diff_excerpt, terms, MAX_CHANGED_LINES)
     return replace(
         hit,
-        commit_message=get_subject(hit.commit_message),
+        commit_message=_get_subject(hit.commit_message),
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),
@@ -101,7 +101,7 @@ def _reduce_explain_hit(hit: ExplainHit, detail: Detail) -> ExplainHit:
         excerpt = select_changed_lines(hit.diff_excerpt, (), MAX_EXPLAINED_LINES)
     message = hit.commit_message
     if detail is Detail.COMPACT:
-        message = get_subject(message)
+        message = _get_subject(message)
     elif len(message) > MAX_MESSAGE_CHARS:
         message = f"{message[:MAX_MESSAGE_CHARS]}…"
     return replace(

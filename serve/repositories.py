@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import NamedRepository
@@ -14,9 +15,9 @@ from serve.text import format_command
 from stores.index_location import IndexLocation, find_location, list_indexes, resolve_location
 
 # Name that stands for all indexed repositories.
-ALL = "*"
+ALL: Final = "*"
 # Names in a message. `lineage status --all` lists all of them.
-MAX_NAMES = 10
+MAX_NAMES: Final = 10
 
 
 def locate_index(home: Path, repository: Repository) -> IndexLocation:
@@ -63,10 +64,10 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     return list(resolved)
 
 
-def resolve_repository(home: Path, name: str, cwd: Path) -> Path:
-    """Return the path of the indexed repository with this name, or this path, which may be relative to `cwd`.
+def resolve_repository_path(home: Path, name: str, cwd: Path) -> Path:
+    """Return the path of the indexed repository with this name, else the existing path `name`, relative to `cwd`.
 
-    The repository at the path needs no index. Raises BadRequest.
+    The repository at such a path needs no index. Raises BadRequest if neither exists, or if several have the name.
     """
     indexed_repositories = list_repositories(home)
     if repository := _find_by_name(name, indexed_repositories):
@@ -75,7 +76,7 @@ def resolve_repository(home: Path, name: str, cwd: Path) -> Path:
 
 
 def describe_indexed_repositories(home: Path) -> str:
-    """Return a sentence that names the indexed repositories."""
+    """Return a sentence that names up to `MAX_NAMES` indexed repositories."""
     names = [repository.name for repository in list_repositories(home)]
     if not names:
         return "No repository is indexed yet."

@@ -1,4 +1,4 @@
-"""Checks of MCP clients: their entries for lineage and mindmap, and the servers that these start."""
+"""Checks of MCP clients: their entries for lineage and mindmap, and the servers that the entries start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from serve import config
@@ -33,19 +34,19 @@ class ClientFile:
 
 
 def check_clients(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that each client with an entry for lineage or mindmap can start the server and uses the same directory.
+    """Check that each client with an entry for lineage or mindmap can start the server and uses the same indexes.
 
     The user's own configuration files and those in the repository are read. Only servers of the former are started,
     because the author of a repository chose the commands in the latter.
     """
-    is_registered = False
+    has_result = False
     for file in _iter_client_files(context):
         for result in _check_client_file(file, context):
-            is_registered = True
+            has_result = True
             yield result
-    if not is_registered:
+    if not has_result:
         yield report_ok(
-            "clients", "none has an entry for lineage-mcp", "`lineage register` shows what to add."
+            "clients", "none has an entry for lineage or mindmap", "`lineage register` shows what to add."
         )
 
 
@@ -83,7 +84,12 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
             if starts_server(entry, Server(server_name, Path(program))):
                 result, fault = _check_entry(entry, program, file, context)
                 if fault:
-                    remedy = f"Run `{register_command} --client {file.client.name} --write`."
+                    project = "" if file.is_own else " --project ."
+                    name_option = (
+                        "" if server_name in register_command else f" --server-name {quote(server_name)}"
+                    )
+                    options = f"--client {file.client.name}{project}{name_option} --write"
+                    remedy = f"Run `{register_command} {options}`."
                     yield report_warning(name, f"{file.path}: {fault}", remedy)
                 else:
                     yield report_ok(name, f"{server_name} in {file.path}{result}")
@@ -107,16 +113,16 @@ def _check_entry(
     if not file.is_own:
         return "", ""
     try:
-        tools = _list_tools(executable, [str(word) for word in words[1:]], environment)
+        tool_count = _count_tools(executable, [str(word) for word in words[1:]], environment)
     except Exception as error:
         reason = str(error) or type(error).__name__
         return "", f"the server does not answer ({reason:.200})"
-    return f": {len(tools)} tools", ""
+    return f": {tool_count} tools", ""
 
 
 def _find_home_fault(environment: Mapping[str, str], context: CheckContext) -> str:
     home = environment.get("LINEAGE_HOME")
-    if (home or None) == config.get_explicit_home() or _is_same_home(home, context.settings.home):
+    if _is_same_home(home, context.settings.home):
         return ""
     return (
         f"its indexes are in {home or config.DEFAULT_HOME}, those of this program in {context.settings.home}"
@@ -124,21 +130,21 @@ def _find_home_fault(environment: Mapping[str, str], context: CheckContext) -> s
 
 
 def _is_same_home(configured: str | None, home: Path) -> bool:
-    return Path(os.path.expanduser(configured or str(config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - text
+    return Path(os.path.expanduser(configured or str(config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - `Path.expanduser` raises for an unknown user
 
 
-def _list_tools(executable: str, arguments: list[str], environment: Mapping[str, str]) -> list[str]:
-    """Start a server as a client does, without a daemon, and return the names of its tools."""
+def _count_tools(executable: str, arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Start a server as a client does, without a daemon, and return the number of its tools."""
     import anyio
     from mcp.client import Client as McpClient
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    async def list_tools() -> list[str]:
+    async def count_tools() -> int:
         parameters = StdioServerParameters(
             command=executable, args=arguments, env={**environment, "LINEAGE_NO_DAEMON": "1"}
         )
         with anyio.fail_after(SERVER_TIMEOUT_SECONDS), Path(os.devnull).open("w") as no_log:
             async with McpClient(stdio_client(parameters, no_log)) as client:
-                return [tool.name for tool in (await client.list_tools()).tools]
+                return len((await client.list_tools()).tools)
 
-    return anyio.run(list_tools)
+    return anyio.run(count_tools)

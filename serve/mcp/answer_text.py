@@ -1,7 +1,7 @@
 """Text of answers for models: Markdown with quoted messages and fenced diffs, which costs half the tokens of JSON.
 
-Messages, paths and diffs are by the authors of commits. They are quoted or fenced, and control characters escaped, so
-that they cannot pass for text of this program.
+Messages, names and diffs are by the authors of commits. Bodies of messages are quoted and diffs fenced; subjects,
+authors and paths follow a fixed prefix on their line. Control characters are escaped.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from serve.api_types import (
 )
 from serve.text import escape_controls, format_ranges
 
-# Characters of a sha. Ten are unique in repositories of millions of objects.
+# Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
 SHA_LENGTH: Final = 10
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
 def format_find_answer(answer: FindAnswer) -> str:
-    """Return the text of an answer of `find_pattern`: the hits, then what limits them."""
+    """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint."""
     lines = [line for number, hit in enumerate(answer.hits, 1) for line in _format_pattern_hit(number, hit)]
     profile = answer.meta.query_profile
     if profile != DEFAULT_QUERY_PROFILE:
-        lines.append(f"Query read as {profile.name}: {_escape_line(profile.explanation)}")
-    return _join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
+        lines.append(f"Query profile: {profile.name} ({_escape_line(profile.explanation)})")
+    return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:
-    """Return the text of an answer of `explain_change`: the commits, related commits, then what limits them."""
+    """Return the text of an answer of `explain_change`: the commits, related commits, limitations and the hint."""
     details = answer.meta.explain
     first, last = details.lines_queried
     shown, total = len(answer.hits), details.commits_unique
-    omitted = f", {shown} shown" if shown < total else ""
-    lines = [f"Lines {first}-{last}: {total} commit{'' if total == 1 else 's'}{omitted}"] if total else []
+    shown_note = f", {shown} shown" if shown < total else ""
+    lines = [f"Lines {first}-{last}: {total} commit{'' if total == 1 else 's'}{shown_note}"] if total else []
     for number, hit in enumerate(answer.hits, 1):
         lines += _format_explain_hit(number, hit)
     if details.related_commits:
@@ -48,12 +48,13 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
         lines += map(_format_related_commit, details.related_commits)
     for note in (details.limitation, details.enrichment_limitation, answer.meta.hint):
         lines += _format_note(note)
-    return _join(lines)
+    return "\n".join(lines)
 
 
 def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
     subject, *body = _split_message(hit.commit_message)
     repository = f"{_escape_line(hit.repository)}: " if hit.repository else ""
+    # Only a reranked hit, which has `matched`, has a probability as its score.
     probability = (
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
     )
@@ -62,7 +63,7 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
     if description := _describe_files(hit):
         yield description
     yield from _quote(body)
-    yield from _fence(hit.diff_excerpt, "diff")
+    yield from _fence(hit.diff_excerpt)
 
 
 def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
@@ -72,7 +73,7 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}"
     yield f"lines {', '.join(format_ranges(hit.blame_lines))}; in {_escape_line(hit.file_path)}"
     yield from _quote(body)
-    yield from _fence(hit.diff_excerpt, "diff")
+    yield from _fence(hit.diff_excerpt)
 
 
 def _format_related_commit(commit: RelatedCommit) -> str:
@@ -81,19 +82,20 @@ def _format_related_commit(commit: RelatedCommit) -> str:
 
 
 def _describe_files(hit: PatternHit) -> str:
-    """Return the shown file with its kind of change, then the other files, with counts of changed lines."""
+    """Return the files in the hit's order with counts of changed lines, and the kind of change of the shown one."""
     names = [
         f"{_escape_line(file.path)}{f' {hit.change_kind}' if file.path == hit.file_path else ''}"
         f"{f' +{file.added}' if file.added else ''}{f' -{file.removed}' if file.removed else ''}"
         for file in hit.files
     ]
-    if hit.file_count > len(hit.files):
-        names.append(f"{hit.file_count - len(hit.files):,} more files")
-    return "; ".join(names)
+    if count := hit.file_count - len(hit.files):
+        names.append(f"{count:,} more file{'' if count == 1 else 's'}")
+    # The prefix keeps a name such as `Note: ...` from looking like a note of this program.
+    return f"files: {'; '.join(names)}" if names else ""
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the day of the change, and that of the commit if it is another one."""
+    """Return the author's day, and the commit's in parentheses; only the commit's without an author date."""
     return f"{author_date[:10]} (committed {commit_date[:10]})" if author_date else commit_date[:10]
 
 
@@ -107,12 +109,12 @@ def _quote(lines: list[str]) -> list[str]:
     return [f"> {line}" for line in lines]
 
 
-def _fence(text: str | None, language: str) -> Iterator[str]:
-    """Yield a Markdown code block, whose fence is longer than any in the text."""
-    if text:
-        fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
-        yield f"{fence}{language}"
-        yield escape_controls(text.rstrip("\n"))
+def _fence(diff: str | None) -> Iterator[str]:
+    """Yield a Markdown code block, whose fence is longer than any in the diff."""
+    if diff:
+        fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(diff))])
+        yield f"{fence}diff"
+        yield escape_controls(diff.rstrip("\n"))
         yield fence
 
 
@@ -123,7 +125,3 @@ def _format_note(note: str | None) -> list[str]:
 def _escape_line(text: str) -> str:
     """Return a text as one line without control characters."""
     return escape_controls(text.replace("\r", "").replace("\n", "␊"))
-
-
-def _join(lines: list[str]) -> str:
-    return "\n".join(lines)

@@ -59,7 +59,7 @@ _ID_PATTERNS: Final = (
 # Characters at the start and the end of a line that are searched for the id.
 _SEARCHED_CHARS: Final = 300
 
-# Wrong arguments that an error describes. More cost the model tokens, and it corrects the others like these.
+# Wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
 
 ResultType = TypeVar("ResultType")
@@ -70,7 +70,7 @@ Unset = SkipJsonSchema[None]
 def create_read_only_annotations() -> ToolAnnotations:
     """Return the annotations of a tool that changes nothing and accesses only this machine.
 
-    Here and below, values that the protocol assumes without an annotation are left out.
+    Here and below, values equal to the defaults of the protocol are left out.
     """
     return ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
@@ -90,12 +90,12 @@ def create_tool(
     title: str,
     annotations: ToolAnnotations,
     description: str | None = None,
-    has_own_text: bool = False,
+    returns_text: bool = False,
 ) -> Tool:
     """Return a tool that runs `function` in a thread and rejects unknown arguments.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
-    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. `has_own_text`: see `_StrictTool`.
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. `returns_text`: see `_StrictTool`.
     """
     wrapped = _run_in_thread(function)
     # The library types its result as `Tool`, although it is of the class that the method is called on.
@@ -103,7 +103,7 @@ def create_tool(
         "_StrictTool",
         _StrictTool.from_function(wrapped, title=title, description=description, annotations=annotations),
     )
-    tool.has_own_text = has_own_text
+    tool.returns_text = returns_text
     tool.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     tool.fn_metadata.arg_model.model_rebuild(force=True)
     schema = tool.fn_metadata.arg_model.model_json_schema(by_alias=True)
@@ -219,13 +219,13 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=message_id, error=data)
 
 
-def _find_message_id(line: Any) -> int | str | None:
-    """Return the id of an invalid message, or None. `line`: its object, or its text if that is not JSON."""
-    if isinstance(line, dict):
-        return line["id"] if isinstance(line.get("id"), (int, str)) else None
-    if not isinstance(line, str):
+def _find_message_id(content: Any) -> int | str | None:
+    """Return the id of an invalid message, or None. `content`: its object, or its line if that is no valid JSON."""
+    if isinstance(content, dict):
+        return content["id"] if isinstance(content.get("id"), (int, str)) else None
+    if not isinstance(content, str):
         return None
-    start, end = line[:_SEARCHED_CHARS], line[-_SEARCHED_CHARS:]
+    start, end = content[:_SEARCHED_CHARS], content[-_SEARCHED_CHARS:]
     for pattern, text in zip(_ID_PATTERNS, (start, start, end), strict=True):
         if match := pattern.match(text):
             return int(match["number"]) if match["number"] else match["text"]
@@ -282,10 +282,10 @@ class _StdioServer(MCPServer[Any]):
 class _StrictTool(Tool):
     """Tool that describes wrong arguments in plain language, and reports its errors without the library's prefix.
 
-    `has_own_text`: the function returns a `CallToolResult` with text; else the text is the structured content as JSON.
+    `returns_text`: the function returns a `CallToolResult` with text; else the text is the structured content as JSON.
     """
 
-    has_own_text: bool = False
+    returns_text: bool = False
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -304,7 +304,7 @@ class _StrictTool(Tool):
         if not isinstance(answer, CallToolResult):
             return answer
         structured = _escape_strings(answer.structured_content)
-        content = answer.content if self.has_own_text else [_build_json_content(structured)]
+        content = answer.content if self.returns_text else [_build_json_content(structured)]
         return answer.model_copy(update={"content": content, "structured_content": structured})
 
 
@@ -332,7 +332,7 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
         for problem in problems[:MAX_PROBLEMS]
     ]
     if len(problems) > MAX_PROBLEMS:
-        messages.append(f"{len(problems) - MAX_PROBLEMS:,} further problems are like these.")
+        messages.append(f"Problems not shown: {len(problems) - MAX_PROBLEMS:,}.")
     names = ", ".join(f"`{name}`" for name in tool.parameters.get("properties", {}))
     return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {names}."
 
@@ -363,9 +363,10 @@ def _describe_problem(problem: Any) -> str:
 
 
 def _strip_input_schema(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Return the schema without parts that cost the model tokens and add no information, and with definitions in place.
+    """Return the schema without parts that cost the model tokens and add no information, and with each `$ref` resolved.
 
-    Left out are titles, empty defaults, docstrings of types, and that there are no other arguments, which errors say.
+    Left out are titles, empty defaults, descriptions of types, and `additionalProperties`, because an error names
+    unknown arguments.
     """
     if isinstance(schema, dict):
         if reference := schema.get("$ref"):

@@ -19,7 +19,10 @@ from pipeline.git.errors import NotARepository
 
 @dataclass(frozen=True, slots=True)
 class RepositoryResolver:
-    """Resolver of the argument `repository`. `home`: directory of the indexes. `directory`: default of the argument."""
+    """Resolver of the argument `repository`.
+
+    `home`: directory of the indexes. `directory`: the server's directory, used without the argument.
+    """
 
     home: Path
     directory: Path
@@ -27,15 +30,16 @@ class RepositoryResolver:
     def resolve(self, name: str | None, context: Context[Any, Any]) -> Path:
         """Return the path of the repository with this name or path.
 
-        Without a name it is the server's directory, or, if that is in no repository, the client's first root that is in
-        one. Raises BadRequest, and NotARepository with the names of the indexes. Runs in a thread of anyio.
+        Without a name, it is the server's directory if that is in a repository, else the first client root that is in
+        one. Raises BadRequest for an unknown or ambiguous name, and NotARepository, whose hint lists indexed
+        repositories. Call it in a worker thread of anyio.
         """
         # Imported here, because libgit2 would delay the start of the server.
         from pipeline.git.repository import open_repository
-        from serve.repositories import describe_indexed_repositories, resolve_repository
+        from serve.repositories import describe_indexed_repositories, resolve_repository_path
 
         if name is not None:
-            return resolve_repository(self.home, name, self.directory)
+            return resolve_repository_path(self.home, name, self.directory)
         try:
             open_repository(self.directory)
         except NotARepository as error:
@@ -49,7 +53,7 @@ class RepositoryResolver:
 
 
 def _list_client_roots(context: Context[Any, Any]) -> list[Path]:
-    """Return the directories that the client works in, as far as it tells them."""
+    """Return the client's roots that are local directories; empty if it has none."""
     session = context.session
     if not session.check_client_capability(ClientCapabilities(roots=RootsCapability())):
         return []

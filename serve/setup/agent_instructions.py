@@ -22,7 +22,7 @@ decide, not after.
 
 - **How was this done before?** Tool `find_pattern`, or `lineage query --query "retry a request with backoff"`.
   Ask before you write something that may have been done here already: a feature like an earlier one, a fix like an
-  earlier fix, an entry in the same configuration. Describe the change in plain words; a `symbol` in backquotes,
+  earlier fix, an entry in a configuration file. Describe the change in plain words; a `symbol` in backquotes,
   "in src/net/", "in Rust" or "last 3 months" narrow the search. The hits are ranked guesses: read a hit's diff
   before you follow it.
 - **Why does this look the way it does?** Tool `explain_change`, or `lineage explain src/net/client.py --lines 40:60`.
@@ -37,8 +37,8 @@ index is behind HEAD and you need the newest commits, run `lineage index --incre
 # In order of preference. Most agents read the first, which is created if no file exists; some read only another one.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
-# Files of agents that read only their own one, in which a line `@FILE` includes another file.
-REFERRING_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
+# Files of agents that read no other file. In them, a line `@FILE` includes another file.
+INCLUDING_FILE_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
 
 
 class InvalidInstructionsFile(LineageError):
@@ -48,17 +48,18 @@ class InvalidInstructionsFile(LineageError):
 def plan_install(repository: Repository) -> Iterator[FileChange]:
     """Plan to write the section: into the file that has it, else the first existing file, else a new AGENTS.md.
 
-    Other existing files whose agents do not read that one get a section that refers to it, if they do not yet.
+    Other existing files whose agents do not read that one get a section that includes it, if they do not yet.
     """
     existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
-    names_with_section = [name for name in existing_names if _has_section(repository, name)]
+    names_with_section = [name for name in existing_names if _has_instructions(repository, name)]
     name = next(iter([*names_with_section, *existing_names, *FILE_NAMES]))
     yield _plan_section(repository, name, AGENT_INSTRUCTIONS)
-    for other in REFERRING_NAMES:
+    for other in INCLUDING_FILE_NAMES:
         file = repository.root / other
         is_other_file = file.is_file() and file.resolve() != (repository.root / name).resolve()
-        if is_other_file and name.encode() not in (read_file(file) or b""):
-            reference = b"\n".join((SECTION.start, b"@" + name.encode(), SECTION.end))
+        include = b"@" + name.encode()
+        if is_other_file and include not in (read_file(file) or b""):
+            reference = b"\n".join((SECTION.start, include, SECTION.end))
             yield _plan_section(repository, other, reference)
 
 
@@ -92,6 +93,11 @@ def _plan_removal(repository: Repository, name: str) -> FileChange:
     if after.strip() or file.is_symlink() or repository.read_file_at_head(name) is not None:
         return FileChange(file, "removed", after)
     return FileChange(file, "deleted", is_deletion=True)
+
+
+def _has_instructions(repository: Repository, name: str) -> bool:
+    """Return whether the file has the section with the instructions, not one that includes another file."""
+    return _has_section(repository, name) and b"find_pattern" in (repository.root / name).read_bytes()
 
 
 def _has_section(repository: Repository, name: str) -> bool:

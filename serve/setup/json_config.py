@@ -1,7 +1,7 @@
 """Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers, comments.
 
-Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Edits locate the parts
-of a text in a copy of equal length that has spaces in their place.
+Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Edits find offsets in a
+copy of the same length, in which these are replaced by spaces.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
-_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
-_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_TRAILING_COMMA_AFTER: Final = re.compile(r"[ \t]*,")
+_STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
+_STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(r"[ \t]*,")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
 _decode_value: Final = json.JSONDecoder().raw_decode
 
@@ -37,7 +36,8 @@ def set_entry(text: str, key: str, name: str, entry: Any) -> str:
     """Return the text with `entry` as member `name` of the object at the top-level `key`."""
     plain = _blank_extensions(text)
     if not plain.strip():
-        return (text if text.strip() else "") + format_document(key, name, entry)
+        comment = f"{text.rstrip()}\n" if text.strip() else ""
+        return comment + format_document(key, name, entry)
     style = _Style.from_text(plain)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     if key not in root.members:
@@ -55,7 +55,7 @@ def remove_entry(text: str, key: str, name: str) -> str:
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     servers = _parse_object(plain, root.members[key].value_start)
-    # Comments in the object are by the user, who therefore keeps it.
+    # A comment in the object is the user's, so the object stays.
     has_comments = text[servers.start : servers.end] != plain[servers.start : servers.end]
     if len(servers.members) > 1 or has_comments:
         return _remove_member(text, plain, servers, name)
@@ -64,8 +64,8 @@ def remove_entry(text: str, key: str, name: str) -> str:
 
 def _blank_extensions(text: str) -> str:
     """Return the text as plain JSON of the same length, with spaces in place of what JSON does not have."""
-    without_comments = _COMMENT.sub(_blank_unless_string, text)
-    return _TRAILING_COMMA.sub(_blank_unless_string, without_comments)
+    without_comments = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
+    return _STRING_OR_TRAILING_COMMA.sub(_blank_unless_string, without_comments)
 
 
 def _blank_unless_string(match: re.Match[str]) -> str:
@@ -125,7 +125,7 @@ class _Style:
             if is_inline:
                 return f"{text[:value_end]}, {member}{text[value_end:]}"
             line_end = _find_line_end(plain, value_end)
-            has_comma = "," in _remove_comments(text[value_end:line_end])
+            has_comma = "," in _STRING_OR_COMMENT.sub(_blank_unless_string, text[value_end:line_end])
             comma, trailing_comma = ("", ",") if has_comma else (",", "")
             new_line = f"{self._format_line_break(depth + 1)}{member}{trailing_comma}"
             return f"{text[:value_end]}{comma}{text[value_end:line_end]}{new_line}{text[line_end:]}"
@@ -167,33 +167,33 @@ def _parse_object(text: str, start: int) -> _JsonObject:
 
 
 def _remove_member(text: str, plain: str, parent: _JsonObject, name: str) -> str:
-    """Return the text without a member and the separator next to it. `plain`: the text without comments."""
-    removed_member = parent.members[name]
-    trailing_comma = _TRAILING_COMMA_AFTER.match(text, removed_member.value_end)
+    """Return the text without a member and its separator; comments stay. `plain`: the text without comments."""
+    removed = parent.members[name]
     members = sorted(parent.members.values(), key=lambda member: member.name_start)
-    for previous, member in pairwise(members):
-        if member == removed_member:
-            comma = plain.index(",", previous.value_end)
-            comment = text[comma + 1 : removed_member.name_start].rstrip()
-            if member == members[-1] and trailing_comma:
-                return text[: comma + 1] + comment + text[trailing_comma.end() :]
-            return text[:comma] + comment + text[removed_member.value_end :]
-        if previous == removed_member:
-            return text[: removed_member.name_start] + text[member.name_start :]
+    index = members.index(removed)
+    before, after = text[: removed.name_start], text[removed.value_end :]
+    if index + 1 < len(members):  # another member follows
+        next_start = members[index + 1].name_start
+        comma = plain.index(",", removed.value_end)
+        between = text[comma + 1 : next_start]
+        return before + (between.lstrip() if between.strip() else "") + text[next_start:]
+    trailing_comma = _TRAILING_COMMA.match(text, removed.value_end)
+    if index:  # the last member
+        comma = plain.index(",", members[index - 1].value_end)
+        comment = before[comma + 1 :].rstrip()
+        if trailing_comma:
+            return before[: comma + 1] + comment + text[trailing_comma.end() :]
+        return before[:comma] + comment + after
+    # The only member.
     if text[parent.start : parent.end] == plain[parent.start : parent.end]:
         return text[: parent.start + 1] + text[parent.end - 1 :]
-    end = trailing_comma.end() if trailing_comma else removed_member.value_end
-    return text[: removed_member.name_start] + text[end:]
+    return before + (text[trailing_comma.end() :] if trailing_comma else after)
 
 
 def _find_line_end(plain: str, offset: int) -> int:
-    """Return the end of the line if only white space and comments follow there, else the offset."""
+    """Return the end of the line if only white space and comments follow, else the offset."""
     match = _REST_OF_LINE.match(plain, offset)
     return match.end() if match else offset
-
-
-def _remove_comments(text: str) -> str:
-    return _COMMENT.sub("", text)
 
 
 def _skip_whitespace(text: str, offset: int) -> int:

@@ -140,7 +140,7 @@ class ConfigFile:
         except (ValueError, RecursionError) as error:
             language = {"json": "JSON", "toml": "TOML"}[self.shape.language]
             raise ManualEditRequired(
-                f"{self.path} cannot be changed safely, because it is not {language} ({error}).", hint=hint
+                f"{self.path} cannot be changed safely as {language}: {error}.", hint=hint
             ) from error
         return text
 
@@ -153,14 +153,19 @@ class ConfigFile:
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
         """Raise ManualEditRequired if `after` differs from `before` in anything but the servers."""
         empty: dict[str, Any] = {self.shape.key: {}}
-        if empty | self._language.parse(after) != self._language.parse(before) | {self.shape.key: servers}:
+        expected = self._language.parse(before) | {self.shape.key: servers}
+        try:
+            is_expected = empty | self._language.parse(after) == expected
+        except ValueError:
+            is_expected = False
+        if not is_expected:
             raise ManualEditRequired(
                 f"{self.path} has a layout that lineage cannot edit without changing other content.",
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
     def _replace_file(self, before: bytes | None, after: str) -> EditResult:
-        is_empty = not self._language.parse(after)
+        is_empty = after.strip().strip("{}").strip() == ""  # a file with comments is not
         backup = None if before is None else self._write_backup(before)
         if file_edit.read_file(self.path) != before:
             raise ManualEditRequired(
@@ -173,7 +178,7 @@ class ConfigFile:
         return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
     def _write_backup(self, content: bytes) -> Path:
-        """Write the content to the only backup of this file, which has the content before its last change."""
+        """Back up the content. The file has one backup; a new one replaces it."""
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
         backup = self.backup_directory / f"{self.path.name}.{digest}.bak"
         file_edit.create_private_directory(self.backup_directory)
@@ -254,7 +259,7 @@ def _select_config_file(options: RegisterOptions, backup_directory: Path) -> Con
 
 
 def _get_next_step(options: RegisterOptions) -> str:
-    """Return what the user has to do until the client starts the server."""
+    """Return what the user must do before the client starts the server."""
     if options.client is None:
         return RESTART
     client = get_client(options.client)

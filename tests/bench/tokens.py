@@ -1,4 +1,4 @@
-"""Benchmark of tokens: what both MCP servers cost with each request, and what their answers cost.
+"""Benchmark of tokens: the tool definitions of both MCP servers, and the answers of lineage.
 
 python -m tests.bench.tokens CLONE...
 
@@ -112,7 +112,7 @@ def _to_json(value: Any) -> str:
 
 
 def _find_source_file(path: Path) -> str:
-    """Return the largest source file at HEAD, whose first lines several commits have changed."""
+    """Return the largest tracked source file. Several commits usually have changed its first lines."""
     names = run_git(path, "ls-files", "*.py", "*.rs", "*.js", "*.java", "*.kt").split("\n")
     return max(names, key=lambda name: (path / name).stat().st_size)
 

@@ -266,7 +266,7 @@ def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     server.unlink()
     result = run_checks(repo.path)["client cursor"]
     assert result.verdict is WARNING and f"{server} does not exist" in result.found
-    assert "lineage register --client cursor --write" in result.remedy
+    assert "lineage register --client cursor --server-name history --write" in result.remedy
     file.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}, /* mine\n}', encoding="utf-8")
     assert "could not be checked" in run_checks(repo.path)["client cursor"].found
 

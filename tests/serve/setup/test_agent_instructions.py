@@ -60,6 +60,16 @@ def test_other_files_refer_to_the_instructions(repo: Repo) -> None:
     assert (repo.path / "AGENTS.md").read_text().count("lineage:start") == 1
 
 
+def test_repeated_installation_changes_nothing(repo: Repo) -> None:
+    """A file that includes the instructions does not count as the one that has them."""
+    repo.write("GEMINI.md", AGENT_INSTRUCTIONS.decode())
+    repo.write("CLAUDE.md", "# Mine\n")
+    for _ in range(2):
+        initialize(repo.path, WRITE)
+        assert AGENT_INSTRUCTIONS in (repo.path / "GEMINI.md").read_bytes()
+        assert "@GEMINI.md" in (repo.path / "CLAUDE.md").read_text()
+
+
 def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
     """A file with only the section is created and deleted; a second `init` changes nothing."""
     file = repo.path / "AGENTS.md"

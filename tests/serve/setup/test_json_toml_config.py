@@ -94,6 +94,30 @@ def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
     assert "".join(removed_text.split()) == "".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"k": {\n  "m": 1,\n  // about n\n  "n": {},\n  "o": 2\n}}',
+            '{"k": {\n  "m": 1,\n  // about n\n  "o": 2\n}}',
+        ),
+        (
+            '{"k": {\n  "n": {}, // of n\n  // about o\n  "o": 2\n}}',
+            '{"k": {\n  // of n\n  // about o\n  "o": 2\n}}',
+        ),
+        ('{"k": {\n  "m": 1,\n  // about n\n  "n": {}\n}}', '{"k": {\n  "m": 1\n  // about n\n}}'),
+    ],
+)
+def test_removal_keeps_comments(text: str, expected: str) -> None:
+    """Comments before and after a removed entry stay, and no separator gets into a comment."""
+    assert json_config.remove_entry(text, "k", "n") == expected
+
+
+def test_entry_in_a_file_with_a_comment_only() -> None:
+    """The entry follows the comment, on a line of its own."""
+    assert json_config.parse(json_config.set_entry("// mine", "k", "n", {"a": 1})) == {"k": {"n": {"a": 1}}}
+
+
 @pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1 /* open}', '{"a": 1,,}', "nonsense"])
 def test_invalid_json_is_an_error(text: str) -> None:
     """Anything else that JSON does not have raises ValueError."""

@@ -213,6 +213,10 @@ def test_comments_in_the_servers_stay(file: Path) -> None:
     get_config_file(file).write(SERVER)
     get_config_file(file).remove(SERVER)
     assert "".join(file.read_text().split()) == '{"mcpServers":{/*mine*/}//t}'
+    file.write_text("// mine\n{}\n")
+    get_config_file(file).write(SERVER)
+    assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
+    assert file.read_text().startswith("// mine\n")
 
 
 def test_entry_of_another_server_is_not_changed(file: Path) -> None:
