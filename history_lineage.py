@@ -23,7 +23,7 @@ def lineage() -> int:
 def lineage_mcp() -> None:
     """Run `lineage-mcp`."""
     prepare_process()
-    from serve.mcp.lineage_server import main
+    from serve.mcp.relay import main
 
     main()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -51,17 +51,26 @@ def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
 
 
 class InProcessBackend:
-    """Backend in this process. The first request that needs a model loads it."""
+    """Backend in this process. The first request that needs a model loads it.
 
-    def __init__(self, home: Path, precision: Precision = Precision.FULL) -> None:
+    `get_engine` returns an engine that other backends share; by default, this one has its own.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        precision: Precision = Precision.FULL,
+        get_engine: Callable[[], Engine] | None = None,
+    ) -> None:
         self._home = home
         self._precision = precision
+        self._get_engine = get_engine
 
     @cached_property
     def _engine(self) -> Engine:
         from serve.engine import Engine
 
-        return Engine(self._home)
+        return self._get_engine() if self._get_engine else Engine(self._home)
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """See `Backend.find`."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 from pipeline.signals import TERMINATION_SIGNALS, is_main_thread
 from stores.errors import LineageError
@@ -90,6 +90,16 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
             signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler, the alarm would end the process
         for number, handler in replaced_handlers.items():
             signal.signal(number, handler)
+
+
+def exit_on_termination_signals(exit_process: Callable[[int], NoReturn]) -> None:
+    """Call `exit_process` with the exit code on SIGINT, SIGTERM and SIGHUP, except for those that are ignored.
+
+    The handler itself exits, as an exception would wait for a thread that reads stdin.
+    """
+    for signal_number in TERMINATION_SIGNALS:
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
+            signal.signal(signal_number, lambda number, _: exit_process(compute_signal_exit_code(number)))
 
 
 def _hide_tracebacks(send_later: Callable[[], None]) -> None:

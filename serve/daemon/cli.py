@@ -95,6 +95,7 @@ def _format_status(report: StatusReport) -> Iterator[str]:
     yield f"version: {report.version} ({report.build})"
     yield f"socket: {report.socket}"
     yield f"answered: {report.answered} requests, the last {_format_duration(report.idle_seconds)} ago"
+    yield f"MCP sessions: {report.sessions}"
     yield f"memory: {_format_megabytes(report.resident_bytes) if report.resident_bytes else 'unknown'}"
     yield f"models: {', '.join(report.models) or 'none loaded'}"
     yield f"loaded indexes: {len(report.holdings)}"

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
-from serve.daemon import process, protocol
-from serve.daemon.process import DaemonPaths, DaemonUnavailable, compute_build_id, compute_git_config_digest
+from serve.daemon import headers, process, protocol
+from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from stores import errors, locks
 from stores.errors import LineageError
 
@@ -87,7 +87,7 @@ class DaemonClient:
             response = self._send("GET", "/status", b"", {})
         except _ConnectionLost:
             return None
-        if response is None or response[0] == protocol.STATUS_STOPPING:
+        if response is None or response[0] == headers.STATUS_STOPPING:
             return None
         return _parse_response(*response, protocol.StatusReport, self.paths)
 
@@ -96,9 +96,9 @@ class DaemonClient:
 
         With `build_id`, stop only a daemon of that build, and do not wait.
         """
-        headers = {} if build_id is None else {protocol.BUILD_HEADER: build_id}
+        fields = {} if build_id is None else {headers.BUILD_HEADER: build_id}
         with suppress(_ConnectionLost):  # it may exit before it responds
-            if self._send("POST", "/stop", b"", headers) is None:
+            if self._send("POST", headers.STOP_TARGET, b"", fields) is None:
                 return False
         if build_id is None:
             process.wait_until_stopped(self.paths)
@@ -108,7 +108,7 @@ class DaemonClient:
         body, crashes = protocol.encode(request), 0
         for _ in range(MAX_ATTEMPTS):
             try:
-                response = self._send("POST", target, body, _build_identity_headers())
+                response = self._send("POST", target, body, headers.build_identity_headers())
             except _ConnectionLost as error:
                 crashes += 1
                 if crashes == MAX_CRASHES:
@@ -116,16 +116,16 @@ class DaemonClient:
                 continue
             if response is None:
                 process.start_daemon(self.paths)
-            elif response[0] == protocol.STATUS_OTHER_BUILD:
+            elif response[0] == headers.STATUS_OTHER_BUILD:
                 self.stop(response[1].decode())
-            elif response[0] == protocol.STATUS_STOPPING:
+            elif response[0] == headers.STATUS_STOPPING:
                 time.sleep(STOPPING_RETRY_SECONDS)
             else:
                 return _parse_response(*response, answer_type, self.paths)
         raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {self.paths.log}.")
 
     def _send(
-        self, method: str, target: str, body: bytes, headers: dict[str, str]
+        self, method: str, target: str, body: bytes, fields: dict[str, str]
     ) -> tuple[int, bytes] | None:
         """Return status and body of the response, or None if no daemon is running."""
         connection = _Connection(self.paths, self.timeout_seconds)
@@ -134,7 +134,7 @@ class DaemonClient:
                 connection.connect()
             except (FileNotFoundError, NotADirectoryError, ConnectionError):
                 return None
-            connection.request(method, target, body, headers)
+            connection.request(method, target, body, fields)
             _wait_for_response(connection.sock, self.timeout_seconds)
             response: HTTPResponse = connection.getresponse()
             return response.status, response.read()
@@ -170,19 +170,12 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
     connection.settimeout(timeout)
 
 
-def _build_identity_headers() -> dict[str, str]:
-    return {
-        protocol.BUILD_HEADER: compute_build_id(),
-        protocol.GIT_CONFIG_HEADER: compute_git_config_digest(),
-    }
-
-
 def _parse_response(
     status: int, body: bytes, answer_type: type[AnswerType], paths: DaemonPaths
 ) -> AnswerType:
-    if status == protocol.STATUS_ERROR:
+    if status == headers.STATUS_ERROR:
         raise protocol.decode(body, protocol.ErrorResponse).error
-    if status == protocol.STATUS_OTHER_GIT_CONFIG:
+    if status == headers.STATUS_OTHER_GIT_CONFIG:
         raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")
     if status != HTTPStatus.OK:
         raise _create_failure("The daemon had an unexpected error.", paths)

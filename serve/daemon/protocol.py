@@ -19,15 +19,6 @@ from stores.errors import LineageError
 if TYPE_CHECKING:
     from serve.search.cache import CachedIndexStats
 
-# Build id of the client. The daemon rejects calls of another build.
-BUILD_HEADER: Final = "Lineage-Build"
-# Digest of the client's git configuration. The daemon rejects calls with another one.
-GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
-STATUS_ERROR: Final = 400
-STATUS_OTHER_BUILD: Final = 409
-STATUS_OTHER_GIT_CONFIG: Final = 412
-STATUS_STOPPING: Final = 503
-
 # Errors whose class matters to the client, for the exit code or the MCP error code.
 _ERROR_CLASSES: Final[dict[str, type[LineageError]]] = {
     error_class.__name__: error_class for error_class in (BadRequest, NeedsRebuild)
@@ -61,6 +52,14 @@ class ExplainCall:
     path: str
     cwd: str | None
     request: ExplainRequest
+
+
+@dataclass(frozen=True, slots=True)
+class McpCall:
+    """Request for an MCP session. `cwd`, `precision`: the client's working directory and setting."""
+
+    cwd: str
+    precision: Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,8 @@ class LoadedIndex:
 class StatusReport:
     """Status of the daemon.
 
-    `answered`, `running`: number of finished and running calls. `resident_bytes`: memory of the process, None if
-    unknown. `models`, `holdings`: loaded models and indexes.
+    `answered`, `running`: number of finished and running calls. `sessions`: number of open MCP sessions.
+    `resident_bytes`: memory of the process, None if unknown. `models`, `holdings`: loaded models and indexes.
     """
 
     pid: int
@@ -114,6 +113,7 @@ class StatusReport:
     idle_seconds: float
     answered: int
     running: int
+    sessions: int
     resident_bytes: int | None
     models: tuple[str, ...]
     holdings: tuple[LoadedIndex, ...]

@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
 from serve import config, http_common
-from serve.daemon import protocol
+from serve.daemon import headers, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
-from serve.engine import Engine
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
@@ -40,8 +40,13 @@ BACKLOG: Final = 512
 POLL_SECONDS: Final = 0.5
 # Wait for the daemon's lock: a program that waits until a daemon has stopped holds it for a moment.
 LOCK_TIMEOUT_SECONDS: Final = 1.0
+# Idle time until the daemon imports what later calls and sessions need. It takes a second of processor time.
+PRELOAD_AFTER_SECONDS: Final = 5.0
 # Maximum wait for running calls after a request to stop.
 DRAIN_SECONDS: Final = 30.0
+
+if TYPE_CHECKING:
+    from serve.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +60,8 @@ class DaemonState:
     """Call counters and idle timer of the daemon. Thread-safe.
 
     `unload_after`, `exit_after`: idle seconds until the models are unloaded and the daemon exits; 0 means never.
-    `answered_calls`, `running_calls`: number of calls that have ended and that are running.
+    `answered_calls`, `running_calls`: number of calls that have ended and that are running. `open_sessions`: number of
+    MCP sessions.
     """
 
     unload_after: float = UNLOAD_AFTER_SECONDS
@@ -63,6 +69,7 @@ class DaemonState:
     started_at: float = field(default_factory=time.monotonic)
     answered_calls: int = 0
     running_calls: int = 0
+    open_sessions: int = 0
     _last_request: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -79,6 +86,18 @@ class DaemonState:
                 self.answered_calls += 1
                 self._last_request = time.monotonic()
 
+    @contextmanager
+    def track_session(self) -> Iterator[None]:
+        """Count an MCP session as open within the context."""
+        with self._lock:
+            self.open_sessions += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.open_sessions -= 1
+                self._last_request = time.monotonic()
+
     @property
     def uptime_seconds(self) -> float:
         """Seconds since the daemon started."""
@@ -91,8 +110,8 @@ class DaemonState:
 
     @property
     def should_exit(self) -> bool:
-        """True once the daemon has been idle for `exit_after` seconds."""
-        return bool(self.exit_after) and self.idle_seconds >= self.exit_after
+        """True once the daemon has been idle for `exit_after` seconds, without an open session."""
+        return bool(self.exit_after) and not self.open_sessions and self.idle_seconds >= self.exit_after
 
     @property
     def should_unload(self) -> bool:
@@ -111,37 +130,51 @@ def measure_resident_bytes() -> int | None:
 
 @dataclass(slots=True)
 class Service:
-    """A running daemon: its engine, state and thread pool."""
+    """A running daemon: its engine, state and thread pool.
+
+    `engine` is None until the first call, so that the daemon listens before it imports the search. `sessions`: tasks of
+    the open MCP sessions.
+    """
 
     paths: DaemonPaths
     state: DaemonState
-    engine: Engine
+    engine: Engine | None = None
+    sessions: set[asyncio.Task[None]] = field(default_factory=set)
     build_id: str = field(default_factory=compute_build_id)
     git_config_digest: str = field(default_factory=compute_git_config_digest)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "request"))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _engine_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get_engine(self) -> Engine:
+        """Return the engine; the first call creates it."""
+        from serve.engine import Engine
+
+        with self._engine_lock:
+            self.engine = self.engine or Engine(self.paths.home)
+            return self.engine
 
     def find(self, data: bytes) -> bytes:
         """Handle an encoded FindCall."""
         call = protocol.decode(data, protocol.FindCall)
-        return protocol.encode(self.engine.find(call.request, Path(call.path), call.precision))
+        return protocol.encode(self.get_engine().find(call.request, Path(call.path), call.precision))
 
     def find_in_repositories(self, data: bytes) -> bytes:
         """Handle an encoded FindInRepositoriesCall."""
         call = protocol.decode(data, protocol.FindInRepositoriesCall)
         return protocol.encode(
-            self.engine.find_in_repositories(call.request, call.repositories, call.precision)
+            self.get_engine().find_in_repositories(call.request, call.repositories, call.precision)
         )
 
     def explain(self, data: bytes) -> bytes:
         """Handle an encoded ExplainCall."""
         call = protocol.decode(data, protocol.ExplainCall)
         cwd = Path(call.cwd) if call.cwd else None
-        return protocol.encode(self.engine.explain(call.request, Path(call.path), cwd))
+        return protocol.encode(self.get_engine().explain(call.request, Path(call.path), cwd))
 
     def build_status_report(self) -> protocol.StatusReport:
         """Return the status of the daemon."""
-        state = self.state
+        state, engine = self.state, self.engine
         return protocol.StatusReport(
             pid=os.getpid(),
             version=config.read_version(),
@@ -151,9 +184,12 @@ class Service:
             idle_seconds=round(state.idle_seconds, 1),
             answered=state.answered_calls,
             running=state.running_calls,
+            sessions=state.open_sessions,
             resident_bytes=measure_resident_bytes(),
-            models=self.engine.models.names,
-            holdings=tuple(map(protocol.LoadedIndex.from_cache_stats, self.engine.collect_cache_stats())),
+            models=engine.models.names if engine else (),
+            holdings=tuple(
+                map(protocol.LoadedIndex.from_cache_stats, engine.collect_cache_stats() if engine else ())
+            ),
         )
 
 
@@ -161,22 +197,22 @@ Handler: TypeAlias = Callable[[Service, bytes], bytes]
 
 
 class _BaseHandler(RequestHandler):
+    """Base handler. `needs_identity`: reject clients of another build or git configuration."""
+
     service: Service
+    needs_identity = False
 
     def initialize(self, service: Service) -> None:
         self.service = service
 
     def prepare(self) -> None:
-        headers, service = self.request.headers, self.service
+        fields, service = self.request.headers, self.service
         if service.stopping.is_set():
-            self._respond(protocol.STATUS_STOPPING)
-        elif self.request.path in HANDLERS and headers.get(protocol.BUILD_HEADER) != service.build_id:
-            self._respond(protocol.STATUS_OTHER_BUILD, service.build_id.encode())
-        elif (
-            self.request.path in HANDLERS
-            and headers.get(protocol.GIT_CONFIG_HEADER) != service.git_config_digest
-        ):
-            self._respond(protocol.STATUS_OTHER_GIT_CONFIG)
+            self._respond(headers.STATUS_STOPPING)
+        elif self.needs_identity and fields.get(headers.BUILD_HEADER) != service.build_id:
+            self._respond(headers.STATUS_OTHER_BUILD, service.build_id.encode())
+        elif self.needs_identity and fields.get(headers.GIT_CONFIG_HEADER) != service.git_config_digest:
+            self._respond(headers.STATUS_OTHER_GIT_CONFIG)
 
     def _respond(self, status: int, body: bytes = b"") -> None:
         self.set_status(status)
@@ -188,6 +224,7 @@ class _BaseHandler(RequestHandler):
 
 class _CallHandler(_BaseHandler):
     handler: Handler
+    needs_identity = True
 
     def initialize(self, service: Service, handler: Handler) -> None:  # type: ignore[override]  # from its route
         self.service, self.handler = service, handler
@@ -204,9 +241,38 @@ class _CallHandler(_BaseHandler):
                 if lineage_error is None:
                     raise
                 error_response = protocol.ErrorResponse.from_error(lineage_error)
-                self._respond(protocol.STATUS_ERROR, protocol.encode(error_response))
+                self._respond(headers.STATUS_ERROR, protocol.encode(error_response))
             else:
                 self._respond(200, response)
+
+
+class _McpHandler(_BaseHandler):
+    """Handler that turns the connection of its request into an MCP session."""
+
+    needs_identity = True
+
+    async def post(self) -> None:
+        service = self.service
+        call = protocol.decode(self.request.body, protocol.McpCall)
+        mcp_sessions = await asyncio.get_running_loop().run_in_executor(service.threads, _import_mcp_sessions)
+        stream = self.detach()
+        task = asyncio.ensure_future(mcp_sessions.serve_session(stream, call, service))
+        service.sessions.add(task)
+        try:
+            with service.state.track_session():
+                await task
+        except asyncio.CancelledError:
+            if not service.stopping.is_set():
+                raise
+        finally:
+            service.sessions.discard(task)
+            stream.close()
+
+
+def _import_mcp_sessions() -> ModuleType:
+    from serve.daemon import mcp_sessions
+
+    return mcp_sessions
 
 
 class _StatusHandler(_BaseHandler):
@@ -217,7 +283,7 @@ class _StatusHandler(_BaseHandler):
 class _StopHandler(_BaseHandler):
     def post(self) -> None:
         # A request to stop another build comes late if this daemon has already replaced that one.
-        build_to_stop = self.request.headers.get(protocol.BUILD_HEADER, self.service.build_id)
+        build_to_stop = self.request.headers.get(headers.BUILD_HEADER, self.service.build_id)
         if build_to_stop == self.service.build_id:
             self.service.stopping.set()
         self._respond(200)
@@ -256,7 +322,7 @@ def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
 
 
 async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
-    service = Service(paths, state, Engine(paths.home))
+    service = Service(paths, state)
     call_routes = [
         (target, _CallHandler, {"service": service, "handler": handler})
         for target, handler in HANDLERS.items()
@@ -266,7 +332,8 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         [
             *call_routes,
             ("/status", _StatusHandler, service_argument),
-            ("/stop", _StopHandler, service_argument),
+            (headers.STOP_TARGET, _StopHandler, service_argument),
+            (headers.MCP_TARGET, _McpHandler, service_argument),
         ],
         log_function=http_common.log_request,
     )
@@ -281,20 +348,33 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         server.stop()
         _remove_socket(paths, socket_identity)
         await _drain_requests(service)
+        for session in tuple(service.sessions):
+            session.cancel()
         await server.close_all_connections()
-        service.engine.close()
+        if service.engine:
+            service.engine.close()
         logger.info("event=ended answered=%d", state.answered_calls)
 
 
 async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | None) -> None:
+    is_preloaded = False
     while not service.stopping.is_set():
         await http_common.wait_for_event(service.stopping, POLL_SECONDS)
         # A daemon whose socket was deleted, with its index directory or by another daemon, gets no more requests.
         current_identity = http_common.read_file_identity(service.paths.socket)
         if service.state.should_exit or current_identity is None or current_identity != socket_identity:
             return
-        if service.state.should_unload:
+        if service.state.should_unload and service.engine:
             service.engine.unload()
+        if not is_preloaded and service.state.idle_seconds >= PRELOAD_AFTER_SECONDS:
+            is_preloaded = True
+            service.threads.submit(_preload, service)
+
+
+def _preload(service: Service) -> None:
+    """Import what later calls and sessions need."""
+    service.get_engine()
+    _import_mcp_sessions()
 
 
 async def _drain_requests(service: Service) -> None:

@@ -2,9 +2,10 @@
 
 - `answer_text`: text of answers for models
 - `base`: strict tools, error mapping, stdio transport and shutdown
-- `lineage_server`: `lineage-mcp` command and its tools
+- `lineage_server`: server of lineage and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps
 - `mindmap_types`: input and output types of these tools, and construction of answers from documents
+- `relay`: `lineage-mcp` command, which connects a client to a session of the daemon
 - `repository_argument`: repository that a tool call is about
 """

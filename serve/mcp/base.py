@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -41,7 +40,6 @@ from mcp_types import (
 from pydantic import ConfigDict, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs, process
 from serve.errors import NeedsRebuild
 from serve.text import escape_controls
@@ -151,12 +149,7 @@ def serve_stdio(
             sys.stderr.flush()
         os._exit(code)
 
-    for signal_number in TERMINATION_SIGNALS:
-        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
-            # The handler itself exits, as an exception would wait for the thread that reads stdin.
-            signal.signal(
-                signal_number, lambda number, _: exit_process(process.compute_signal_exit_code(number))
-            )
+    process.exit_on_termination_signals(exit_process)
     code = 0
     try:
         anyio.run(server.run_stdio_async)
@@ -165,6 +158,14 @@ def serve_stdio(
     except BaseExceptionGroup as failures:
         code = _report_failures(failures)
     exit_process(code)
+
+
+async def serve_lines(server: MCPServer[Any], lines: Any = None) -> None:
+    """Serve one client until its input ends. `lines`: asynchronous text file; by default stdin and stdout."""
+    lowlevel_server = server._lowlevel_server  # noqa: SLF001 - the public methods only serve stdio and HTTP
+    async with stdio_server(lines, lines) as (incoming, outgoing):
+        stream = MessageStream(incoming, outgoing)
+        await lowlevel_server.run(stream, outgoing, lowlevel_server.create_initialization_options())
 
 
 class MessageStream:
@@ -273,10 +274,7 @@ class _StdioServer(MCPServer[Any]):
             raise MCPError(INVALID_PARAMS, str(error)) from error
 
     async def run_stdio_async(self) -> None:
-        server = self._lowlevel_server
-        async with stdio_server() as (incoming, outgoing):
-            stream = MessageStream(incoming, outgoing)
-            await server.run(stream, outgoing, server.create_initialization_options())
+        await serve_lines(self)
 
 
 class _StrictTool(Tool):

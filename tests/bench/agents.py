@@ -217,7 +217,7 @@ def _is_found(history: History, home: Path, sha: str, word: str) -> bool:
 def _connect(history: History, home: Path) -> AbstractAsyncContextManager[Client]:
     command = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "serve.mcp.lineage_server"],
+        args=["-m", "serve.mcp.relay"],
         cwd=history.path,
         env=_build_daemon_environment(home),
     )
@@ -238,7 +238,7 @@ def _measure_server_memory() -> int:
     """Return the resident memory of this process's MCP server."""
     listed = subprocess.run(["ps", "-axo", "ppid=,rss=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    own = [row for row in rows if int(row[0]) == os.getpid() and "serve.mcp.lineage_server" in row[2]]
+    own = [row for row in rows if int(row[0]) == os.getpid() and "serve.mcp.relay" in row[2]]
     return max(int(row[1]) for row in own) * 1024
 
 

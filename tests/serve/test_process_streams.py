@@ -21,7 +21,7 @@ OUTPUT_ERROR = "error: Could not write the output: No space left on device\n"
 LINEAGE = (sys.executable, "-m", "serve.cli.entry")
 PROGRAMS = {
     "lineage": LINEAGE,
-    "lineage-mcp": (sys.executable, "-m", "serve.mcp.lineage_server"),
+    "lineage-mcp": (sys.executable, "-m", "serve.mcp.relay"),
     "mindmap": (sys.executable, "-m", "serve.cli.mindmap"),
 }
 INITIALIZE_REQUEST = (

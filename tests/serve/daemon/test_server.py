@@ -16,6 +16,7 @@ from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import Precision
 from serve.daemon import process
 from serve.daemon.process import DaemonPaths
+from serve.daemon.server import DaemonState
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES
 from tests.serve.daemon.daemons import (
@@ -25,6 +26,7 @@ from tests.serve.daemon.daemons import (
     read_daemon_pid,
     run_daemon,
     run_lineage,
+    wait_until,
 )
 from tests.serve.sample_index import build_index
 
@@ -238,3 +240,12 @@ def test_answers_with_unwritable_log(repo: Repo, home: Path) -> None:
     with run_daemon(home, setup_code=setup_code) as daemon:
         assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
         assert read_daemon_pid(home) == daemon.pid
+
+
+def test_open_session_keeps_the_daemon_running() -> None:
+    """An idle daemon with an open MCP session unloads its models and does not exit; afterwards it exits."""
+    state = DaemonState(unload_after=0.001, exit_after=0.001)
+    with state.track_session():
+        wait_until(lambda: state.should_unload)
+        assert not state.should_exit
+    wait_until(lambda: state.should_exit)

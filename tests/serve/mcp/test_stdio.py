@@ -23,7 +23,7 @@ from tests.serve.sample_index import build_index
 
 
 def connect_to_program(repo: Repo, home: Path, **variables: str) -> Any:
-    command = [sys.executable, "-m", "serve.mcp.lineage_server"]
+    command = [sys.executable, "-m", "serve.mcp.relay"]
     return stdio_client(
         StdioServerParameters(
             command=command[0], args=command[1:], cwd=repo.path, env=build_environment(home, **variables)
@@ -33,7 +33,7 @@ def connect_to_program(repo: Repo, home: Path, **variables: str) -> Any:
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
 def test_answers_through_the_daemon(repo: Repo, home: Path, mode: str) -> None:
-    """The server answers about the repository in its working directory, through the daemon, in both protocols."""
+    """The daemon answers about the repository in the program's working directory, in both protocols."""
     build_index(repo, home)
 
     async def call_both_tools(client: Client) -> Any:
@@ -65,9 +65,53 @@ def test_answers_without_the_daemon(repo: Repo, home: Path) -> None:
     assert create_client(home).fetch_status() is None
 
 
+@pytest.mark.parametrize(("way", "mode"), [("stopped", "auto"), ("killed", "legacy")])
+def test_session_outlives_the_daemon(repo: Repo, home: Path, way: str, mode: str) -> None:
+    """After the daemon was stopped or killed, the client's next calls are answered by another one."""
+
+    async def call_before_and_after(client: Client) -> Any:
+        before = await client.list_tools()
+        daemon_client = create_client(home)
+        report = daemon_client.fetch_status()
+        assert report is not None and report.sessions == 1
+        if way == "killed":
+            os.kill(report.pid, signal.SIGKILL)
+        else:
+            daemon_client.stop()
+        after = await client.list_tools()
+        next_report = daemon_client.fetch_status()
+        assert next_report is not None and next_report.pid != report.pid
+        return before == after
+
+    assert run_client(connect_to_program(repo, home), call_before_and_after, mode)
+
+
+def test_answers_if_the_daemon_cannot_be_started(repo: Repo, home: Path) -> None:
+    """If a file is in the place of the daemon's directory, the server answers itself."""
+    build_index(repo, home)
+    (home / "daemon").write_text("")
+    answer = call_tool(connect_to_program(repo, home), "explain_change", file="src/tcp.py")
+    assert extract_structured_content(answer)["hits"]
+    (home / "daemon").unlink()
+
+
+def test_answers_while_the_daemon_is_suspended(repo: Repo, home: Path) -> None:
+    """A session whose daemon is suspended is continued by a server without it."""
+    with start_server(repo, home) as server:
+        initialize_session(server)
+        report = create_client(home).fetch_status()
+        assert report is not None
+        os.kill(report.pid, signal.SIGSTOP)
+        send_message(server, "tools/list", 2)
+        assert server.stdin is not None and server.stdout is not None
+        assert len(json.loads(server.stdout.readline())["result"]["tools"]) == 2
+        server.stdin.close()
+    os.kill(report.pid, signal.SIGKILL)
+
+
 def start_server(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "serve.mcp.lineage_server"],
+        [sys.executable, "-m", "serve.mcp.relay"],
         env=build_environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
@@ -160,6 +204,6 @@ def test_invalid_input_lines_do_not_stop_the_server(repo: Repo, home: Path) -> N
 
 
 def test_server_imports_no_heavy_package() -> None:
-    """The server imports no database, model or parser; the daemon does."""
+    """The server in its own process imports no database, model or parser before the first call."""
     heavy = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 tree_sitter tornado polars"
     assert not list_loaded_packages("import serve.mcp.lineage_server") & set(heavy.split())

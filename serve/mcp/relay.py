@@ -1,0 +1,254 @@
+"""`lineage-mcp` command: relay between an MCP client on stdin and stdout and the daemon, which runs the session.
+
+It imports the standard library only, so it starts in a tenth of the time of an MCP server and takes a fifth of its
+memory. With LINEAGE_NO_DAEMON=1, or if no daemon can be had, the session runs in this process; see `lineage_server`.
+
+If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
+next message. It repeats the handshake, drops its answer, and repeats the requests without an answer. The tools only
+read, so that is safe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO, Final
+
+from serve import config, process
+from serve.daemon.process import DaemonPaths, read_peer_pid
+from serve.daemon.session_client import READ_BYTES, SUSPENDED_POLL_SECONDS, open_session
+from stores import locks
+from stores.errors import LineageError
+
+# A request that crashes two daemons would crash a third one too, with the requests of other clients.
+MAX_SENDS: Final = 2
+# Wait for the last answers after the client has disconnected.
+EXIT_SECONDS: Final = 1.0
+# JSON-RPC's code.
+INTERNAL_ERROR: Final = -32603
+
+
+@dataclass(slots=True)
+class Request:
+    """Request line of the client without an answer, and the number of sessions that it was sent to."""
+
+    line: bytes
+    sends: int = 0
+
+
+class Relay:
+    """Relay of one client's session.
+
+    `open_session` returns a connection to a session of the daemon. If a later session cannot be opened, one of a server
+    without a daemon replaces it. `output` gets the session's lines. `crash_hint` ends the error for a lost request.
+    """
+
+    def __init__(
+        self, open_session: Callable[[], socket.socket], output: BinaryIO, crash_hint: str = ""
+    ) -> None:
+        self._open_session = open_session
+        self._output = output
+        self._crash_hint = crash_hint
+        self._lock = threading.Lock()  # for the connection, and for writing to it
+        self._connection: socket.socket | None = None
+        self._reader: threading.Thread | None = None
+        self._is_closing = False
+        self._initialize: tuple[int | str, bytes] | None = None  # id and line
+        self._initialized = b""
+        # The reader removes requests without the lock: it has to read on while a large message is being sent.
+        self._unanswered: dict[int | str, Request] = {}
+
+    def connect(self) -> None:
+        """Open the first session. Raise what `open_session` raises."""
+        with self._lock:
+            self._attach(self._open_session())
+
+    def send(self, line: bytes) -> None:
+        """Send a line of the client."""
+        with self._lock:
+            request = self._remember(line)
+            if self._connection is None:
+                self._reconnect()
+                if request:  # sent with all that have no answer
+                    return
+            elif request:
+                request.sends = 1
+            if self._connection is not None:
+                _write(self._connection, line)
+
+    def close(self) -> None:
+        """Close the session, as the client has disconnected. Wait a moment for the answers on their way."""
+        self._is_closing = True
+        if self._connection is not None and self._reader is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_WR)
+            self._reader.join(EXIT_SECONDS)
+
+    def _remember(self, line: bytes) -> Request | None:
+        """Remember what another session would need. Return the request in the line, if it is one."""
+        message = _parse(line)
+        method, number, parameters = message.get("method"), _get_id(message), message.get("params")
+        if method == "notifications/initialized":
+            self._initialized = line
+        elif method == "notifications/cancelled":  # a cancelled request gets no answer
+            cancelled = _get_id(parameters, "requestId") if isinstance(parameters, dict) else None
+            if cancelled is not None:
+                self._unanswered.pop(cancelled, None)
+        elif method is not None and number is not None:
+            if method == "initialize":
+                self._initialize = number, line
+            request = self._unanswered[number] = Request(line)
+            return request
+        return None
+
+    def _reconnect(self) -> None:
+        try:
+            connection = self._open_session()
+        except (LineageError, OSError):
+            connection = start_server()
+        self._attach(connection)
+
+    def _attach(self, connection: socket.socket) -> None:
+        """Use this session, and send it what the client has sent to the last one."""
+        repeated_id, lines = None, []
+        if self._initialize and self._initialize[0] not in self._unanswered:
+            repeated_id = self._initialize[0]
+            lines = [self._initialize[1], self._initialized]
+        for request in list(self._unanswered.values()):
+            request.sends += 1
+            lines.append(request.line)
+        self._connection = connection
+        self._reader = threading.Thread(
+            target=self._read_session, args=(connection, repeated_id), name="session", daemon=True
+        )
+        self._reader.start()
+        _write(connection, b"".join(lines))
+
+    def _read_session(self, connection: socket.socket, repeated_id: int | str | None) -> None:
+        """Write the session's lines to the client until it ends; then open another one if the client waits.
+
+        The answer to the request `repeated_id` is dropped.
+        """
+        pid = read_peer_pid(connection)
+        data = b""
+        while received := self._receive(connection, pid):
+            *lines, data = (data + received).split(b"\n")
+            for line in lines:
+                message = _parse(line)
+                number = None if "method" in message else _get_id(message)
+                if number is not None and number == repeated_id:
+                    repeated_id = None
+                    continue
+                self._print(line + b"\n")
+                if number is not None:
+                    self._unanswered.pop(number, None)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # ends a write of the other thread
+        if not self._is_closing:
+            with self._lock:
+                self._connection = None
+                self._drop_repeated_requests()
+                if self._unanswered:
+                    self._reconnect()
+        connection.close()
+
+    def _receive(self, connection: socket.socket, pid: int | None) -> bytes:
+        """Return the next data; nothing if the session has ended, or if its daemon is suspended."""
+        try:
+            while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
+                if self._unanswered and pid is not None and locks.is_process_suspended(pid):
+                    return b""
+            return connection.recv(READ_BYTES)
+        except OSError:
+            return b""
+
+    def _drop_repeated_requests(self) -> None:
+        """Answer the requests that were sent often enough with an error."""
+        message = f"The daemon ended {MAX_SENDS} times while it worked on this request. {self._crash_hint}"
+        for number, request in list(self._unanswered.items()):
+            if request.sends >= MAX_SENDS:
+                del self._unanswered[number]
+                error = {"code": INTERNAL_ERROR, "message": message.strip()}
+                self._print(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode() + b"\n")
+
+    def _print(self, line: bytes) -> None:
+        try:
+            self._output.write(line)
+            self._output.flush()
+        except BrokenPipeError:  # the client has ended
+            os._exit(0)
+        except process.OutputWriteError as error:
+            with suppress(OSError):
+                print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - clients show stderr
+            os._exit(1)
+
+
+def start_server() -> socket.socket:
+    """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
+    connection, server_end = socket.socketpair()
+    command = [sys.executable, "-P", "-m", "serve.mcp.lineage_server"]
+    with server_end:
+        subprocess.Popen(
+            command, stdin=server_end.fileno(), stdout=server_end.fileno()
+        )  # ends with the connection
+    return connection
+
+
+def _write(connection: socket.socket, data: bytes) -> None:
+    with suppress(OSError):  # the reader notices a lost connection too
+        connection.sendall(data)
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Return the message in a line; an empty one if it is invalid. The server answers invalid lines."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def _get_id(fields: dict[str, Any], name: str = "id") -> int | str | None:
+    number = fields.get(name)
+    return number if isinstance(number, (int, str)) else None
+
+
+def serve_in_process() -> None:
+    """Run the MCP server in this process. It also has the options `--help` and `--version`."""
+    from serve.mcp.lineage_server import main as serve_client
+
+    serve_client()
+
+
+def main() -> None:
+    """Serve one MCP client on stdin and stdout."""
+    settings = config.load_settings()
+    if len(sys.argv) > 1 or not settings.use_daemon:
+        serve_in_process()
+        return
+    process.configure_streams()
+    process.exit_on_termination_signals(os._exit)
+    log_hint = f"See its log: {DaemonPaths(settings.home).log}."
+    relay = Relay(partial(open_session, settings), sys.stdout.buffer, log_hint)
+    try:
+        relay.connect()
+    except (LineageError, OSError):
+        serve_in_process()
+        return
+    for line in sys.stdin.buffer:
+        relay.send(line if line.endswith(b"\n") else line + b"\n")
+    relay.close()
+    os._exit(0)  # without waiting for the reader
+
+
+if __name__ == "__main__":
+    main()

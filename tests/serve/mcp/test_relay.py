@@ -1,0 +1,204 @@
+"""Relay of `lineage-mcp`: repeated handshake and requests after the session with the daemon has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pytest
+
+from serve.mcp import relay
+from serve.mcp.relay import Relay
+from stores.errors import LineageError
+from tests.serve.commands import list_loaded_packages
+
+TIMEOUT_SECONDS = 20
+INITIALIZE = {"id": 1, "method": "initialize"}
+INITIALIZED = {"method": "notifications/initialized"}
+
+
+class Server:
+    """Server end of the relay's sessions, and the lines that the client gets from the relay."""
+
+    def __init__(self) -> None:
+        self.connections: queue.Queue[socket.socket] = queue.Queue()
+        self.sockets: list[socket.socket] = []
+        reading, writing = os.pipe()
+        self.client: BinaryIO = os.fdopen(reading, "rb")
+        self.output: BinaryIO = os.fdopen(writing, "wb")
+        self.relay = Relay(self.open_session, self.output)
+        self.is_available = True
+
+    def open_session(self) -> socket.socket:
+        if not self.is_available:
+            raise LineageError("There is no daemon.")
+        connection, server_end = socket.socketpair()
+        server_end.settimeout(TIMEOUT_SECONDS)
+        self.connections.put(server_end)
+        self.sockets.append(server_end)
+        return connection
+
+    def accept(self) -> Session:
+        return Session(self.connections.get(timeout=TIMEOUT_SECONDS))
+
+    def send_from_client(self, *messages: dict[str, Any]) -> None:
+        for message in messages:
+            self.relay.send(json.dumps(message).encode() + b"\n")
+
+    def read_as_client(self) -> Any:
+        return json.loads(self.client.readline())
+
+    def close(self) -> None:
+        self.relay.close()
+        for connection in self.sockets:
+            connection.close()
+        self.join_reader()
+        self.client.close()
+        self.output.close()
+
+    def join_reader(self) -> None:
+        for thread in threading.enumerate():
+            if thread.name == "session":
+                thread.join(TIMEOUT_SECONDS)
+
+    def start_session(self) -> Session:
+        """Connect and exchange the handshake."""
+        self.relay.connect()
+        session = self.accept()
+        self.send_from_client(INITIALIZE, INITIALIZED)
+        assert session.read(2) == [INITIALIZE, INITIALIZED]
+        session.write({"id": 1, "result": {}})
+        assert self.read_as_client()["id"] == 1
+        return session
+
+
+class Session:
+    """One session of the server."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.received = b""
+
+    def read(self, count: int) -> list[Any]:
+        return [json.loads(self.read_line()) for _ in range(count)]
+
+    def read_line(self) -> bytes:
+        while b"\n" not in self.received:
+            data = self.connection.recv(1 << 16)
+            assert data, "the relay closed the session"
+            self.received += data
+        line, _, self.received = self.received.partition(b"\n")
+        return line
+
+    def write(self, message: dict[str, Any]) -> None:
+        self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def end(self) -> None:
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(relay, "EXIT_SECONDS", 0)
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_requests_without_an_answer_are_repeated(server: Server) -> None:
+    """The next session gets the handshake, whose answer is dropped, and the requests without an answer."""
+    session = server.start_session()
+    answered, cancelled, waiting = ({"id": number, "method": "tools/call"} for number in (2, 3, "four"))
+    server.send_from_client(answered, cancelled, waiting)
+    session.read(3)
+    session.write({"id": 2, "result": {}})
+    assert server.read_as_client()["id"] == 2
+    cancellation = {"method": "notifications/cancelled", "params": {"requestId": 3}}
+    server.send_from_client(cancellation)
+    session.read(1)
+    session.connection.sendall(b'{"id": "four", "res')  # the daemon ends in the middle of a line
+    session.end()
+    next_session = server.accept()
+    assert next_session.read(3) == [INITIALIZE, INITIALIZED, waiting]
+    next_session.write({"id": 1, "result": {}})
+    next_session.write({"id": "four", "result": {}})
+    assert server.read_as_client() == {"id": "four", "result": {}}
+
+
+def test_next_message_opens_the_next_session(server: Server) -> None:
+    """If the client waits for nothing, no session is opened before its next message, so a daemon can be stopped."""
+    session = server.start_session()
+    session.end()
+    server.join_reader()
+    assert server.connections.empty()
+    notification = {"method": "notifications/roots/list_changed"}
+    server.send_from_client(notification)
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, notification]
+
+
+def test_request_that_ends_two_daemons_is_an_error(server: Server) -> None:
+    """A request that was lost in two sessions gets an error, and is not sent again."""
+    session = server.start_session()
+    server.send_from_client({"id": 2, "method": "tools/call"})
+    session.end()
+    server.accept().end()
+    assert "ended 2 times" in server.read_as_client()["error"]["message"]
+    server.send_from_client({"id": 3, "method": "tools/call"})
+    assert server.accept().read(3)[2]["id"] == 3
+
+
+def test_server_without_a_daemon_replaces_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no other session can be had, a server of the relay's own continues."""
+    connection, server_end = socket.socketpair()
+    server.sockets.append(server_end)
+    monkeypatch.setattr(relay, "start_server", lambda: connection)
+    session = server.start_session()
+    server.is_available = False
+    session.end()
+    request = {"id": 2, "method": "tools/call"}
+    server.send_from_client(request)
+    assert Session(server_end).read(3) == [INITIALIZE, INITIALIZED, request]
+
+
+def test_large_messages_in_both_directions(server: Server) -> None:
+    """Messages larger than all buffers pass, also while both sides send."""
+    session = server.start_session()
+    request = {"id": 2, "method": "tools/call", "params": "x" * 4_000_000}
+    answer = {"id": 1, "method": "sampling/createMessage", "params": "y" * 4_000_000}
+    sending = threading.Thread(target=session.write, args=(answer,))
+    asking = threading.Thread(target=server.send_from_client, args=(request,))
+    sending.start()
+    asking.start()
+    assert server.read_as_client() == answer
+    assert session.read(1) == [request]
+    sending.join()
+    asking.join()
+
+
+def test_invalid_lines_are_passed_on(server: Server) -> None:
+    """Lines that are no messages reach the server, which answers them."""
+    session = server.start_session()
+    for line in (b"nonsense\n", b"[" * 5_000 + b"\n", b'{"id": [], "method": "x"}\n'):
+        server.relay.send(line)
+        assert session.read_line() + b"\n" == line
+
+
+def test_relay_imports_only_the_standard_library() -> None:
+    """The relay imports this program's light modules and the standard library."""
+    packages = list_loaded_packages("import serve.mcp.relay") - {"__main__", "__mp_main__"}
+    own = {"serve", "pipeline", "stores"}
+    assert own <= packages
+    foreign = {name for name in packages - own - sys.stdlib_module_names if not name.startswith("_")}
+    assert not foreign & list_distribution_packages()
+
+
+def list_distribution_packages() -> set[str]:
+    from importlib.metadata import packages_distributions
+
+    return set(packages_distributions())
