@@ -28,6 +28,7 @@ Used by the stages:
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib
 - `cluster`: embedding on the workers of a Dask scheduler
+- `cancellation`: cancellation of the work for a request
 - `malloc`: limits on the freed memory that glibc retains
 - `signals`: termination signals, and their deferral
 - `profile`: timings of the phases of a run

@@ -4,6 +4,7 @@
 - `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Requests and answers of `find_pattern` and `explain_change`, and their JSON
 - `backend`: Choice between the daemon and an in-process engine
+- `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client

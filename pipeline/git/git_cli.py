@@ -11,12 +11,15 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import IO, Final
 
+from pipeline import cancellation
 from stores.errors import LineageError
 
 # Environment variables that replace the inherited ones.
@@ -48,6 +51,8 @@ MINIMUM_VERSION: Final = (2, 31)
 
 # git takes exponential time to match some ignore and attribute patterns. Listing a large repository takes seconds.
 RUN_TIMEOUT_SECONDS: Final = 300.0
+# Interval of the check for a cancelled request while git runs.
+CANCEL_POLL_SECONDS: Final = 0.1
 
 
 class GitNotFound(LineageError):
@@ -193,11 +198,20 @@ class GitProcess:
     process: subprocess.Popen[bytes]
 
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
-        """Wait until git ends, and return its output; raise GitTimeout after `timeout_seconds`."""
-        try:
-            stdout, stderr = self.process.communicate(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired as error:
-            raise GitTimeout(error.timeout) from error
+        """Wait until git ends, and return its output.
+
+        Raise GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request was cancelled.
+        """
+        deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)
+        while True:
+            cancellation.check_cancelled()
+            wait_seconds = min(CANCEL_POLL_SECONDS, deadline - time.monotonic())
+            try:
+                stdout, stderr = self.process.communicate(timeout=wait_seconds)
+                break
+            except subprocess.TimeoutExpired as error:
+                if time.monotonic() >= deadline:
+                    raise GitTimeout(timeout_seconds or 0) from error
         return GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
 
 

@@ -12,6 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Final, TypeVar
 
+from pipeline.cancellation import check_cancelled
 from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
 from serve.daemon import headers, process, protocol
@@ -156,6 +157,7 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
     pid = process.read_peer_pid(connection)
     deadline = time.monotonic() + timeout
     while (remaining_seconds := deadline - time.monotonic()) > 0:
+        check_cancelled()
         connection.settimeout(min(SUSPENDED_POLL_SECONDS, remaining_seconds))
         with suppress(TimeoutError):
             connection.recv(1, socket.MSG_PEEK)

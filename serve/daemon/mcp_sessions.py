@@ -5,16 +5,15 @@ Importing this module imports the MCP library, which takes a second.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from tornado.iostream import IOStream, StreamClosedError
 
 from serve.backend import InProcessBackend
 from serve.mcp import base
+from serve.mcp.calls import QueuedCalls
 from serve.mcp.lineage_server import create_lineage_server
 
 if TYPE_CHECKING:
@@ -24,18 +23,9 @@ if TYPE_CHECKING:
 
 async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
     """Serve one client until its connection is closed. The client's working directory is the repository."""
-
-    async def track_calls(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        if ctx.method != "tools/call":
-            return await call_next(ctx)
-        if service.stopping.is_set():
-            await asyncio.Event().wait()  # until the connection is closed; the client asks the next daemon
-        with service.state.track_request():
-            return await call_next(ctx)
-
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
     server = create_lineage_server(backend, Path(call.cwd))
-    server.middleware.append(track_calls)
+    server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
     await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
     await base.serve_lines(server, _LineStream(stream))
 

@@ -19,7 +19,9 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
+from pipeline import cancellation
 from serve import config, http_common
+from serve.call_queue import CallQueue
 from serve.daemon import headers, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
 from stores import errors, locks
@@ -139,6 +141,7 @@ class Service:
     paths: DaemonPaths
     state: DaemonState
     engine: Engine | None = None
+    queue: CallQueue = field(default_factory=CallQueue)
     sessions: set[asyncio.Task[None]] = field(default_factory=set)
     build_id: str = field(default_factory=compute_build_id)
     git_config_digest: str = field(default_factory=compute_git_config_digest)
@@ -228,14 +231,27 @@ class _CallHandler(_BaseHandler):
 
     def initialize(self, service: Service, handler: Handler) -> None:  # type: ignore[override]  # from its route
         self.service, self.handler = service, handler
+        self.cancelled = threading.Event()
+        self.task: asyncio.Task[None] | None = None
 
     async def post(self) -> None:
-        loop = asyncio.get_running_loop()
+        task = self.task = asyncio.ensure_future(self._answer())
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    def on_connection_close(self) -> None:
+        """Stop the work on the call, as its client has ended or waited for too long."""
+        self.cancelled.set()
+        if self.task:
+            self.task.cancel()
+
+    async def _answer(self) -> None:
+        queue, loop = self.service.queue, asyncio.get_running_loop()
         with self.service.state.track_request():
             try:
-                response = await loop.run_in_executor(
-                    self.service.threads, self.handler, self.service, self.request.body
-                )
+                async with queue.take_turn(queue.create_client()):
+                    response = await loop.run_in_executor(self.service.threads, self._run_handler)
             except (LineageError, OSError) as error:
                 lineage_error = errors.from_os_error(error) if isinstance(error, OSError) else error
                 if lineage_error is None:
@@ -244,6 +260,10 @@ class _CallHandler(_BaseHandler):
                 self._respond(headers.STATUS_ERROR, protocol.encode(error_response))
             else:
                 self._respond(200, response)
+
+    def _run_handler(self) -> bytes:
+        with cancellation.use_flag(self.cancelled):
+            return self.handler(self.service, self.request.body)
 
 
 class _McpHandler(_BaseHandler):

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.cancellation import check_cancelled
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
@@ -177,8 +178,10 @@ def _answer_from_blame(
     lines_by_commit = _group_by_commit(result.lines)
     commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
     shas = sort_newest_first(commit_times, repository, git, reader.walked_history)
+    check_cancelled()
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
+    check_cancelled()
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
     limitations = [
         *notes.describe_file_limitations(target, context.ignore_revs, repository, git),

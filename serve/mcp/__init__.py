@@ -2,6 +2,7 @@
 
 - `answer_text`: text of answers for models
 - `base`: strict tools, error mapping, stdio transport and shutdown
+- `calls`: queue and progress of tool calls
 - `lineage_server`: server of lineage and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -40,6 +41,7 @@ from mcp_types import (
 from pydantic import ConfigDict, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
+from pipeline import cancellation
 from serve import logs, process
 from serve.errors import NeedsRebuild
 from serve.text import escape_controls
@@ -399,15 +401,21 @@ def _simplify_output_schema(schema: dict[str, Any] | None) -> dict[str, Any] | N
 def _run_in_thread(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:
     @functools.wraps(function)
     async def run(**arguments: Any) -> ResultType:
+        cancelled = threading.Event()
+
+        def call_function() -> ResultType:
+            with cancellation.use_flag(cancelled):
+                return function(**arguments)
+
         try:
-            return await anyio.to_thread.run_sync(
-                functools.partial(function, **arguments), abandon_on_cancel=True
-            )
+            return await anyio.to_thread.run_sync(call_function, abandon_on_cancel=True)
         except NeedsRebuild as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except LineageError as error:
             raise ToolError(str(error)) from error
         except OSError as error:
             raise ToolError(str(errors.from_os_error(error) or error)) from error
+        finally:
+            cancelled.set()  # an abandoned thread ends at its next stage
 
     return run

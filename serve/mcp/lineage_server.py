@@ -31,9 +31,11 @@ from serve.api_types import (
     to_json_dict,
 )
 from serve.backend import Backend, select_backend
+from serve.call_queue import CallQueue
 from serve.errors import BadRequest
 from serve.mcp import base
 from serve.mcp.answer_text import format_explain_answer, format_find_answer
+from serve.mcp.calls import QueuedCalls
 from serve.mcp.repository_argument import RepositoryResolver
 
 INSTRUCTIONS: Final = """\
@@ -196,6 +198,7 @@ def main() -> None:
     except FileNotFoundError:
         parser.error("the working directory was deleted. Start the client in a repository.")
     server = create_lineage_server(backend, settings.home, directory)
+    server.middleware.append(QueuedCalls(CallQueue()))
     base.serve_stdio(server, settings.log_level)
 
 

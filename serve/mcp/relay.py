@@ -64,6 +64,7 @@ class Relay:
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
         self._initialized = b""
+        self._is_initialized = False  # a client of a later protocol may try `initialize`, and get an error
         # The reader removes requests without the lock: it has to read on while a large message is being sent.
         self._unanswered: dict[int | str, Request] = {}
 
@@ -120,7 +121,7 @@ class Relay:
     def _attach(self, connection: socket.socket) -> None:
         """Use this session, and send it what the client has sent to the last one."""
         repeated_id, lines = None, []
-        if self._initialize and self._initialize[0] not in self._unanswered:
+        if self._initialize and self._is_initialized:
             repeated_id = self._initialize[0]
             lines = [self._initialize[1], self._initialized]
         for request in list(self._unanswered.values()):
@@ -151,6 +152,8 @@ class Relay:
                 self._print(line + b"\n")
                 if number is not None:
                     self._unanswered.pop(number, None)
+                    if self._initialize and number == self._initialize[0]:
+                        self._is_initialized = "result" in message
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)  # ends a write of the other thread
         if not self._is_closing:

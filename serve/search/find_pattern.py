@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
@@ -154,6 +155,7 @@ class PatternSearcher:
         Raises BadRequest for an invalid request and NeedsRebuild for an index built with an incompatible encoder.
         """
         now = now or datetime.now(UTC)
+        check_cancelled()
         validate_request(request, now)
         repository = open_repository(path)
         try:
@@ -201,8 +203,10 @@ class PatternSearcher:
             return FindAnswer((), build_meta(status, query, ()))
         encoder = self.load_encoder(status.encoder_name)
         results = run_retrievers(connection, search.load_snapshot, query, encoder)
+        check_cancelled()
         fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
+        check_cancelled()
         best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
         return FindAnswer(
             build_hits(connection, query, results, best_candidates, encoder),

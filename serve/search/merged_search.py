@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -21,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
@@ -244,6 +246,7 @@ class _MergedSearch:
         """Run a step of every search, in parallel. Searches that fail are left out from then on."""
 
         def run(search: _IndexSearch) -> LineageError | None:
+            check_cancelled()
             try:
                 step(search)
             except (LineageError, OSError) as error:
@@ -255,7 +258,11 @@ class _MergedSearch:
 
         pool = ThreadPoolExecutor(count_usable_cpus(), "search")
         try:
-            results = list(zip(self.searches, pool.map(run, self.searches), strict=True))
+            # The threads check the flag of this request.
+            futures = [pool.submit(copy_context().run, run, search) for search in self.searches]
+            results = [
+                (search, future.result()) for search, future in zip(self.searches, futures, strict=True)
+            ]
         finally:
             pool.shutdown(cancel_futures=True)
         self.failures |= {search.repository: error for search, error in results if error}

@@ -19,6 +19,7 @@ from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pipeline.cancellation import check_cancelled
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
 from stores import filters, fulltext, vector_search
@@ -80,11 +81,14 @@ def run_retrievers(
         vector_future = pool.submit(encoder.encode, [query.text])
         loaded_snapshot = load_snapshot()
         snapshot = loaded_snapshot.snapshot
+        check_cancelled()
         filter_mask = filters.apply_filter(connection, snapshot, query.filters)
         term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
         hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
+        check_cancelled()
         symbol_lane = _search_symbol_names(connection, loaded_snapshot, query, term_lookup, filter_mask)
         query_vector = vector_future.result()[0]
+    check_cancelled()
     nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
     shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest_hunks, hunk_text_lane, symbol_lane))
     messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))

@@ -1,4 +1,4 @@
-"""Benchmark of MCP servers: memory and start, ten clients at once, and eight clients while commits arrive.
+"""Benchmark of MCP servers: start, memory, many calls at once, cancelled calls, and clients while commits arrive.
 
 python -m tests.bench.agents CLONE...
 """
@@ -30,9 +30,16 @@ from tests.bench.programs import LINEAGE, PROJECT, build_program_environment, ru
 from tests.bench.report import BenchmarkOptions, Row, compute_median, format_seconds, main
 from tests.repos import Repo
 
-# Upper bounds of the memory of a server and of the time until it lists its tools.
-MAX_SERVER_BYTES: Final = 90_000_000
-MAX_LIST_SECONDS: Final = 2.0
+# Goals for the memory of a session, and for the time from the start of `lineage-mcp` to the answer to `initialize`.
+MAX_SESSION_BYTES: Final = 30_000_000
+MAX_INITIALIZE_SECONDS: Final = 0.3
+MAX_COLD_INITIALIZE_SECONDS: Final = 1.2
+# Clients end a call after 30 to 60 s.
+SIMULTANEOUS_CALLS: Final = 50
+MAX_SIMULTANEOUS_SECONDS: Final = 30.0
+CANCELLED_CALLS: Final = 20
+# Time of a call after these; a call alone takes a third of a second.
+MAX_SECONDS_AFTER_CANCELLED: Final = 1.0
 SIMULTANEOUS_CLIENTS: Final = 10
 CLIENTS: Final = 8
 LOAD_SECONDS: Final = 60.0
@@ -49,7 +56,8 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     try:
         return [
             *_measure_simultaneous_start(history, home),
-            *anyio.run(_measure_mcp_server, history, home, options.runs),
+            *_measure_start(history, home, options.runs),
+            *anyio.run(_measure_many_calls, history, home),
             *_measure_load(history, home),
         ]
     finally:
@@ -87,25 +95,87 @@ def _measure_simultaneous_start(history: History, home: Path) -> list[Row]:
     ]
 
 
-async def _measure_mcp_server(history: History, home: Path, runs: int) -> list[Row]:
-    """Measure the MCP server's memory and the time until it lists its tools, while the daemon runs."""
-    times, sizes = [], []
+def _measure_start(history: History, home: Path, runs: int) -> list[Row]:
+    """Measure the start of `lineage-mcp` without and with a daemon, and the memory of its process after calls."""
+    daemon = DaemonClient(DaemonPaths(home))
+    cold_seconds = []
     for _ in range(runs):
-        start_time = time.perf_counter()
-        async with _connect(history, home) as client:
-            await client.list_tools()
-            times.append(time.perf_counter() - start_time)
-            await client.call_tool("find_pattern", {"query": QUERY})
-            await client.call_tool("explain_change", {"file": _find_source_file(history)})
-            sizes.append(_measure_server_memory())
+        daemon.stop()
+        cold_seconds.append(anyio.run(_connect_once, history, home)[0])
+    sessions = [anyio.run(_connect_once, history, home) for _ in range(runs)]
+    warm_seconds = [seconds for seconds, _ in sessions]
     return [
-        Row(history.name, "MCP server: resident bytes", max(sizes), MAX_SERVER_BYTES, f"largest of {runs}"),
         Row(
             history.name,
-            "MCP server: seconds to the first tools/list",
-            compute_median(times),
-            MAX_LIST_SECONDS,
-            format_seconds(times),
+            "lineage-mcp: seconds to initialize, daemon running",
+            compute_median(warm_seconds),
+            MAX_INITIALIZE_SECONDS,
+            format_seconds(warm_seconds),
+        ),
+        Row(
+            history.name,
+            "lineage-mcp: seconds to initialize, nothing running",
+            compute_median(cold_seconds),
+            MAX_COLD_INITIALIZE_SECONDS,
+            format_seconds(cold_seconds),
+        ),
+        Row(
+            history.name,
+            "lineage-mcp: bytes of a session's process",
+            max(size for _, size in sessions),
+            MAX_SESSION_BYTES,
+            f"largest of {runs}, proportional set size where the system has it",
+        ),
+    ]
+
+
+async def _connect_once(history: History, home: Path) -> tuple[float, int]:
+    """Return the seconds from the start of the server to the end of the handshake, and its memory after two calls."""
+    start_time = time.perf_counter()
+    async with _connect(history, home) as client:
+        seconds = time.perf_counter() - start_time
+        await client.call_tool("find_pattern", {"query": QUERY})
+        await client.call_tool("explain_change", {"file": _find_source_file(history)})
+        return seconds, _measure_server_memory()
+
+
+async def _measure_many_calls(history: History, home: Path) -> list[Row]:
+    """Measure one call, many at once, and a call after many that were cancelled."""
+    seconds: list[float] = []
+    async with _connect(history, home) as client:
+
+        async def call(number: int) -> float:
+            start_time = time.perf_counter()
+            await client.call_tool("find_pattern", {"query": f"{QUERY} {number}"})
+            seconds.append(time.perf_counter() - start_time)
+            return seconds[-1]
+
+        alone = [await call(number) for number in range(3, 8)]
+        seconds.clear()
+        async with anyio.create_task_group() as tasks:
+            for number in range(SIMULTANEOUS_CALLS):
+                tasks.start_soon(call, number)
+        all_seconds = list(seconds)
+        async with anyio.create_task_group() as tasks:
+            for number in range(CANCELLED_CALLS):
+                tasks.start_soon(call, number)
+            await anyio.sleep(max(alone))
+            tasks.cancel_scope.cancel()
+        after_cancelled = await call(0)
+    return [
+        Row(
+            history.name,
+            f"{SIMULTANEOUS_CALLS} find calls at once: seconds to the last answer",
+            max(all_seconds),
+            MAX_SIMULTANEOUS_SECONDS,
+            f"alone {format_seconds(alone)}; at once {format_seconds(all_seconds)}",
+        ),
+        Row(
+            history.name,
+            f"find call after {CANCELLED_CALLS} cancelled ones: seconds",
+            after_cancelled,
+            MAX_SECONDS_AFTER_CANCELLED,
+            f"alone {format_seconds(alone)}",
         ),
     ]
 
@@ -235,11 +305,26 @@ def _find_source_file(history: History) -> str:
 
 
 def _measure_server_memory() -> int:
-    """Return the resident memory of this process's MCP server."""
-    listed = subprocess.run(["ps", "-axo", "ppid=,rss=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    own = [row for row in rows if int(row[0]) == os.getpid() and "serve.mcp.relay" in row[2]]
-    return max(int(row[1]) for row in own) * 1024
+    """Return the memory of this process's MCP server: proportional set size, or resident memory without /proc."""
+    listed = subprocess.run(
+        ["ps", "-axo", "ppid=,pid=,rss=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
+    sizes = {
+        pid: int(size)
+        for ppid, pid, size, args in rows
+        if int(ppid) == os.getpid() and "serve.mcp.relay" in args
+    }
+    kilobytes = [_read_proportional_size(pid) or size for pid, size in sizes.items()]
+    return max(kilobytes) * 1024
+
+
+def _read_proportional_size(pid: str) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return int(text.partition("\nPss:")[2].split()[0])
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pipeline.cancellation import RequestCancelled, use_flag
 from pipeline.encoders import base, cross_encoder_graph
 from pipeline.encoders.base import MODELS_DIR, create_session
 from pipeline.encoders.cross_encoder import (
@@ -64,6 +66,28 @@ def test_scores_are_deterministic(full: CrossEncoder) -> None:
     one_thread = CrossEncoder(threads=1).score_changes(QUESTION, CHANGES)
     assert together.tolist() == alone == one_thread.tolist()
     assert full.score_changes(QUESTION, []).shape == (0,)
+
+
+def test_cancelled_question_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that is cancelled scores no more changes, and the next one is answered by the same threads."""
+    encoder, cancelled, scored = CrossEncoder(threads=2), Event(), []
+
+    class Question:
+        def score(self, change: ChangeText) -> float:
+            scored.append(change)
+            if len(scored) == 3:
+                cancelled.set()
+            return 1.0
+
+    class Model:
+        def encode_question(self, _: str) -> Question:
+            return Question()
+
+    monkeypatch.setattr(encoder, "_get_model", Model)
+    with use_flag(cancelled), pytest.raises(RequestCancelled):
+        encoder.score_changes(QUESTION, CHANGES[:1] * 1000)
+    assert len(scored) <= 4  # the other thread may have been scoring one
+    assert encoder.score_changes(QUESTION, CHANGES[:2]).tolist() == [1.0, 1.0]
 
 
 def test_precisions_agree(full: CrossEncoder) -> None:

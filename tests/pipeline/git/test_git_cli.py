@@ -6,13 +6,19 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from signal import SIGKILL
+from threading import Event, Timer
 
 import pytest
 
+from pipeline.cancellation import RequestCancelled, use_flag
 from pipeline.git import commit_graph, git_cli
 from pipeline.git.git_cli import GitNotFound, GitTimeout, UnreadableGitConfig
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
+
+# Arguments of git for a program that runs until it is killed.
+WAIT_ALIAS = ("-c", "alias.wait=!exec sleep 600", "wait")
 
 
 @pytest.fixture
@@ -133,6 +139,17 @@ def test_exponential_ignore_pattern_ends(repo: Repo, monkeypatch: pytest.MonkeyP
     git = commit_graph.create_git_program(open_repository(repo.path))
     with pytest.raises(GitTimeout, match="git did not finish within 1 seconds"):
         git.run("--no-literal-pathspecs", "check-ignore", "--stdin", stdin=b"aaaa/" * 60 + b"c\n")
+
+
+def test_cancelled_git_is_killed(repo: Repo) -> None:
+    """If the request is cancelled while git runs, git is killed; later calls do not start it."""
+    git, cancelled = commit_graph.create_git_program(open_repository(repo.path)), Event()
+    with use_flag(cancelled), pytest.raises(RequestCancelled), git.start(*WAIT_ALIAS) as git_process:
+        Timer(0.05, cancelled.set).start()
+        git_process.wait()
+    assert git_process.process.returncode == -SIGKILL
+    with use_flag(cancelled), pytest.raises(RequestCancelled):
+        git.run("version")
 
 
 def test_unreadable_configuration_is_an_error(repo: Repo, tmp_path: Path) -> None:

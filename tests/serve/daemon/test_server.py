@@ -8,15 +8,19 @@ import shutil
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import Precision
+from serve.api_types import FindRequest
 from serve.daemon import process
-from serve.daemon.process import DaemonPaths
+from serve.daemon.client import DaemonClient
+from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.daemon.server import DaemonState
+from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES
 from tests.serve.daemon.daemons import (
@@ -140,6 +144,47 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
         assert "Traceback" not in err
         assert run_lineage(home, "explain", "src/tcp.py", str(repo.path))[0] == 0
         assert read_daemon_pid(home) == daemon.pid
+
+
+def test_call_stops_when_its_client_gives_up(repo: Repo, home: Path) -> None:
+    """If the client ends, or has waited too long, the work on its call stops, and calls that wait never start."""
+    setup_code = f"""
+import serve.call_queue, serve.engine, time
+from pathlib import Path
+from pipeline.cancellation import RequestCancelled, check_cancelled
+from stores.errors import LineageError
+serve.call_queue.CALLS_PER_CPU = 1
+serve.call_queue.count_usable_cpus = lambda: 1
+def find(self, request, *_):
+    with Path({str(home)!r}, "calls").open("a") as log:
+        print(request.text, file=log, flush=True)
+        try:
+            while request.text != "last":
+                check_cancelled()
+                time.sleep(0.005)
+        except RequestCancelled:
+            print("cancelled", file=log)
+            raise
+    raise LineageError("answered")
+serve.engine.Engine.find = find
+"""
+    calls = home / "calls"
+    with run_daemon(home, setup_code=setup_code):
+        patient, impatient = (
+            DaemonClient(DaemonPaths(home), timeout_seconds=seconds) for seconds in (1.0, 0.1)
+        )
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(patient.find, FindRequest("running"), repo.path)
+            wait_until(calls.exists)
+            with pytest.raises(DaemonUnavailable, match="did not answer"):
+                impatient.find(FindRequest("waiting"), repo.path)
+            with pytest.raises(DaemonUnavailable, match="did not answer"):
+                running.result()
+        with pytest.raises(LineageError, match="answered"):
+            create_client(home).find(FindRequest("last"), repo.path)
+        assert calls.read_text().split() == ["running", "cancelled", "last"]
+        report = create_client(home).fetch_status()
+        assert report is not None and report.running == 0
 
 
 def test_broken_clients_do_no_harm(shared_repo: Repo, shared_home: Path) -> None:

@@ -131,6 +131,19 @@ def test_requests_without_an_answer_are_repeated(server: Server) -> None:
     assert server.read_as_client() == {"id": "four", "result": {}}
 
 
+def test_refused_handshake_is_not_repeated(server: Server) -> None:
+    """A client of the later protocol that tried `initialize`, and got an error, gets no such session later."""
+    server.relay.connect()
+    session = server.accept()
+    server.send_from_client(INITIALIZE)
+    session.write({"id": 1, "error": {}})
+    assert "error" in server.read_as_client()
+    session.end()
+    request = {"id": 2, "method": "tools/list"}
+    server.send_from_client(request)
+    assert server.accept().read(1) == [request]
+
+
 def test_next_message_opens_the_next_session(server: Server) -> None:
     """If the client waits for nothing, no session is opened before its next message, so a daemon can be stopped."""
     session = server.start_session()

@@ -177,6 +177,16 @@ def test_server_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
         server.stdin.close()
 
 
+def test_server_exits_on_a_signal(repo: Repo, home: Path) -> None:
+    """A signal ends the server at once, with the exit code that a shell reports for it."""
+    with start_server(repo, home) as server:
+        initialize_session(server)
+        server.terminate()
+        assert server.wait(timeout=10) == 143
+        assert server.stdin is not None
+        server.stdin.close()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_server_works_with_unwritable_stderr(repo: Repo, home: Path) -> None:
     """The server returns errors to the client if stderr cannot be written."""

@@ -1,0 +1,126 @@
+"""Cancelled and waiting tool calls of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp.client import Client
+from mcp.server import MCPServer
+
+from pipeline.cancellation import RequestCancelled, check_cancelled
+from serve.api_types import FindAnswer, FindRequest
+from serve.backend import InProcessBackend
+from serve.call_queue import CallQueue
+from serve.mcp import calls
+from serve.mcp.calls import QueuedCalls
+from serve.mcp.lineage_server import create_lineage_server
+from stores.errors import LineageError
+from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
+
+TIMEOUT_SECONDS = 20
+
+
+class BlockingBackend(InProcessBackend):
+    """Backend whose searches end with an error when `release` is set, or when they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.queries: list[str] = []
+        self.has_started, self.release, self.was_cancelled = (threading.Event() for _ in range(3))
+
+    def find(self, request: FindRequest, path: Path) -> FindAnswer:
+        """Block. The path is ignored."""
+        del path
+        self.queries.append(request.text)
+        self.has_started.set()
+        while not self.release.wait(0.005):
+            try:
+                check_cancelled()
+            except RequestCancelled:
+                self.was_cancelled.set()
+                raise
+        raise LineageError("released")
+
+
+def create_server(backend: BlockingBackend) -> MCPServer[Any]:
+    server = create_lineage_server(backend, Path())
+    server.middleware.append(QueuedCalls(CallQueue(1)))
+    return server
+
+
+async def wait_for(event: threading.Event) -> None:
+    assert await anyio.to_thread.run_sync(event.wait, TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_cancelled_calls_stop(mode: str) -> None:
+    """A running call that its client cancels stops at its next stage, and one that waits never starts."""
+    backend = BlockingBackend()
+
+    async def cancel_two_of_three(client: Client) -> None:
+        def ask(query: str) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(client.call_tool("find_pattern", {"query": query}))
+
+        running = ask("running")
+        await wait_for(backend.has_started)
+        waiting, last = ask("waiting"), ask("last")
+        await client.list_tools()  # the server has read all of them
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        running.cancel()
+        await wait_for(backend.was_cancelled)
+        backend.release.set()
+        assert extract_text(await last) == "released"
+
+    run_client(create_server(backend), cancel_two_of_three, mode)
+    assert backend.queries == ["running", "last"]
+
+
+def test_disconnected_client_stops_its_calls() -> None:
+    """The calls of a client that has disconnected stop."""
+    backend = BlockingBackend()
+
+    async def disconnect(client: Client) -> None:
+        asking = asyncio.ensure_future(client.call_tool("find_pattern", {"query": "running"}))
+        await wait_for(backend.has_started)
+        asking.cancel()
+
+    run_client(create_server(backend), disconnect)
+    assert backend.was_cancelled.wait(TIMEOUT_SECONDS)
+
+
+def test_waiting_calls_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that asks for progress gets increasing seconds, while its call runs and while it waits."""
+    monkeypatch.setattr(calls, "PROGRESS_SECONDS", 0.01)
+    backend = BlockingBackend()
+    seconds: dict[str, list[float]] = {"running": [], "waiting": []}
+    messages: set[str | None] = set()
+
+    async def read_progress(client: Client) -> None:
+        async def ask(query: str) -> None:
+            async def record(progress: float, total: float | None, message: str | None) -> None:
+                assert total is None
+                seconds[query].append(progress)
+                messages.add(message)
+                if all(len(values) >= 2 for values in seconds.values()):
+                    backend.release.set()
+
+            result = await client.call_tool("find_pattern", {"query": query}, progress_callback=record)
+            assert extract_text(result) == "released"
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, "running")
+            await wait_for(backend.has_started)
+            tasks.start_soon(ask, "waiting")
+
+    run_client(create_server(backend), read_progress)
+    assert all(values == sorted(values) for values in seconds.values())
+    assert "1 calls are waiting." in messages
