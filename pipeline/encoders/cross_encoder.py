@@ -1,8 +1,7 @@
 """Bundled cross-encoder, which scores a question together with a commit message and one file's change.
 
 Each pair of a question and a change is a run of its own, so its score does not depend on the other pairs. Several
-single-threaded runs go in parallel, in threads that all questions share. With threads of their own, questions that are
-asked at the same time would slow each other down.
+single-threaded runs go in parallel.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ class CrossEncoder:
         self.threads = threads or count_usable_cpus()
         self._loading = Lock()
         self._model: _Model | None = None
-        self._pool: ThreadPoolExecutor | None = None
 
     @property
     def name(self) -> str:
@@ -80,7 +78,7 @@ class CrossEncoder:
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
         """Return how well each change answers the question, in order: an unbounded score, higher is better.
 
-        Raise DamagedModel if the bundled file cannot be read.
+        Raise DamagedModel if the bundled file cannot be read, and RequestCancelled between two runs.
         """
         import numpy as np
 
@@ -91,24 +89,7 @@ class CrossEncoder:
             cancellation.check_cancelled(flag)
             return encoded_question.score(change)
 
-        return np.array(self._map(score, changes), np.float32)
-
-    def _map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Apply a function to each item in the threads that all questions share; return the results in order."""
-        if min(self.threads, len(items)) <= 1:
-            return [function(item) for item in items]
-        futures = [self._get_pool().submit(function, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            # After Ctrl-C, wait only for the calls in progress.
-            for future in futures:
-                future.cancel()
-
-    def _get_pool(self) -> ThreadPoolExecutor:
-        with self._loading:
-            self._pool = self._pool or ThreadPoolExecutor(self.threads, "encoder")
-            return self._pool
+        return np.array(_map_in_threads(score, changes, self.threads), np.float32)
 
     def _get_model(self) -> _Model:
         with self._loading:
@@ -168,3 +149,16 @@ def _load_model(precision: Precision) -> _Model:
             hint="Install lineage again. Until then use `lineage query --no-rerank`.",
         ) from error
     return _Model(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))
+
+
+def _map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """Apply a function to each item with at most `threads` calls at a time; return the results in order."""
+    workers = min(threads, len(items))
+    if workers <= 1:
+        return [function(item) for item in items]
+    pool = ThreadPoolExecutor(workers, "encoder")
+    try:
+        return list(pool.map(function, items))
+    finally:
+        # After Ctrl-C, wait only for the calls in progress.
+        pool.shutdown(cancel_futures=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
     """Serve one client until its connection is closed. The client's working directory is the repository."""
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
-    server = create_lineage_server(backend, Path(call.cwd))
+    server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
     server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
     await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
     await base.serve_lines(server, _LineStream(stream))

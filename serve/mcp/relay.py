@@ -235,6 +235,8 @@ def serve_in_process() -> None:
 def main() -> None:
     """Serve one MCP client on stdin and stdout."""
     settings = config.load_settings()
+    if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - also of names that `Path` cannot have
+        os.chdir(sys.argv.pop(1))  # the session answers about its working directory
     if len(sys.argv) > 1 or not settings.use_daemon:
         serve_in_process()
         return

@@ -69,7 +69,7 @@ def test_scores_are_deterministic(full: CrossEncoder) -> None:
 
 
 def test_cancelled_question_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question that is cancelled scores no more changes, and the next one is answered by the same threads."""
+    """A question that is cancelled scores no more changes, and the next one is answered."""
     encoder, cancelled, scored = CrossEncoder(threads=2), Event(), []
 
     class Question:

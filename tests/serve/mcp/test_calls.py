@@ -50,7 +50,7 @@ class BlockingBackend(InProcessBackend):
 
 
 def create_server(backend: BlockingBackend) -> MCPServer[Any]:
-    server = create_lineage_server(backend, Path())
+    server = create_lineage_server(backend, Path(), Path())
     server.middleware.append(QueuedCalls(CallQueue(1)))
     return server
 
