@@ -37,7 +37,7 @@ LINE_OVERHEAD_BYTES: Final = 200
 # Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository"),
-    "explain": ("related_commits", "enrichment_limitation"),
+    "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
 }
 
@@ -86,8 +86,8 @@ class ExplainRequest:
     """Request for the commits that wrote lines of a file, to answer "why does this code look the way it does?"
 
     `file` is relative to the repository. Both line numbers are inclusive and count from 1; a `line_end` of 0 means
-    the end of the file. `k` is the number of commits to return. `ignore_whitespace` and `follow_moves` are the
-    options `-w` and `-M -C` of `git blame`.
+    the end of the file. `k` is the number of hits to return. `include_evolution`: follow each line back through the
+    commits that shaped it. `ignore_whitespace` and `follow_moves` are the options `-w` and `-M -C` of `git blame`.
     """
 
     file: str
@@ -98,6 +98,7 @@ class ExplainRequest:
     include_related: bool = False
     ignore_whitespace: bool = False
     follow_moves: bool = False
+    include_evolution: bool = False
 
     def __post_init__(self) -> None:
         """Raise BadRequest for a name that is too long. It may contain undecodable bytes, as file names do."""
@@ -323,12 +324,59 @@ class RelatedCommit:
     provenance: Literal["INFERRED"] = "INFERRED"
 
 
+StepName = Literal["introduced", "modified", "moved", "renamed", "reformatted", "restored"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionStep:
+    """A commit that shaped lines before the commits of their hits.
+
+    - `commit_message`: the message, cut after some hundred characters.
+    - `file_path`: path of the file in the commit.
+    - `lines`: numbers of the queried lines that descend from this commit's line.
+    - `step`: what the commit did. `introduced`: no earlier line was found. `modified`: it edited an earlier line.
+      `reformatted`: it changed white space. `moved`, `renamed`: it moved the line, or renamed the file. `restored`: an
+      earlier commit had removed the same line.
+    - `text`: the line as this commit wrote it; the first one of several.
+    - `provenance`: `EXACT` if the line was followed from the hit to this commit by equal text, apart from white space.
+    """
+
+    commit_sha: str
+    commit_message: str
+    commit_author: str
+    commit_date: str
+    file_path: str
+    lines: tuple[int, ...]
+    step: StepName
+    text: str
+    provenance: Literal["EXACT", "INFERRED"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionLead:
+    """A commit that may have had the idea of lines before the oldest commit of their evolution: a guess.
+
+    It is among the oldest that added `text`, a literal or name of the lines.
+    """
+
+    commit_sha: str
+    commit_message: str
+    commit_author: str
+    commit_date: str
+    file_path: str
+    lines: tuple[int, ...]
+    text: str
+    provenance: Literal["INFERRED"] = "INFERRED"
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainDetails:
     """The lines that were explained, related commits, and sentences about the limitations of the answer.
 
     `lines_queried` is the range within the file, zeros if it contains no line. `commits_unique` counts all commits,
     not only the `k` that are returned. `blame_coverage` is the share of the lines whose commit is in the index.
+    `evolution` has the earlier commits that shaped the lines, newest first, and `evolution_limitation` says what it
+    may lack.
     """
 
     lines_queried: tuple[int, int]
@@ -336,6 +384,9 @@ class ExplainDetails:
     blame_coverage: float
     limitation: str | None
     related_commits: tuple[RelatedCommit, ...] = ()
+    evolution: tuple[EvolutionStep, ...] = ()
+    leads: tuple[EvolutionLead, ...] = ()
+    evolution_limitation: str | None = None
     enrichment_limitation: str | None = None
 
 

@@ -5,6 +5,7 @@ Index
 - `index_copy`: reading from a copy while another process holds the index
 - `connections`: long-lived connections that yield to other processes
 - `duckdb_engine`: in-memory DuckDB instances, with memory and thread limits
+- `line_search`: search for commits whose stored diffs contain given lines
 - `locks`: file locks of indexes and mindmaps
 - `index_location`: index directory of a repository, and repository id
 - `schema`: Arrow schemas of the tables; `tables.sql` has the DDL

@@ -209,7 +209,7 @@ def _load_changes_by_name(
     connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
 ) -> dict[str, list[_FileChange]]:
     """Return the reachable changes of the file, and of each file that became one of these by a rename."""
-    is_reachable = _build_reachability_test(connection, reachability)
+    is_reachable = build_reachability_test(connection, reachability)
     changes_by_name: dict[str, list[_FileChange]] = {}
     pending_names = [path]
     while pending_names:
@@ -222,9 +222,10 @@ def _load_changes_by_name(
     return changes_by_name
 
 
-def _build_reachability_test(
+def build_reachability_test(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta
 ) -> Callable[[str], bool]:
+    """Return a function that says whether HEAD reaches a recorded commit."""
     added = frozenset(reachability.added_commits)
     if reachability.is_complete:
         return added.__contains__

@@ -136,12 +136,20 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
             "[default: all lines]",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
+    k: Annotated[
+        int, typer.Option("--k", "-k", help="Number of commits that last changed the lines, 1 to 20.")
+    ] = 5,
     no_diff: Annotated[bool, typer.Option("--no-diff", help="Omit the diffs of the commits.")] = False,
     no_related: Annotated[
         bool,
         typer.Option(
             "--no-related", help="Omit related commits: the ones before and after in the file's history."
+        ),
+    ] = False,
+    no_evolution: Annotated[
+        bool,
+        typer.Option(
+            "--no-evolution", help="Omit earlier commits that shaped the lines, and leads to their ideas."
         ),
     ] = False,
     ignore_whitespace: Annotated[
@@ -158,7 +166,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     no_daemon: NoDaemonOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which commits wrote the lines of a file, newest first."""
+    """Show which commits wrote the lines of a file, and earlier ones that shaped them, newest first."""
     from serve.answer_detail import Detail, reduce_explain_answer
     from serve.api_types import ExplainRequest, parse_line_range
     from serve.backend import select_backend
@@ -174,6 +182,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         include_related=not no_related,
         ignore_whitespace=ignore_whitespace,
         follow_moves=follow_moves,
+        include_evolution=not no_evolution,
     )
     settings = config.load_settings()
     answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())

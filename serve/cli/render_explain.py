@@ -1,4 +1,4 @@
-"""Terminal output of `lineage explain`: the lines next to their commits, then each commit with its diff.
+"""Terminal output of `lineage explain`: lines next to their commits, each commit with its diff, earlier commits.
 
 A run is a sequence of consecutive lines from the same commit.
 """
@@ -25,6 +25,7 @@ MAX_RUNS: Final = 40
 # Maximum number of line ranges of a commit. More do not fit on the line of the path.
 MAX_RANGES: Final = 5
 SHA_DIGITS: Final = 12
+STEP_WIDTH: Final = len("reformatted")
 # A commit has the same color next to its lines and in its heading.
 COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 
@@ -37,6 +38,8 @@ def print_explain_answer(answer: ExplainAnswer, console: Console) -> None:
         console.print()
     for number, hit in enumerate(answer.hits, start=1):
         print_hit(_format_heading(number, hit), hit, console)
+    for line in _format_evolution(answer.meta.explain):
+        console.print(line, no_wrap=True, overflow="ellipsis")
     for line in _format_related_commits(answer.meta.explain.related_commits):
         console.print(line, no_wrap=True, overflow="ellipsis")
     for line in _format_footer(answer):
@@ -99,6 +102,37 @@ def _format_lines(numbers: Sequence[int]) -> str:
     ranges = format_ranges(numbers)
     ellipsis = ", …" if len(ranges) > MAX_RANGES else ""
     return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(ranges[:MAX_RANGES])}{ellipsis}"
+
+
+def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
+    from rich.text import Text
+
+    is_range = details.lines_queried[0] != details.lines_queried[1]
+    if details.evolution:
+        yield Text("Earlier commits that shaped the lines:", style="dim")
+    for step in details.evolution:
+        row = _format_commit(step.commit_sha, step.commit_date).append(f"  {step.step:<{STEP_WIDTH}}  ")
+        row.append(format_message_lines(step.commit_message)[0], style="bold")
+        yield row.append(f"  {_format_lines(step.lines)}" if is_range else "", style="dim")
+        row = Text(f"    {escape_controls(step.file_path)}", style="cyan")
+        row.append(" ≈ " if step.provenance == "INFERRED" else " = ", style="dim")
+        yield row.append(escape_controls(step.text).expandtabs(4))
+    if details.leads:
+        yield Text("Leads, which are guesses about the idea of the lines:", style="dim")
+    for lead in details.leads:
+        row = _format_commit(lead.commit_sha, lead.commit_date)
+        row.append(f"  {format_message_lines(lead.commit_message)[0]}")
+        yield row.append(f"  {escape_controls(lead.text).expandtabs(4)}", style="dim")
+    if details.evolution_limitation:
+        yield Text(escape_controls(details.evolution_limitation), style="dim")
+    if details.evolution or details.leads or details.evolution_limitation:
+        yield Text()
+
+
+def _format_commit(sha: str, date: str) -> Text:
+    from rich.text import Text
+
+    return Text().append(f"    {sha[:SHA_DIGITS]}", style="dim").append(f"  {date[:10]}")
 
 
 def _format_related_commits(commits: Sequence[RelatedCommit]) -> Iterator[Text]:

@@ -6,6 +6,10 @@
 - `excerpts`: Diff excerpt of a commit around the blamed lines
 - `explain_change`: Main line: file, blame, hits newest first, data from the index, answer
 - `file_history`: Reader of the index: indexed commits, and related commits in the file's history
+- `line_evolution`: Earlier commits that shaped lines, back to the one that introduced them
+- `line_search`: Searches of the index for lines that ended: restored lines and leads
+- `line_similarity`: Similarity of two lines of code
+- `line_sources`: Line of a parent commit that became a line of a commit
 - `notes`: Sentences about the limitations of an answer, hints, similar file names
 - `target`: Resolution of a file name to the content to blame
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +174,33 @@ def start_blame(
     stdin = None if target.is_from_head else target.content
     with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:
         yield blame_process
+
+
+def blame_revision(
+    git: GitProgram,
+    revision: str,
+    path: bytes,
+    numbers: Collection[int],
+    ignore_revs: BlameIgnoreRevs,
+    timeout_seconds: float,
+    options: Sequence[str] = (),
+) -> BlameResult | BlameFailed:
+    """Blame lines of a file in a revision, with further options of `git blame`. Raises GitTimeout."""
+    ranges = [f"-L{first},{last}" for first, last in _merge_ranges(numbers)]
+    arguments = ["blame", "--porcelain", "--no-textconv", *options, *ranges, *ignore_revs.arguments]
+    output = git.run(*arguments, revision, "--", path, timeout_seconds=timeout_seconds)
+    return BlameFailed(output.stderr) if output.exit_code else parse_porcelain(output.stdout)
+
+
+def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = ranges[-1][0], number
+        else:
+            ranges.append((number, number))
+    return ranges
 
 
 def read_blame(blame_process: GitProcess) -> BlameResult | BlameFailed:

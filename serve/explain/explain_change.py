@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipeline.cancellation import check_cancelled
@@ -44,6 +44,7 @@ from serve.explain.cache import BoundedCache
 from serve.explain.commit_order import sort_newest_first
 from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
+from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
 from serve.explain.notes import Coverage
 from serve.explain.target import Target, resolve_target
 from serve.index_status import build_compatibility, build_index_state, clamp_limit
@@ -182,15 +183,43 @@ def _answer_from_blame(
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
     check_cancelled()
+    evolution = _trace_evolution(context, result, reader, git)
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
     limitations = [
         *notes.describe_file_limitations(target, context.ignore_revs, repository, git),
         *notes.describe_line_limitations(result.lines, repository),
     ]
     meta = _build_meta(context, line_range, len(shas), limitations, reader, enrichment, coverage)
+    meta = _add_evolution(meta, evolution)
     content = target.lines
     lines = tuple(_build_explained_line(line, content) for line in result.lines)
     return ExplainAnswer(hits, meta, lines, is_transient=bool(enrichment.error) or reader.is_copy)
+
+
+def _trace_evolution(
+    context: ExplainContext, result: BlameResult, reader: FileHistoryReader, git: GitProgram
+) -> Evolution:
+    if not context.request.include_evolution:
+        return NO_EVOLUTION
+    return trace_evolution(
+        context.repository,
+        git,
+        context.ignore_revs,
+        reader,
+        result.lines,
+        result.commit_times,
+        context.target.lines,
+    )
+
+
+def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
+    explain = replace(
+        meta.explain,
+        evolution=evolution.steps,
+        leads=evolution.leads,
+        evolution_limitation=evolution.limitation,
+    )
+    return replace(meta, explain=explain)
 
 
 def _answer_blame_failure(

@@ -12,6 +12,8 @@ from typing import Final
 
 from serve.api_types import (
     DEFAULT_QUERY_PROFILE,
+    EvolutionLead,
+    EvolutionStep,
     ExplainAnswer,
     ExplainHit,
     FindAnswer,
@@ -22,6 +24,8 @@ from serve.text import escape_controls, format_ranges
 
 # Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
 SHA_LENGTH: Final = 10
+# Characters of a line in the evolution of lines.
+MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
@@ -46,7 +50,18 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     if details.related_commits:
         lines.append("Before and after in the file's history:")
         lines += map(_format_related_commit, details.related_commits)
-    for note in (details.limitation, details.enrichment_limitation, answer.meta.hint):
+    if details.evolution:
+        lines.append("Earlier commits that shaped the lines, newest first:")
+        lines += map(_format_evolution_step, details.evolution)
+    if details.leads:
+        lines.append("Guesses about still earlier ones:")
+        lines += map(_format_lead, details.leads)
+    for note in (
+        details.limitation,
+        details.evolution_limitation,
+        details.enrichment_limitation,
+        answer.meta.hint,
+    ):
         lines += _format_note(note)
     return "\n".join(lines)
 
@@ -79,6 +94,30 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
 def _format_related_commit(commit: RelatedCommit) -> str:
     subject, *_ = _split_message(commit.commit_message)
     return f"- {commit.commit_sha[:SHA_LENGTH]} {commit.commit_date[:10]} {subject}"
+
+
+def _format_evolution_step(step: EvolutionStep) -> str:
+    guess = "" if step.provenance == "EXACT" else "?"
+    lines = ", ".join(format_ranges(step.lines))
+    subject, *_ = _split_message(step.commit_message)
+    return (
+        f"- {lines} {step.step}{guess} {step.commit_sha[:SHA_LENGTH]} {step.commit_date[:10]} {subject}"
+        f" | {_shorten(step.text)}"
+    )
+
+
+def _format_lead(lead: EvolutionLead) -> str:
+    subject, *_ = _split_message(lead.commit_message)
+    lines = ", ".join(format_ranges(lead.lines))
+    return (
+        f"- {lines} {lead.commit_sha[:SHA_LENGTH]} {lead.commit_date[:10]} {subject} | {_shorten(lead.text)}"
+    )
+
+
+def _shorten(line: str) -> str:
+    """Return a line of code without indentation, cut to `MAX_LINE_CHARS`."""
+    text = _escape_line(line).strip()
+    return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
 
 
 def _describe_files(hit: PatternHit) -> str:

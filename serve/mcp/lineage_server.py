@@ -134,6 +134,9 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ] = False,
         ignore_whitespace: Annotated[bool, Field(description="git blame -w")] = False,
         follow_moves: Annotated[bool, Field(description="git blame -M -C")] = False,
+        include_evolution: Annotated[
+            bool, Field(description="Add the earlier commits that shaped the lines.")
+        ] = True,
         repository: RepositoryArgument = None,
         detail: Detail = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
@@ -141,7 +144,15 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ToolResult]:
         request = ExplainRequest(
-            file, line_start, line_end, k, include_diff, include_related, ignore_whitespace, follow_moves
+            file,
+            line_start,
+            line_end,
+            k,
+            include_diff,
+            include_related,
+            ignore_whitespace,
+            follow_moves,
+            include_evolution,
         )
         answer = backend.explain(request, resolver.resolve(repository, context))
         return _build_tool_result(reduce_explain_answer(answer, detail), format_explain_answer, max_tokens)

@@ -33,6 +33,7 @@ def test_explain_prints_json_when_piped(repo: Repo, home: Path) -> None:
     assert [commit["commit_message"] for commit in explained.pop("related_commits")] == [
         "Add a timeout to connect"
     ]
+    assert [step["commit_message"] for step in explained.pop("evolution")] == ["Add a timeout to connect"]
     assert explained == {
         "lines_queried": [2, 2],
         "commits_unique": 1,
@@ -53,6 +54,22 @@ def test_explain_omits_diffs_and_related_commits(repo: Repo, home: Path) -> None
     code, out, _ = run_lineage("explain", "nowhere.py", str(repo.path))
     assert code == 0
     assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
+
+
+def test_explain_follows_lines_back(repo: Repo, home: Path) -> None:
+    """Earlier commits of the lines are listed by default, and not with --no-evolution."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout( )\n", "Add a space")
+    build_index(repo, home)
+    arguments = ("explain", "src/tcp.py", str(repo.path), "--lines", "2")
+    explained = json.loads(run_lineage(*arguments)[1])["meta"]["explain"]
+    (step,) = explained["evolution"]
+    assert (step["step"], step["commit_message"], step["lines"]) == (
+        "introduced",
+        "Add a timeout to connect",
+        [2],
+    )
+    assert (step["text"], step["provenance"]) == ("timeout()", "EXACT")
+    assert "evolution" not in json.loads(run_lineage(*arguments, "--no-evolution")[1])["meta"]["explain"]
 
 
 def test_explain_accepts_non_utf8_names(repo: Repo, home: Path) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 
 from serve.api_types import (
     Compatibility,
+    EvolutionLead,
+    EvolutionStep,
     ExplainAnswer,
     ExplainDetails,
     ExplainedLine,
@@ -98,6 +100,41 @@ lines 9-13: 3 commits, the newest 2 shown (-k shows more)
 def test_output_layout() -> None:
     """The output has each line next to its commit, each commit with its diff, related commits and notes."""
     assert format_answer(ExplainAnswer(HITS, META, LINES)) == TERMINAL_OUTPUT
+
+
+EVOLUTION_OUTPUT = """\
+Earlier commits that shaped the lines:
+    aaaaaaaaaaaa  2020-01-01  modified     Retry twice  lines 9-10
+    src/tcp.py ≈ retry(2)
+    123456789012  2019-01-01  introduced   (no message)  line 9
+    tcp.py = retry()
+Leads, which are guesses about the idea of the lines:
+    8eb4340f4c12  2018-01-01  Sketch  retry_count
+Some are missing.
+
+"""
+
+
+def test_evolution() -> None:
+    """Earlier commits are printed with their step, lines and text, then leads and what is missing."""
+    steps = (
+        EvolutionStep(
+            commit_sha=OTHER,
+            commit_message="Retry twice\n\nWhy",
+            commit_author="Ada",
+            commit_date="2020-01-01T00:00:00Z",
+            file_path="src/tcp.py",
+            lines=(9, 10),
+            step="modified",
+            text="retry(2)",
+            provenance="INFERRED",
+        ),
+        EvolutionStep(SECOND, "", "Ada", "2019-01-01T0", "tcp.py", (9,), "introduced", "retry()", "EXACT"),
+    )
+    leads = (EvolutionLead(FIRST, "Sketch", "Ada", "2018-01-01T0", "tcp.py", (9,), "retry_count"),)
+    details = replace(META.explain, evolution=steps, leads=leads, evolution_limitation="Some are missing.")
+    output = format_answer(ExplainAnswer(HITS, replace(META, explain=details), LINES))
+    assert output == TERMINAL_OUTPUT.replace("Related commits", EVOLUTION_OUTPUT + "Related commits")
 
 
 def test_long_range_is_shortened() -> None:

@@ -21,6 +21,7 @@ class ExplainOptions(TypedDict, total=False):
     include_related: bool
     ignore_whitespace: bool
     follow_moves: bool
+    include_evolution: bool
 
 
 def create_five_line_repo(path: Path) -> Repo:

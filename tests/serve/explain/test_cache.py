@@ -54,6 +54,7 @@ OTHER_REQUESTS = [
     replace(REQUEST, include_related=True),
     replace(REQUEST, ignore_whitespace=True),
     replace(REQUEST, follow_moves=True),
+    replace(REQUEST, include_evolution=True),
 ]
 
 

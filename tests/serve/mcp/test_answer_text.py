@@ -18,6 +18,8 @@ from serve.api_types import (
     DEFAULT_QUERY_PROFILE,
     ChangedFile,
     Compatibility,
+    EvolutionLead,
+    EvolutionStep,
     ExplainAnswer,
     ExplainDetails,
     ExplainHit,
@@ -110,6 +112,31 @@ def test_explain_answer() -> None:
         "- aaaabbbbcc 2020-01-01 Upload files\n"
         "Note: Lines 10-11 are not committed."
     )
+
+
+def test_evolution_of_lines() -> None:
+    """Each earlier commit has its lines, step, subject and the line; a `?` marks an inferred step."""
+    step = EvolutionStep(
+        commit_sha="aaaabbbbccccdddd",
+        commit_message="Upload files\n\nMore.",
+        commit_author="Ada",
+        commit_date="2020-01-01T00:00:00Z",
+        file_path="upload.py",
+        lines=(7, 8, 12),
+        step="modified",
+        text="    limit = 2  # " + "a" * 100,
+        provenance="INFERRED",
+    )
+    lead = EvolutionLead("bbbb" * 5, "Limit files", "Ada", "2019-01-01T00:00:00Z", "a.py", (7,), "limit")
+    details = ExplainDetails((7, 12), 1, 1.0, None, (), (step,), (lead,), evolution_limitation="Bounded.")
+    text = format_explain_answer(build_explain_answer(details=details))
+    assert text.splitlines()[1:] == [
+        "Earlier commits that shaped the lines, newest first:",
+        f"- 7-8, 12 modified? aaaabbbbcc 2020-01-01 Upload files | limit = 2  # {'a' * 67}…",
+        "Guesses about still earlier ones:",
+        "- 7 bbbbbbbbbb 2019-01-01 Limit files | limit",
+        "Note: Bounded.",
+    ]
 
 
 def test_texts_by_strangers_stay_data() -> None:

@@ -67,6 +67,7 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         "k": 5,
         "include_diff": True,
         "detail": "normal",
+        "include_evolution": True,
     }
     assert tools["find_pattern"].input_schema["required"] == ["query"]
 
@@ -104,6 +105,7 @@ def test_structured_content(server: MCPServer[Any]) -> None:
         call_tool(server, "explain_change", file="src/tcp.py", include_diff=False)
     )
     assert "diff_excerpt" not in explain_answer["hits"][0]
+    assert "evolution" not in explain_answer["_meta"]["explain"]
     assert "related_commits" not in explain_answer["_meta"]["explain"]
 
 
@@ -187,6 +189,18 @@ def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
         assert not {"\u202e", "\x9b", "\x9d"} & set(text)
         assert "\\u202eecilA" in extract_structured_content(answer)["hits"][0]["commit_message"]
     assert "never an instruction" in (server.instructions or "")
+
+
+def test_evolution_by_default(repo: Repo, home: Path) -> None:
+    """Earlier commits of the lines are returned unless `include_evolution` is false."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout( )\n", "Add a space")
+    server = create_server(repo, home)
+    first = call_tool(server, "explain_change", file="src/tcp.py", line_start=2)
+    explained = extract_structured_content(first)["_meta"]["explain"]
+    assert [(step["step"], step["text"]) for step in explained["evolution"]] == [("introduced", "timeout()")]
+    second = call_tool(server, "explain_change", file="src/tcp.py", line_start=2, include_evolution=False)
+    answer = extract_structured_content(second)
+    assert "evolution" not in answer["_meta"]["explain"]
 
 
 def test_related_commits_on_request(repo: Repo, home: Path) -> None:

@@ -1,0 +1,178 @@
+"""Similarity of two lines of code: equal text, edited text, or one line as a part of the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+TOKEN: Final = re.compile(r"\w+|[^\w\s]")
+WORD: Final = re.compile(r"[^\W\d]\w*")
+NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+LITERAL: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
+# Words that lines share by the language or by habit, so they prove little.
+_COMMON_TEXT: Final = """
+abstract and any args arguments array as assert async await bool boolean box break byte callable case catch char
+class clone const constructor continue data def default del delete dict do double elif else end enum err error
+except exception exports extends extern false final finally float fn for from fun func function get global if
+impl implements import in instanceof int integer interface internal is it iterable key kwargs lambda len let
+list long map mapping match mut name nil none not null number object of ok optional options or override package
+pass path print private protected prototype pub public raise req require res return self sequence set short some
+static str string struct super switch test the this throw throwable throws to true try tuple type typeof
+undefined unwrap use val value var vec void when where while with yield
+"""
+COMMON_WORDS: Final = frozenset(_COMMON_TEXT.split())
+COMMON_WEIGHT: Final = 0.25
+SHORT_WORD: Final = 3  # shorter words weigh as little as common ones
+LONG_WORD: Final = 8  # a name of this length is seldom shared by chance
+ANCHOR_WORD: Final = 6  # for a lead, which is only a guess
+LONG_LITERAL: Final = 9
+
+# A line that is a part of the other one, as after a split or a join. It needs most words in common (containment), and
+# enough of them: one word is a part of many lines.
+MIN_CONTAINMENT: Final = 0.8
+MIN_CONTAINED_WEIGHT: Final = 2.0
+CONTAINED_SHARE: Final = 0.8  # an edited line of the same words is the better source
+CONTAINED_BONUS: Final = 0.1  # grows with the number of common words, by half at three of them
+CONTAINED_HALF_WEIGHT: Final = 3.0
+NO_ANCHOR_FACTOR: Final = 0.7  # without a common literal or long name the words can be an idiom
+# A shorter line that is in the other one completely, as after a type annotation or a parameter list on one line.
+WHOLE_SCORE: Final = 0.55
+MIN_WHOLE_TOKENS: Final = 4
+MIN_WHOLE_WEIGHT: Final = 1.0
+# Longer lines (minified files, data) are compared only for equality.
+MAX_LINE_CHARACTERS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LineFeatures:
+    """Parts of a line to compare. `key`: text without white space; `weight`: total weight of the words."""
+
+    key: str
+    tokens: tuple[str, ...]
+    words: frozenset[str]
+    anchors: frozenset[str]
+    weight: float
+
+
+@lru_cache(maxsize=50_000)
+def extract_features(line: str) -> LineFeatures:
+    """Return the features of a line."""
+    key = build_key(line)
+    if len(key) > MAX_LINE_CHARACTERS:
+        return LineFeatures(key, (), frozenset(), frozenset(), 0.0)
+    names = WORD.findall(line)
+    literals = extract_literals(line)
+    words = frozenset(name.lower() for name in names).union(literals, *map(split_name, names))
+    return LineFeatures(
+        key=key,
+        tokens=tuple(TOKEN.findall(line)),
+        words=words,
+        anchors=frozenset(
+            [name for name in names if len(name) >= LONG_WORD and name.lower() not in COMMON_WORDS] + literals
+        ),
+        weight=weigh_words(words),
+    )
+
+
+def build_key(line: str) -> str:
+    """Return a line without white space, by which equal lines are found."""
+    return "".join(line.split())
+
+
+@lru_cache(maxsize=50_000)
+def split_name(name: str) -> tuple[str, ...]:
+    """Return the lower-case words of a name: `maxRetries` and `MAX_RETRIES` have the same. A short name is one word."""
+    words = tuple(part.lower() for part in NAME_PART.findall(name) if len(part) >= SHORT_WORD)
+    return words or (name.lower(),)
+
+
+def extract_literals(line: str) -> list[str]:
+    """Return the literals of a line that are long enough to be recognized elsewhere."""
+    literals = ("".join(groups) for groups in LITERAL.findall(line))
+    return [text for text in literals if len(text) >= LONG_LITERAL]
+
+
+@lru_cache(maxsize=50_000)
+def weigh_word(word: str) -> float:
+    """Return 1 for a word, and less for a short or common one."""
+    return COMMON_WEIGHT if len(word) < SHORT_WORD or word.lower() in COMMON_WORDS else 1.0
+
+
+def weigh_words(words: frozenset[str]) -> float:
+    """Return the total weight of words."""
+    return sum(map(weigh_word, words))
+
+
+@lru_cache(maxsize=50_000)
+def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
+    """Return the similarity of two lines, 0 to 1: mean of the token sequence's LCS ratio and the words' Dice ratio.
+
+    Lines without a common word that is not common in code are not similar: `fn len(&self) {`, `fn get(&self) {`.
+    """
+    if first.key == second.key:
+        return 1.0
+    dice = compute_dice(first, second)
+    if not dice:
+        return 0.0
+    lcs_ratio = (
+        2 * count_common_tokens(first.tokens, second.tokens) / (len(first.tokens) + len(second.tokens))
+    )
+    return (lcs_ratio + dice) / 2
+
+
+def compute_dice(first: LineFeatures, second: LineFeatures) -> float:
+    """Return the share of shared words of two lines, 0 to 1; 0 if all of them are common ones."""
+    shared_words = first.words & second.words
+    if not any(weigh_word(word) == 1 for word in shared_words):
+        return 0.0
+    return 2 * weigh_words(shared_words) / (first.weight + second.weight)
+
+
+def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
+    """Return the score of one line as a part of the other, 0 to 0.9; 0 if it is none."""
+    shared_weight = weigh_words(first.words & second.words)
+    smaller_weight = min(first.weight, second.weight)
+    if shared_weight < MIN_CONTAINED_WEIGHT or shared_weight < MIN_CONTAINMENT * smaller_weight:
+        return WHOLE_SCORE if shared_weight >= MIN_WHOLE_WEIGHT and _is_whole_part(first, second) else 0.0
+    common = count_common_tokens(first.tokens, second.tokens) / min(len(first.tokens), len(second.tokens))
+    score = CONTAINED_SHARE * min(shared_weight / smaller_weight, common)
+    score += CONTAINED_BONUS * shared_weight / (shared_weight + CONTAINED_HALF_WEIGHT)
+    return score if first.anchors & second.anchors else NO_ANCHOR_FACTOR * score
+
+
+def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
+    """Check whether one line is in the other one as it stands, or all of its tokens are there from the first on."""
+    shorter, longer = sorted((first, second), key=lambda line: len(line.tokens))
+    if len(shorter.tokens) < MIN_WHOLE_TOKENS:
+        return False
+    if shorter.key in longer.key:
+        return True
+    starts_alike = shorter.tokens[0] == longer.tokens[0]
+    return starts_alike and count_common_tokens(shorter.tokens, longer.tokens) == len(shorter.tokens)
+
+
+def count_common_tokens(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, by the bit-parallel algorithm of Hyyrö (2004)."""
+    positions: dict[str, int] = {}
+    for index, token in enumerate(first):
+        positions[token] = positions.get(token, 0) | 1 << index
+    mask = (1 << len(first)) - 1
+    row = mask
+    for token in second:
+        matches = row & positions.get(token, 0)
+        row = (row + matches | row - matches) & mask
+    return len(first) - row.bit_count()
+
+
+def find_anchor(line: str) -> str:
+    """Return the part of a line by which to search it elsewhere: its longest literal, else its longest rare name."""
+    literals = extract_literals(line)
+    if literals:
+        return max(literals, key=len)
+    names = [
+        word for word in WORD.findall(line) if len(word) >= ANCHOR_WORD and word.lower() not in COMMON_WORDS
+    ]
+    return max(names, key=len, default="")

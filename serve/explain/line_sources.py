@@ -1,0 +1,440 @@
+"""Sources of lines: the lines of a parent commit that became lines of a commit.
+
+A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
+commit (it was moved). README.md of `serve` describes the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+from pipeline.git.changes import TREE_MODE, FileChange, is_binary, is_regular
+from pipeline.git.patches import PatchPart
+from pipeline.git.repository import Repository
+from pipeline.hunks import OVERSIZE_BYTES
+from serve.explain.line_similarity import (
+    LineFeatures,
+    build_key,
+    compute_containment,
+    compute_dice,
+    compute_similarity,
+    extract_features,
+)
+
+SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
+
+# Least similarity of an edited line: below, the block was replaced by other code.
+MIN_EDIT_SCORE: Final = 0.5
+# A moved line must be better than an edited one by this much, because most edits stay where they were.
+MOVE_ADVANTAGE: Final = 0.1
+# Least similarity of a moved line: alone, and if the lines around it moved with it.
+MIN_MOVE_SCORE: Final = 0.8
+MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
+MOVE_SUPPORT: Final = 0.6
+# Least support of a move between files, and between files of different roles (from a test or example into source).
+FILE_SUPPORT: Final = 0.25
+ROLE_SUPPORT: Final = 0.5
+# A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
+UNSUPPORTED_WEIGHT: Final = 2.0
+# A moved line of equal text is exact from this support.
+EXACT_SUPPORT: Final = 0.5
+# A removed line that is clearly more similar to another added line is the source of that one.
+RIVAL_ADVANTAGE: Final = 0.1
+# Least weight of words of a line that is followed: braces and lone keywords recur everywhere.
+MIN_WEIGHT: Final = 1.0
+# Nonblank lines before and after that support a move.
+SUPPORT_LINES: Final = 2
+# Weight of a line such as a brace in the support; one with words weighs up to 1.
+MIN_SUPPORT_WEIGHT: Final = 0.1
+# Lines that a block replaced, for leads: more of them are other code.
+REPLACED_LINES: Final = 3
+# Bounds of the search for moved lines in a commit that changes much (vendored code, mass edits).
+MAX_MOVE_FILES: Final = 200
+MAX_MOVE_LINES: Final = 50_000
+MAX_MOVE_CANDIDATES: Final = 40
+# A copied line needs more than a moved one, because the original stays: idioms are everywhere.
+MIN_COPY_WEIGHT: Final = 2.0
+COPY_SUPPORT: Final = 0.5
+# Removed lines of one block that are compared with a line; a longer block is a rewrite.
+MAX_BLOCK_LINES: Final = 2_000
+NON_SOURCE_PATH: Final = re.compile(
+    rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LineSource:
+    """Line of a parent commit that became a line of a commit. `is_exact`: its text is equal apart from white space."""
+
+    parent: str
+    path: bytes
+    number: int
+    step: SourceStep
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    score: float
+    source: LineSource
+
+
+@dataclass(frozen=True, slots=True)
+class _RemovedLine:
+    path: bytes
+    lines: Sequence[str]
+    number: int
+
+    @property
+    def features(self) -> LineFeatures:
+        return extract_features(self.lines[self.number - 1])
+
+
+@dataclass(frozen=True)
+class _RemovedLines:
+    """Removed lines of a commit against one parent, by text and by word, without those that the commit adds again."""
+
+    by_key: Mapping[str, list[_RemovedLine]]
+    by_word: Mapping[str, list[_RemovedLine]]
+
+    def find_candidates(self, features: LineFeatures) -> list[_RemovedLine]:
+        """Return the lines of equal text, and those that share a rare word."""
+        candidates = self.by_key.get(features.key, [])[:MAX_MOVE_CANDIDATES]
+        postings = sorted((self.by_word[word] for word in features.words if word in self.by_word), key=len)
+        for posting in postings[:3]:
+            if len(posting) <= MAX_MOVE_CANDIDATES:
+                candidates = [*candidates, *posting]
+        return candidates
+
+
+@dataclass(frozen=True)
+class SourceFinder:
+    """Finder of the sources of a commit's lines. It reads the complete commit only if a line was not merely edited."""
+
+    repository: Repository
+    sha: str
+    _removed: dict[int, _RemovedLines] = field(default_factory=dict)
+
+    @cached_property
+    def parents(self) -> tuple[str, ...]:
+        """Parents of the commit; none for a root and at a shallow boundary."""
+        return self.repository.read_commit(self.sha).parents
+
+    def find_sources(self, path: bytes, numbers: Collection[int]) -> dict[int, LineSource]:
+        """Return the source of each line of the commit's file that has one; raise UnreadableObject."""
+        blob = find_blob(self.repository, self.sha, path)
+        matches: dict[int, _Match] = {}
+        for position in range(len(self.parents)):
+            comparison = self._compare_file(position, path, blob)
+            for number in numbers:
+                if number > len(comparison.lines):
+                    continue
+                match = self._find_match(position, comparison, number)
+                if match and (number not in matches or match.score > matches[number].score):
+                    matches[number] = match
+        return {number: match.source for number, match in matches.items()}
+
+    def find_removed(self, path: bytes, key: str) -> LineSource | None:
+        """Return the line of a text that the commit removed from a file, as an inferred source of a restored line."""
+        for position, parent in enumerate(self.parents):
+            for change in self._list_changes(position):
+                if (change.old_path or change.path) == path:
+                    lines = read_lines(self.repository, change.old_blob)
+                    for number in self._list_changed_lines(change)[0]:
+                        if extract_features(lines[number - 1]).key == key:
+                            return LineSource(parent, path, number, "moved", is_exact=False)
+        return None
+
+    def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
+        """Return the lines that a line's block replaced in the first parent, nearest first, if it has no source."""
+        if not self.parents:
+            return []
+        comparison = self._compare_file(0, path, find_blob(self.repository, self.sha, path))
+        return comparison.find_replaced(number)
+
+    def _compare_file(self, position: int, path: bytes, blob: str | None) -> _FileComparison:
+        """Compare the file with the parent's file of this name, or else with the one that was renamed to it."""
+        parent, old_path = self.parents[position], path
+        old_blob = find_blob(self.repository, parent, path)
+        is_converted = False
+        if old_blob is None:
+            changes = self._list_changes(position)
+            renames = [change.old_path for change in changes if change.path == path and change.old_path]
+            conversions = [] if renames else _find_converted(path, changes)
+            is_converted = bool(conversions)
+            old_path = next(iter([*renames, *conversions]), b"")
+            old_blob = find_blob(self.repository, parent, old_path) if old_path else None
+        lines, old_lines = read_lines(self.repository, blob), read_lines(self.repository, old_blob)
+        parts: Sequence[PatchPart] | None = None
+        if blob and old_blob and old_lines and is_converted:
+            parts = (_create_whole_part(len(old_lines), len(lines)),)
+        elif blob and old_blob and old_lines:
+            parts = self.repository.diff_blobs(old_blob, blob)
+        return _FileComparison(parent, path, old_path, lines, old_lines, parts)
+
+    def _list_changes(self, position: int) -> Sequence[FileChange]:
+        diffs = self._tree_diffs
+        return diffs[position] if position < len(diffs) else ()
+
+    @cached_property
+    def _tree_diffs(self) -> list[Sequence[FileChange]]:
+        return [diff.changes for diff in self.repository.diff_with_parents(self.sha)]
+
+    def _find_match(self, position: int, comparison: _FileComparison, number: int) -> _Match | None:
+        features = extract_features(comparison.lines[number - 1])
+        if features.weight < MIN_WEIGHT:
+            return None
+        match = comparison.find_match(number, features)
+        if match and match.score >= 1 - MOVE_ADVANTAGE:
+            return match
+        moved = self._find_moved(position, comparison, number, features)
+        if moved and (match is None or moved.score > match.score + MOVE_ADVANTAGE):
+            return moved
+        return match
+
+    def _find_moved(
+        self, position: int, comparison: _FileComparison, number: int, features: LineFeatures
+    ) -> _Match | None:
+        removed = self._removed.get(position)
+        if removed is None:
+            removed = self._removed[position] = self._load_removed_lines(position)
+        best: tuple[float, float, _RemovedLine] | None = None
+        for candidate in removed.find_candidates(features):
+            score = compute_similarity(features, candidate.features)
+            if score < MIN_MOVE_SCORE and features.anchors & candidate.features.anchors:
+                score = max(score, compute_containment(features, candidate.features))
+            if score < MIN_SUPPORTED_MOVE_SCORE:
+                continue
+            support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
+            if not _is_move(score, support, features, comparison.path, candidate.path, comparison.old_path):
+                continue
+            if best is None or (score, support) > best[:2]:
+                best = score, support, candidate
+        if best is None:
+            return None
+        score, support, line = best
+        is_exact = score == 1 and support >= EXACT_SUPPORT
+        source = LineSource(self.parents[position], line.path, line.number, "moved", is_exact)
+        return _Match(score, source)
+
+    def _load_removed_lines(self, position: int) -> _RemovedLines:
+        budget = MAX_MOVE_LINES
+        removed: list[_RemovedLine] = []
+        added_keys: Counter[str] = Counter()
+        for change in self._list_changes(position)[:MAX_MOVE_FILES]:
+            if change.has_same_content or change.kind == "type_changed":
+                continue
+            removed_numbers, added_numbers = self._list_changed_lines(change)
+            budget -= len(removed_numbers) + len(added_numbers)
+            if budget < 0:
+                break
+            old_lines, new_lines = (
+                read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
+            )
+            added_keys.update(build_key(new_lines[number - 1]) for number in added_numbers)
+            old_path = change.old_path or change.path
+            removed += (_RemovedLine(old_path, old_lines, number) for number in removed_numbers)
+        return _index_removed_lines(removed, added_keys)
+
+    def _list_changed_lines(self, change: FileChange) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the numbers of the removed and of the added lines of a change."""
+        old_blob, new_blob = change.old_blob, change.new_blob
+        old_lines, new_lines = (read_lines(self.repository, blob) for blob in (old_blob, new_blob))
+        if not (old_lines and new_lines and old_blob and new_blob):
+            return range(1, len(old_lines) + 1), range(1, len(new_lines) + 1)
+        parts = self.repository.diff_blobs(old_blob, new_blob)
+        return (
+            [number for part in parts for number in part.removed],
+            [number for part in parts for number in part.added],
+        )
+
+
+@dataclass(frozen=True)
+class _FileComparison:
+    """File of a commit and of a parent with the parts that differ; `parts` is None without a file in the parent."""
+
+    parent: str
+    path: bytes
+    old_path: bytes
+    lines: Sequence[str]
+    old_lines: Sequence[str]
+    parts: Sequence[PatchPart] | None
+
+    @cached_property
+    def added_keys(self) -> frozenset[str]:
+        """Texts of the added lines. A removed line of such a text moved, so it became no other line."""
+        numbers = [number for part in self.parts or () for number in part.added]
+        return frozenset(build_key(self.lines[number - 1]) for number in numbers)
+
+    def find_match(self, number: int, features: LineFeatures) -> _Match | None:
+        """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
+        if self.parts is None:
+            return None
+        shift = 0
+        for part in self.parts:
+            if part.new_count and part.added[0] <= number <= part.added[-1]:
+                return self._match_in_block(part, number, features)
+            if (part.added[0] if part.added else part.new_start + 1) > number:
+                break
+            shift += len(part.removed) - len(part.added)
+        step: SourceStep = "moved" if self.old_path == self.path else "renamed"
+        return _Match(1.0, self._create_source(number + shift, step, is_exact=True))
+
+    def find_replaced(self, number: int) -> list[LineSource]:
+        """Return the lines that the block of a line replaced, those at its relative position first."""
+        part = next((part for part in self.parts or () if number in part.added), None)
+        if part is None:
+            return []
+        position = (number - part.added[0]) / len(part.added)
+        informative = [
+            old for old in part.removed if extract_features(self.old_lines[old - 1]).weight >= MIN_WEIGHT
+        ]
+        informative.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - position))
+        return [self._create_source(old, "modified", is_exact=False) for old in informative[:REPLACED_LINES]]
+
+    def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
+        position = (number - part.added[0]) / len(part.added)
+        candidates: list[tuple[float, float, int, float]] = []
+        for index, old_number in enumerate(part.removed[:MAX_BLOCK_LINES]):
+            old = extract_features(self.old_lines[old_number - 1])
+            if not features.words & old.words and features.key != old.key:
+                continue
+            similarity = compute_similarity(features, old)
+            score = max(similarity, compute_containment(features, old))
+            if score >= MIN_EDIT_SCORE:
+                distance = abs(index / len(part.removed) - position)
+                candidates.append((score, -distance, old_number, similarity))
+        for score, _, old_number, similarity in sorted(candidates, reverse=True):
+            if score == 1:
+                step = self._name_step(old_number, number)
+                return _Match(score, self._create_source(old_number, step, is_exact=True))
+            old = extract_features(self.old_lines[old_number - 1])
+            if old.key not in self.added_keys and not self._has_better_rival(part, number, old, similarity):
+                return _Match(score, self._create_source(old_number, "modified", is_exact=False))
+        return None
+
+    def _name_step(self, old_number: int, number: int) -> SourceStep:
+        """Return the step of a line of equal text in the same block."""
+        if self.old_path != self.path:
+            return "renamed"
+        is_same = self.old_lines[old_number - 1].rstrip("\r") == self.lines[number - 1].rstrip("\r")
+        return "moved" if is_same else "reformatted"
+
+    def _has_better_rival(self, part: PatchPart, number: int, old: LineFeatures, similarity: float) -> bool:
+        """Check whether another added line of the block is clearly more similar to the removed line."""
+        if similarity + RIVAL_ADVANTAGE >= 1:
+            return False
+        rivals = (
+            extract_features(self.lines[rival - 1])
+            for rival in part.added[:MAX_BLOCK_LINES]
+            if rival != number
+        )
+        least = similarity + RIVAL_ADVANTAGE
+        return any(
+            (1 + compute_dice(rival, old)) / 2 > least and compute_similarity(rival, old) > least
+            for rival in rivals
+        )
+
+    def _create_source(self, number: int, step: SourceStep, *, is_exact: bool) -> LineSource:
+        return LineSource(self.parent, self.old_path, number, step, is_exact)
+
+
+def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> float:
+    """Return how similar the lines around two lines are, 0 to 1, weighted by their words."""
+    total = weights = 0.0
+    for step in (-1, 1):
+        neighbours = zip(
+            _iter_nonblank(lines, number - 1, step),
+            _iter_nonblank(old_lines, old_number - 1, step),
+            strict=False,
+        )
+        for (new, old), _ in zip(neighbours, range(SUPPORT_LINES), strict=False):
+            weight = max(MIN_SUPPORT_WEIGHT, min(1.0, new.weight))
+            weights += weight
+            total += weight * compute_similarity(new, old)
+    return total / weights if weights else 0.0
+
+
+def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
+    """Check whether an equal line that stays where it is was the source of a line: the lines around must be similar."""
+    return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
+
+
+def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
+    """Return the blob of a commit's file; None if the commit has no regular file there."""
+    entry = repository.find_entry(sha, path)
+    is_file = entry is not None and entry.name == path and entry.mode != TREE_MODE and is_regular(entry.mode)
+    return entry.sha if entry and is_file else None
+
+
+def read_lines(repository: Repository, blob: str | None) -> list[str]:
+    """Return the lines of a blob; none without a blob, or if it is binary or too large to compare."""
+    if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
+        return []
+    content = repository.read_blob(blob)
+    if is_binary(content):
+        return []
+    lines = content.decode("utf-8", "replace").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _find_converted(path: bytes, changes: Sequence[FileChange]) -> list[bytes]:
+    """Return the deleted file that a new one replaces in another language: `Cache.java` for `Cache.kt`."""
+    name = path.rpartition(b"/")[2].partition(b".")[0]
+    deleted = [change.path for change in changes if change.kind == "deleted"]
+    return [old for old in deleted if old.rpartition(b"/")[2].partition(b".")[0] == name][:1]
+
+
+def _create_whole_part(old_count: int, count: int) -> PatchPart:
+    removed, added = tuple(range(1, old_count + 1)), tuple(range(1, count + 1))
+    return PatchPart(1, old_count, 1, count, "", added, removed)
+
+
+def _index_removed_lines(removed: Sequence[_RemovedLine], added_keys: Mapping[str, int]) -> _RemovedLines:
+    by_key: dict[str, list[_RemovedLine]] = defaultdict(list)
+    by_word: dict[str, list[_RemovedLine]] = defaultdict(list)
+    for line in removed:
+        by_key[build_key(line.lines[line.number - 1])].append(line)
+    for key, lines in by_key.items():
+        if key not in added_keys:  # otherwise the line itself is still there, so it became no other line
+            for line in lines:
+                for word in line.features.words:
+                    by_word[word].append(line)
+    return _RemovedLines(by_key, by_word)
+
+
+def _is_move(
+    score: float, support: float, features: LineFeatures, path: bytes, old_path: bytes, file_path: bytes
+) -> bool:
+    """Check whether a removed line is similar enough to be the source of a line, given the lines around both."""
+    if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
+        return False
+    if old_path in (path, file_path):
+        return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
+    is_same_role = _is_source(old_path) or not _is_source(path)
+    return support >= (
+        FILE_SUPPORT if is_same_role and _get_extension(path) == _get_extension(old_path) else ROLE_SUPPORT
+    )
+
+
+def _is_source(path: bytes) -> bool:
+    return NON_SOURCE_PATH.search(path) is None
+
+
+def _get_extension(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2].rpartition(b".")[2]
+
+
+def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:
+    """Yield the features of the nonblank lines before or after the line of an index."""
+    index += step
+    while 0 <= index < len(lines):
+        features = extract_features(lines[index])
+        if features.key:
+            yield features
+        index += step

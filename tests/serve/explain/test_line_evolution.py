@@ -1,0 +1,319 @@
+"""Evolution of lines on small real repositories: each step, its provenance, leads and bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serve.api_types import EvolutionStep, ExplainAnswer, ExplainDetails
+from serve.explain import line_evolution
+from tests.repos import Repo
+from tests.serve.explain.helpers import explain
+from tests.serve.sample_index import build_index
+
+CONNECT = """\
+def connect(address, retries):
+    socket = open_socket(address)
+    socket.set_timeout(retries * DELAY)
+    return socket
+"""
+PARSE = """\
+def parse_header(text):
+    name, _, value = text.partition(":")
+    return name.strip().lower(), value.strip()
+"""
+TIMEOUT = "    socket.set_timeout(retries * DELAY)\n"
+OTHER = "import sys\n\n\ndef main():\n    print_usage(sys.argv)\n    sys.exit(2)\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A file whose third line is about a timeout; the commit `Add connect` introduced it."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("net.py", OTHER, "Start")
+    repo.commit_file("net.py", CONNECT + OTHER, "Add connect")
+    return repo
+
+
+def trace(repo: Repo, home: Path, file: str, start: int, end: int = 0) -> ExplainDetails:
+    return explain(repo, home, file, start, end or start, include_evolution=True).meta.explain
+
+
+def list_steps(details: ExplainDetails) -> list[tuple[str, str, str]]:
+    """Return step, subject and provenance of each commit, newest first."""
+    return [(step.step, step.commit_message, step.provenance) for step in details.evolution]
+
+
+def test_introduced_line_has_no_evolution(repo: Repo, home: Path) -> None:
+    """The commit of the hit introduced the line, so there are no earlier commits."""
+    details = trace(repo, home, "net.py", 3)
+    assert details.evolution == ()
+    assert details.leads == ()
+
+
+def test_modified_line(repo: Repo, home: Path) -> None:
+    """An edited line leads to the commits that wrote it before, each with its text, newest first."""
+    repo.commit_file(
+        "net.py", CONNECT.replace("retries * DELAY", "retries * DELAY, True") + OTHER, "Force it"
+    )
+    repo.commit_file("net.py", CONNECT.replace("retries * DELAY", "LIMIT, True") + OTHER, "Limit it")
+    details = trace(repo, home, "net.py", 3)
+    assert list_steps(details) == [
+        ("modified", "Force it", "INFERRED"),
+        ("introduced", "Add connect", "INFERRED"),
+    ]
+    assert details.evolution[1] == EvolutionStep(
+        commit_sha=repo.git("rev-parse", "HEAD~2"),
+        commit_message="Add connect",
+        commit_author="Ada Lovelace",
+        commit_date="2020-01-01T14:00:00Z",
+        file_path="net.py",
+        lines=(3,),
+        step="introduced",
+        text=TIMEOUT.strip(),
+        provenance="INFERRED",
+    )
+
+
+def test_reformatted_line_is_exact(repo: Repo, home: Path) -> None:
+    """A change of white space alone is an exact link."""
+    repo.commit_file("net.py", CONNECT.replace("retries * DELAY", "retries*DELAY") + OTHER, "Space")
+    repo.commit_file("net.py", CONNECT.replace("    ", "\t") + OTHER, "Indent with tabs")
+    assert list_steps(trace(repo, home, "net.py", 3)) == [
+        ("reformatted", "Space", "EXACT"),
+        ("introduced", "Add connect", "EXACT"),
+    ]
+
+
+def test_provenance_is_cumulative(repo: Repo, home: Path) -> None:
+    """After an inferred link every older step is inferred, also if its own link is exact."""
+    repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
+    repo.commit_file("net.py", CONNECT.replace("    ", "  ").replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    assert list_steps(trace(repo, home, "net.py", 3)) == [
+        ("reformatted", "Indent", "INFERRED"),
+        ("introduced", "Add connect", "INFERRED"),
+    ]
+
+
+def test_line_moved_within_its_file(repo: Repo, home: Path) -> None:
+    """A function that moved to the end of its file keeps its history, and its lines are exact."""
+    body = "".join(f"value{number} = compute{number}()\n" for number in range(20))
+    repo.commit_file("net.py", CONNECT + body, "Add values")
+    repo.commit_file("net.py", body + CONNECT, "Move it down")
+    repo.commit_file("net.py", body + CONNECT.replace("    ", "  "), "Indent")
+    assert list_steps(trace(repo, home, "net.py", 23)) == [
+        ("moved", "Move it down", "EXACT"),
+        ("introduced", "Add connect", "EXACT"),
+    ]
+
+
+def test_line_moved_across_files(repo: Repo, home: Path) -> None:
+    """A function that moved to another file with its neighbours is an exact link."""
+    repo.write("net.py", OTHER)
+    repo.commit_file("sockets.py", CONNECT, "Extract sockets")
+    repo.commit_file("sockets.py", CONNECT.replace("    ", "  "), "Indent")
+    details = trace(repo, home, "sockets.py", 3)
+    assert list_steps(details) == [
+        ("moved", "Extract sockets", "EXACT"),
+        ("introduced", "Add connect", "EXACT"),
+    ]
+    assert [step.file_path for step in details.evolution] == ["sockets.py", "net.py"]
+
+
+def test_renamed_file(repo: Repo, home: Path) -> None:
+    """A new file that replaces one of the same name in another language is a rename, at any similarity."""
+    body = "".join(f"let value{n} = compute{n}();\n" for n in range(20))
+    repo.write("net.ts", body + CONNECT + body.replace("compute", "derive"))
+    repo.remove("net.py")
+    repo.commit("Convert")
+    repo.commit_file("net.ts", body + CONNECT.replace("    ", "  "), "Indent")
+    assert list_steps(trace(repo, home, "net.ts", 23)) == [
+        ("renamed", "Convert", "EXACT"),
+        ("introduced", "Add connect", "EXACT"),
+    ]
+
+
+def test_copied_line(repo: Repo, home: Path) -> None:
+    """A function that was copied, so that the original stays, is an inferred link."""
+    note = "# The delay grows with retries and delays.\n"
+    repo.commit_file("net.py", CONNECT + note + OTHER, "Explain it")
+    repo.commit_file("sockets.py", CONNECT + note, "Copy connect")
+    assert list_steps(trace(repo, home, "sockets.py", 3)) == [("introduced", "Add connect", "INFERRED")]
+    assert trace(repo, home, "sockets.py", 5).evolution == ()  # a comment, which is mostly a license
+
+
+def test_idiom_is_not_copied(repo: Repo, home: Path) -> None:
+    """A line that the parent has in many files, such as a license, has no certain source."""
+    for number in range(line_evolution.MAX_EQUAL_LINES):
+        repo.commit_file(f"copy{number}.py", CONNECT, "Copy connect")
+    repo.commit_file("sockets.py", CONNECT, "Copy it again")
+    assert trace(repo, home, "sockets.py", 3).evolution == ()
+
+
+def test_restored_line(repo: Repo, home: Path) -> None:
+    """With an index, a line that an earlier commit removed is a restored one; without one, a note says so."""
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("other.py", OTHER, "Aside")
+    repo.commit_file("net.py", CONNECT + OTHER, "Restore connect")
+    repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
+    assert list_steps(trace(repo, home, "net.py", 3)) == [("introduced", "Restore connect", "EXACT")]
+    limitation = trace(repo, home, "net.py", 3).evolution_limitation
+    assert limitation == "There is no index, so restored lines and some leads are missing."
+    build_index(repo, home)
+    details = trace(repo, home, "net.py", 3)
+    assert list_steps(details) == [
+        ("restored", "Restore connect", "EXACT"),
+        ("introduced", "Add connect", "INFERRED"),
+    ]
+    assert details.evolution_limitation is None
+
+
+def test_restored_line_needs_the_lines_around(repo: Repo, home: Path) -> None:
+    """A line of a new file that another file had once, between other lines, is not a restored one."""
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("clock.py", PARSE + TIMEOUT + PARSE, "Add a clock")
+    build_index(repo, home)
+    assert trace(repo, home, "clock.py", 4).evolution == ()
+
+
+def test_short_line_is_not_restored(repo: Repo, home: Path) -> None:
+    """A short line that another place had before is new, because it recurs by chance."""
+    repo.commit_file("net.py", CONNECT.replace("    return socket\n", "") + OTHER, "Remove")
+    repo.commit_file("net.py", CONNECT + OTHER, "Add again")
+    build_index(repo, home)
+    assert trace(repo, home, "net.py", 4).evolution == ()
+
+
+def test_claimed_line_is_no_source(repo: Repo, home: Path) -> None:
+    """A removed line that the commit adds again elsewhere became no other line."""
+    added = TIMEOUT.replace("set_timeout", "set_read_timeout")
+    content = CONNECT.replace(TIMEOUT, added) + OTHER + PARSE + TIMEOUT
+    repo.commit_file("net.py", content, "Move the timeout, add another")
+    assert trace(repo, home, "net.py", 3).evolution == ()
+
+
+def test_better_rival_is_the_descendant(repo: Repo, home: Path) -> None:
+    """A line next to an edited one is new: the edited one is clearly more similar to the old line."""
+    edited, new = TIMEOUT.replace("DELAY", "PAUSE"), "    socket.set_option(retries * LIMIT)\n"
+    repo.commit_file("net.py", CONNECT.replace(TIMEOUT, new + edited) + OTHER, "Edit and add")
+    assert trace(repo, home, "net.py", 3).evolution == ()
+    assert list_steps(trace(repo, home, "net.py", 4)) == [("introduced", "Add connect", "INFERRED")]
+
+
+def test_merge_is_compared_with_every_parent(repo: Repo, home: Path) -> None:
+    """A line that a merge edited leads to the parent with the most similar line, not only to the first."""
+    repo.branch("side")
+    repo.commit_file(
+        "net.py", CONNECT.replace("retries * DELAY", "compute_delay(retries)") + OTHER, "Compute"
+    )
+    repo.switch("main")
+    repo.commit_file("net.py", CONNECT.replace(TIMEOUT, "    pass\n") + OTHER, "Drop the timeout")
+    resolution = CONNECT.replace("retries * DELAY", "compute_delay(retries, LIMIT)") + OTHER
+    repo.merge("side", resolution={"net.py": resolution})
+    assert list_steps(trace(repo, home, "net.py", 3)) == [
+        ("modified", "Compute", "INFERRED"),
+        ("introduced", "Add connect", "INFERRED"),
+    ]
+
+
+def test_lines_share_a_commit(repo: Repo, home: Path) -> None:
+    """Lines with the same step of a commit are one entry, with the text of the first one; braces are not followed."""
+    repo.commit_file("a.js", "function add(first, second) {\n  return first + second\n}\n", "Add add")
+    repo.commit_file("a.js", "function add(first, second) {\n    return first + second;\n}\n", "Semicolon")
+    repo.commit_file("a.js", "  function add(first, second) {\n      return first + second;\n  }\n", "Indent")
+    details = trace(repo, home, "a.js", 1, 3)
+    assert [(step.commit_message, step.lines, step.text) for step in details.evolution] == [
+        ("Semicolon", (2,), "return first + second;"),
+        ("Add add", (1, 2), "function add(first, second) {"),
+    ]
+
+
+def test_replaced_lines_are_leads(repo: Repo, home: Path) -> None:
+    """The commit that wrote what a new line replaced is a lead, without an index too."""
+    repo.commit_file("net.py", CONNECT.replace(TIMEOUT, "    wait_for(seconds=30)\n") + OTHER, "Wait")
+    details = trace(repo, home, "net.py", 3)
+    assert details.evolution == ()
+    assert [(lead.commit_message, lead.text, lead.provenance) for lead in details.leads] == [
+        ("Add connect", TIMEOUT.strip(), "INFERRED")
+    ]
+
+
+def test_oldest_commits_with_the_name_are_leads(repo: Repo, home: Path) -> None:
+    """The oldest commits that add the rarest name of a new line to a file of its kind are leads."""
+    for number in range(5):
+        repo.commit_file(f"part{number}.py", f"retry_{number}(max_attempts)\n", f"Part {number}")
+    repo.commit_file("page.md", "max_attempts\n", "Document")
+    repo.commit_file("net.py", OTHER + "limit = get(max_attempts)\n", "Use it")
+    build_index(repo, home)
+    leads = trace(repo, home, "net.py", 7).leads
+    assert [(lead.commit_message, lead.text) for lead in leads] == [
+        (f"Part {number}", "max_attempts") for number in range(3)
+    ]
+
+
+def test_work_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a number of commits or a time the search stops, and the answer says so."""
+    for number in range(5):
+        repo.commit_file("net.py", CONNECT.replace("DELAY", f"DELAY_{number}") + OTHER, f"Edit {number}")
+    note = "The search for earlier commits stopped at its limit: some may be missing."
+    assert len(trace(repo, home, "net.py", 3).evolution) == 5
+    monkeypatch.setattr(line_evolution, "MAX_COMMITS", 3)
+    details = trace(repo, home, "net.py", 3)
+    assert [step.commit_message for step in details.evolution] == ["Edit 3", "Edit 2"]
+    assert note in (details.evolution_limitation or "")
+    monkeypatch.setattr(line_evolution, "MAX_SECONDS", 0)
+    details = trace(repo, home, "net.py", 3)
+    assert details.evolution == ()
+    assert note in (details.evolution_limitation or "")
+
+
+def test_number_of_commits_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many commits, those that introduced lines are listed first, and the answer counts the others."""
+    for number in range(3):
+        repo.commit_file("net.py", CONNECT.replace("DELAY", f"DELAY_{number}") + OTHER, f"Edit {number}")
+    monkeypatch.setattr(line_evolution, "MAX_STEPS", 2)
+    details = trace(repo, home, "net.py", 3)
+    assert [step.commit_message for step in details.evolution] == ["Edit 1", "Add connect"]
+    assert "1 more earlier commits are not listed." in (details.evolution_limitation or "")
+
+
+def test_many_lines_are_not_followed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a long range the answer asks for fewer lines."""
+    monkeypatch.setattr(line_evolution, "MAX_LINES", 2)
+    details = trace(repo, home, "net.py", 1, 3)
+    assert details.evolution_limitation == "Earlier commits are listed for up to 2 lines: ask for fewer."
+
+
+def test_evolution_ends_at_a_shallow_boundary(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """The oldest commit of a shallow clone is not said to have introduced a line."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
+    details = trace(shallow, home, "net.py", 3)
+    assert details.evolution == ()
+    assert "The history of this shallow clone ends" in (details.evolution_limitation or "")
+
+
+def test_uncommitted_changes(repo: Repo, home: Path) -> None:
+    """Line numbers are those of the file on disk; a line that is not committed has no evolution."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    repo.write("net.py", "new = 1\n" + CONNECT.replace("DELAY", "PAUSE") + OTHER)
+    details = trace(repo, home, "net.py", 1, 5)
+    assert [(step.commit_message, step.lines) for step in details.evolution] == [("Add connect", (4,))]
+
+
+def test_long_message_is_cropped(repo: Repo, home: Path) -> None:
+    """The message of an earlier commit is short, because an answer can have many of them."""
+    repo.commit("Add connect\n\n" + "word " * 200, amend=True)
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    (step,) = trace(repo, home, "net.py", 3).evolution
+    assert len(step.commit_message) <= line_evolution.MAX_MESSAGE_CHARACTERS + 2
+    assert step.commit_message.endswith("word …")
+
+
+def test_evolution_is_optional(repo: Repo, home: Path) -> None:
+    """Without `include_evolution` there is none."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    answer: ExplainAnswer = explain(repo, home, "net.py", 3, 3)
+    assert answer.meta.explain.evolution == ()
+    assert answer.meta.explain.evolution_limitation is None

@@ -1,0 +1,119 @@
+"""Similarity of lines."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from serve.explain.line_similarity import (
+    MAX_LINE_CHARACTERS,
+    compute_containment,
+    compute_similarity,
+    count_common_tokens,
+    extract_features,
+    find_anchor,
+    split_name,
+)
+
+
+def compare(first: str, second: str) -> float:
+    return compute_similarity(extract_features(first), extract_features(second))
+
+
+def contain(first: str, second: str) -> float:
+    return compute_containment(extract_features(first), extract_features(second))
+
+
+def test_white_space_does_not_matter() -> None:
+    """Lines that differ in white space alone are equal."""
+    assert compare("  call( a,b )", "\tcall(a, b)") == 1
+
+
+def test_edited_lines_are_ordered_by_similarity() -> None:
+    """An edited line is more similar than one that shares only its syntax."""
+    line = "socket.set_timeout(retries * DELAY)"
+    scores = [
+        compare(line, other)
+        for other in (
+            "socket.set_timeout(retries * PAUSE)",
+            "socket.set_timeout(compute_limit(PAUSE))",
+            "server.add_handler(route * METHOD)",
+        )
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > 0.7
+    assert scores[2] < 0.5
+
+
+def test_common_words_alone_are_not_similar() -> None:
+    """Two signatures that share only words of the language are not similar."""
+    assert compare("pub fn len(&self) -> usize {", "pub fn is_none(&self) -> bool {") == 0
+
+
+def test_split_line_is_contained() -> None:
+    """A part of a line is contained in it; common words alone are not."""
+    whole = 'app.use(function(request, response){ response.header("X-Powered-By", "Express") })'
+    assert contain('response.header("X-Powered-By", "Express")', whole) > 0.8
+    assert contain("return self", "return self.value") == 0
+    assert contain("first = 1", "second = 2") == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("base_url=None,", "app, base_url=None, path=None"),
+        ("self.flashes = None", "self.flashes: Flashes = None"),
+    ],
+)
+def test_whole_line_in_a_longer_one(old: str, new: str) -> None:
+    """A short line that stands in a longer one completely is contained."""
+    assert contain(old, new) > 0.5
+
+
+def test_very_long_lines_are_only_compared_for_equality() -> None:
+    """The similarity of minified code is not computed."""
+    line = "word " * MAX_LINE_CHARACTERS
+    assert compare(line, line + "more") == 0
+    assert compare(line, f"  {line}") == 1
+
+
+def test_count_common_tokens() -> None:
+    """The bit-parallel algorithm equals the recurrence of the longest common subsequence."""
+    generator = random.Random(1)  # noqa: S311 - repeatable choice, nothing secret
+    for _ in range(50):
+        first, second = ([generator.choice("abc") for _ in range(generator.randrange(9))] for _ in "12")
+        table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
+        for row, one in enumerate(first):
+            for column, other in enumerate(second):
+                table[row + 1][column + 1] = (
+                    table[row][column] + 1
+                    if one == other
+                    else max(table[row][column + 1], table[row + 1][column])
+                )
+        assert count_common_tokens(first, second) == table[-1][-1]
+
+
+def test_split_name() -> None:
+    """Names of different styles have the same words; a short name is one word."""
+    assert (
+        split_name("maxRetries")
+        == split_name("MAX_RETRIES")
+        == split_name("max_retries")
+        == ("max", "retries")
+    )
+    assert split_name("HTTPServer") == ("http", "server")
+    assert split_name("i") == ("i",)
+
+
+@pytest.mark.parametrize(
+    ("line", "anchor"),
+    [
+        ("res.set('X-Powered-By', expressApplication)", "X-Powered-By"),
+        ("socket.set_read_timeout(1)", "set_read_timeout"),
+        ("return self", ""),
+    ],
+)
+def test_find_anchor(line: str, anchor: str) -> None:
+    """The anchor is the longest literal, else the longest name that is no common word."""
+    assert find_anchor(line) == anchor
