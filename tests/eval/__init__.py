@@ -4,6 +4,7 @@
     python -m tests.eval.grading_pool CLONE...      print unjudged commits of the handwritten queries
     python -m tests.eval.learn CLONE...             fit the reranker's weights
     python -m tests.eval.filters CLONE...           compare filtered search with exhaustive search
+    python -m tests.eval.origins CLONE...           compare blame, `git log -L` and lineage on the origin of lines
 
 Each CLONE is the path of a local clone, bare or not; it is only read. README.md describes the protocols, the tables
 and the results.
@@ -24,6 +25,7 @@ and the results.
 - `grading_pool`: command that prints unjudged commits
 - `learn`: command that fits the reranker's weights
 - `filters`: command that checks filtered search
+- `origins`: lines whose origin is known, and the commits that each tool finds for them
 """
 
 from serve import config
