@@ -53,8 +53,8 @@ COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
 MAX_COPY_SEARCHES: Final = 8
 # Comments that are copied are mostly licenses.
 COMMENT: Final = re.compile(r"\s*(?:\*|//|#|/\*|<!--)")
-# Equal lines in the parent from which one can be the source of a copy: more of them are an idiom, such as a license.
-MAX_EQUAL_LINES: Final = 3
+# Equal lines in the parent if one is the source of a copy. More of them are an idiom, such as the head of a method.
+MAX_EQUAL_LINES: Final = 1
 # Searches of the index: a line that was restored can have been restored before. Each takes 0.1 s.
 MAX_ROUNDS: Final = 2
 

@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.file_history import FileHistoryReader
-from serve.explain.line_similarity import extract_features, find_anchor
+from serve.explain.line_similarity import build_key, extract_features, find_anchor
 from serve.explain.line_sources import (
     FILE_SUPPORT,
     ROLE_SUPPORT,
@@ -120,14 +120,16 @@ class LineSearcher:
         earlier = [change for change in reversed(changes) if change.date < line.date]
         if not earlier:
             return None
-        parents = self.repository.read_commit(line.commit_sha).parents
-        is_new_file = all(find_blob(self.repository, parent, line.path) is None for parent in parents)
+        key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
+        blobs = [find_blob(self.repository, parent, line.path) for parent in parents]
+        if any(key in map(build_key, read_lines(self.repository, blob)) for blob in blobs):
+            return None  # the file has the line elsewhere: it was not missing
+        is_new_file = not any(blobs)
         name = line.path.rpartition(b"/")[2]
         for change in earlier:
             old_path = os.fsencode(change.old_path or change.file_path)
             is_same_name = old_path.rpartition(b"/")[2] == name
             if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
-                key = extract_features(line.text).key
                 source = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
                 least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
                 return source if source and self._measure_support(line, source) >= least_support else None

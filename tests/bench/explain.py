@@ -5,7 +5,7 @@ python -m tests.bench.explain --pairs 200 CLONE...
 Each clone is tested with a clean work tree, and with lines changed, added and removed in every file
 tested. The time of a first answer is compared with `git blame --porcelain -L` of the same range; both start one
 git process, and lineage's imports are done before. It is measured without an index, and with one, including
-the commit-graph and related commits.
+the commit-graph and related commits. With an index, the evolution of lines is measured as a ratio to blame, too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ MAX_LINES: Final = 120
 GIT_SHARE: Final = 1.3
 ALLOWANCE_SECONDS: Final = 0.030
 REPEATED_SECONDS: Final = 0.020
+# Numbers of lines whose evolution is measured, and requests for each.
+EVOLUTION_LINES: Final = (1, 40)
+EVOLUTION_ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,37 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
             [_compare_with_git(history, indexed_explainer, request) for request in related_requests],
         )
     )
+    rows += _measure_evolution(history, indexed_explainer.home, requests)
     return rows
+
+
+def _measure_evolution(history: History, home: Path, requests: Sequence[ExplainRequest]) -> Iterator[Row]:
+    """Compare a first answer with the evolution of lines with `git blame` of the same lines."""
+    for count in EVOLUTION_LINES:
+        ratios: list[float] = []
+        times: list[float] = []
+        for request in requests[:EVOLUTION_ROUNDS]:
+            lines = replace(request, line_end=request.line_start + count - 1, include_evolution=True)
+            last = _count_lines(history, request.file)
+            blame_range = f"-L{lines.line_start},{min(lines.line_end, last)}"
+            start_time = time.perf_counter()
+            run_git_bytes(history.path, "blame", "--porcelain", blame_range, "--", request.file)
+            git_seconds = time.perf_counter() - start_time
+            _, seconds = _explain(history, Explainer(home), lines)
+            ratios.append(seconds / git_seconds)
+            times.append(seconds)
+        yield Row(
+            history.name,
+            f"dirty, indexed: first answer with the evolution of {count} lines / git blame",
+            compute_median(ratios),
+            None,
+            f"median {compute_median(times) * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms",
+        )
+
+
+def _count_lines(history: History, file: str) -> int:
+    content = (history.path / file).read_bytes()
+    return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
 def _measure_state(

@@ -169,6 +169,17 @@ def test_restored_line(repo: Repo, home: Path) -> None:
     assert details.evolution_limitation is None
 
 
+def test_line_that_the_file_still_has_is_not_restored(repo: Repo, home: Path) -> None:
+    """A line that was removed in one place is not restored in another, while a third place has it."""
+    both = CONNECT + CONNECT.replace("connect", "bind")
+    all_three = both + CONNECT.replace("connect", "listen")
+    repo.commit_file("net.py", all_three + OTHER, "Add bind and listen")
+    repo.commit_file("net.py", both + OTHER, "Remove listen")
+    repo.commit_file("net.py", all_three + OTHER, "Add listen again")
+    build_index(repo, home)
+    assert trace(repo, home, "net.py", 11).evolution == ()
+
+
 def test_restored_line_needs_the_lines_around(repo: Repo, home: Path) -> None:
     """A line of a new file that another file had once, between other lines, is not a restored one."""
     repo.commit_file("net.py", OTHER, "Remove connect")
