@@ -87,7 +87,7 @@ def test_several_repositories_are_the_same_with_and_without_daemon(
     build_index(repo, home, revision="HEAD~1")
     build_index(other, home)
     output = check_same_answer(home, ["query", "--all", "-q", "timeout"], tmp_path)
-    assert '"repository": "other"' in output and '"repository": "repo"' in output
+    assert '"repository":"other"' in output and '"repository":"repo"' in output
     other.path.rename(tmp_path / "moved")
     check_same_answer(home, ["query", "--repository", "other", "-q", "timeout"], tmp_path)
 
