@@ -22,11 +22,14 @@ from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_con
 from tests.serve.sample_index import build_index
 
 
-def connect_to_program(repo: Repo, home: Path, **variables: str) -> Any:
-    command = [sys.executable, "-m", "serve.mcp.relay"]
+def connect_to_program(repo: Repo, home: Path, *arguments: str, **variables: str) -> Any:
+    """Return a transport to `lineage-mcp`, which runs in the repository or, with arguments, in its parent directory."""
     return stdio_client(
         StdioServerParameters(
-            command=command[0], args=command[1:], cwd=repo.path, env=build_environment(home, **variables)
+            command=sys.executable,
+            args=["-m", "serve.mcp.relay", *arguments],
+            cwd=repo.path.parent if arguments else repo.path,
+            env=build_environment(home, **variables),
         )
     )
 
@@ -63,6 +66,14 @@ def test_answers_without_the_daemon(repo: Repo, home: Path) -> None:
         == with_daemon
     )
     assert create_client(home).fetch_status() is None
+
+
+@pytest.mark.parametrize("variables", [{}, {"LINEAGE_NO_DAEMON": "1"}])
+def test_path_argument(repo: Repo, home: Path, variables: dict[str, str]) -> None:
+    """With a path, the server answers about the repository there, with and without the daemon."""
+    server = connect_to_program(repo, home, repo.path.name, **variables)
+    answer = call_tool(server, "explain_change", file="src/tcp.py")
+    assert extract_structured_content(answer)["hits"]
 
 
 @pytest.mark.parametrize(("way", "mode"), [("stopped", "auto"), ("killed", "legacy")])
