@@ -6,12 +6,13 @@
 - `backend`: Choice between the daemon and an in-process engine
 - `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
+- `commit_types`: Requests and answers of `search_changes` and `show_commit`, and their JSON
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client
 - `diff_excerpts`: Selection and format of diff excerpts
 - `engine`: In-process query engine with loaded models and open indexes
 - `errors`: User-facing request errors
-- `explain`: Explanation of lines by the commits that wrote them: `explain_change`
+- `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `http_common`: Shared Tornado helpers: shutdown signals, access log
 - `index_status`: Status of an index relative to HEAD; hints and limits shared by all answers
 - `logs`: Log configuration (logfmt on stderr)
@@ -19,7 +20,7 @@
 - `mcp`: MCP servers of lineage and mindmap
 - `process`: Termination signals and standard streams
 - `repositories`: Index location of a repository
-- `search`: Search of the history: `find_pattern`
+- `search`: Search of the history: `find_pattern` and `search_changes`
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
 - `sql`: SQL connections to an index, with the tags and the encoder

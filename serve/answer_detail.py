@@ -76,7 +76,7 @@ def parse_content_words(query: str) -> frozenset[str]:
     return extract_content_words(count_terms(query))
 
 
-def _get_subject(message: str) -> str:
+def get_subject(message: str) -> str:
     """Return the first line of a commit message."""
     return message.strip().partition("\n")[0].rstrip()
 
@@ -87,7 +87,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
         excerpt = select_changed_lines(hit.diff_excerpt, terms, MAX_CHANGED_LINES)
     return replace(
         hit,
-        commit_message=_get_subject(hit.commit_message),
+        commit_message=get_subject(hit.commit_message),
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),
@@ -101,7 +101,7 @@ def _reduce_explain_hit(hit: ExplainHit, detail: Detail) -> ExplainHit:
         excerpt = select_changed_lines(hit.diff_excerpt, (), MAX_EXPLAINED_LINES)
     message = hit.commit_message
     if detail is Detail.COMPACT:
-        message = _get_subject(message)
+        message = get_subject(message)
     elif len(message) > MAX_MESSAGE_CHARS:
         message = f"{message[:MAX_MESSAGE_CHARS]}…"
     return replace(

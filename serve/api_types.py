@@ -439,11 +439,11 @@ class ExplainAnswer:
 
 def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
     """Convert an answer to JSON types, an object with `hits` and `meta`."""
-    meta = {name: _drop_empty_fields(name, value) for name, value in asdict(answer.meta).items()}
-    return {"hits": [_drop_empty_fields("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
+    meta = {name: drop_empty_fields(name, value) for name, value in asdict(answer.meta).items()}
+    return {"hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
 
 
-def _drop_empty_fields(name: str, value: Any) -> Any:
+def drop_empty_fields(name: str, value: Any) -> Any:
     """Return the object called `name` without its empty optional fields."""
     optional = _OPTIONAL.get(name, ())
     if not optional:

@@ -85,7 +85,7 @@ def apply_filter(
         np.zeros(len(snapshot.hunks), np.bool_),
     )
     if query_filter.has_conditions or query_filter.preferred_paths:
-        condition, parameters = _build_filter_condition(query_filter)
+        condition, parameters = build_filter_condition(query_filter)
         preference, patterns = _build_preference_condition(query_filter.preferred_paths)
         sql = _MASK_SQL.format(included=condition, preferred=preference)
         table = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
@@ -94,6 +94,32 @@ def apply_filter(
         for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
             mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
     return FilterMask(is_included, is_preferred)
+
+
+def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
+    """Return the condition on a row of `hunks` and its commit in SQL, and the values of its parameters."""
+    conditions = ["TRUE"]
+    parameters: dict[str, Parameter] = {}
+    if query_filter.language is not None:
+        conditions.append("language IS NOT DISTINCT FROM $language")
+        parameters["language"] = query_filter.language
+    if query_filter.since is not None:
+        conditions.append("commit_date >= $since")
+        parameters["since"] = to_naive_utc(query_filter.since)
+    if query_filter.until is not None:
+        conditions.append("commit_date < $until")
+        parameters["until"] = to_naive_utc(query_filter.until)
+    if query_filter.path is not None:
+        regex, is_included = translate_path_pattern(query_filter.path)
+        # A negated pattern would match the rows of commits that change no file.
+        conditions.append(
+            f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
+        )
+        parameters["path"] = regex
+    if query_filter.author is not None:
+        conditions.append("contains(lower(author_name || ' <' || author_email || '>'), lower($author))")
+        parameters["author"] = query_filter.author
+    return f"({' AND '.join(conditions)})", parameters
 
 
 def to_naive_utc(time: datetime) -> datetime:
@@ -128,31 +154,6 @@ def _to_regex(pattern: str) -> tuple[str, bool]:
     if not isinstance(regex, str) or is_included is None:
         raise _build_bad_path_error(pattern, _PATTERN_HINT)
     return regex, is_included
-
-
-def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
-    conditions = ["TRUE"]
-    parameters: dict[str, Parameter] = {}
-    if query_filter.language is not None:
-        conditions.append("language IS NOT DISTINCT FROM $language")
-        parameters["language"] = query_filter.language
-    if query_filter.since is not None:
-        conditions.append("commit_date >= $since")
-        parameters["since"] = to_naive_utc(query_filter.since)
-    if query_filter.until is not None:
-        conditions.append("commit_date < $until")
-        parameters["until"] = to_naive_utc(query_filter.until)
-    if query_filter.path is not None:
-        regex, is_included = translate_path_pattern(query_filter.path)
-        # A negated pattern would match the rows of commits that change no file.
-        conditions.append(
-            f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
-        )
-        parameters["path"] = regex
-    if query_filter.author is not None:
-        conditions.append("contains(lower(author_name || ' <' || author_email || '>'), lower($author))")
-        parameters["author"] = query_filter.author
-    return f"({' AND '.join(conditions)})", parameters
 
 
 def _build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:

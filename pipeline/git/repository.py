@@ -21,7 +21,7 @@ from pygit2.enums import ObjectType, SortMode
 
 from pipeline.git import patches
 from pipeline.git.attributes import AttributeReader
-from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
+from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     UnreadableObject,
@@ -171,6 +171,20 @@ class Repository:
                     tags.append((reference.shorthand, sha))
         return sorted(tags)
 
+    def resolve_revision(self, revision: str) -> str | None:
+        """Return the sha of the commit that a revision names; None if it names none, or several.
+
+        Raises UnreadableObject if it names another kind of object.
+        """
+        try:
+            return self._peel_to_commit(str(self._git.revparse_single(revision.partition("\0")[0]).id))
+        except (pygit2.GitError, KeyError, ValueError):
+            return None
+
+    def list_references(self) -> list[str]:
+        """Return the short names of all branches and tags."""
+        return [reference.shorthand for reference in self._git.references.iterator()]
+
     def _peel_to_commit(self, sha: str) -> str:
         """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about."""
         with ErrorTranslation("HEAD"):
@@ -248,6 +262,15 @@ class Repository:
                 diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parents]
                 return [*self._select_merge_paths(diffs)]
             return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
+
+    def diff_with_first_parent(self, sha: str) -> TreeDiff:
+        """Return a commit's diff with its first parent, or with the empty tree for a root. Renames are followed."""
+        if sha in self.shallow_boundary:
+            raise UnreadableObject(sha, BEYOND_SHALLOW_BOUNDARY)
+        links = self._read_links(sha)
+        old = self._read_links(links.parents[0]).tree if links.parents else None
+        with ErrorTranslation(sha):
+            return self._diff_trees(sha, old, links.tree)
 
     def list_merged_paths(self, sha: str) -> list[bytes]:
         """Return the paths that a merge changes against its first parent, sorted; a rename counts as two."""
@@ -332,6 +355,15 @@ class Repository:
         tree = self._read_links(commit).tree
         with ErrorTranslation(commit):
             return self._tree_reader.find_entry(tree, path)
+
+    def read_content(self, commit: str, path: bytes) -> bytes | None:
+        """Return what git compares: a file, a symlink's target, a line with a submodule's commit; else None."""
+        entry = self.find_entry(commit, path)
+        if entry is None or entry.mode == TREE_MODE or entry.name != path:
+            return None
+        if entry.mode == SUBMODULE_MODE:
+            return f"Subproject commit {entry.sha}\n".encode()
+        return self.read_blob(entry.sha)
 
     def is_in_index(self, path: bytes) -> bool:
         """Return whether git's index has the path; True also if libgit2 cannot read the index."""

@@ -1,6 +1,7 @@
-"""Search of the history: `find_pattern`.
+"""Search of the history: `find_pattern` and `search_changes`.
 
 - `cache`: LRU cache of open indexes and their loaded snapshots
+- `exact_search`: search for all commits whose change adds or removes a text: `search_changes`
 - `features`: Features of candidates for the reranker, and texts for the cross-encoder
 - `find_pattern`: Main line: query, retrievers, fusion, reranking, answer with hints
 - `merged_search`: search of several repositories

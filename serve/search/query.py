@@ -63,7 +63,7 @@ class Query:
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
     """Parse a request. Only languages and paths that the history has (`context`) are hints. Raises BadRequest."""
-    requested_filters = _parse_filters(request, now, context)
+    requested_filters = parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
     classification = classify_intent(request.text)
     text = strip_question_phrases(hints.text)
@@ -93,11 +93,11 @@ def validate_request(request: FindRequest, now: datetime) -> None:
     """Check the text and the filters, without an index. Raises BadRequest."""
     if not request.text.strip():
         raise BadRequest("The query is empty.", hint="Describe in a few words what you are looking for.")
-    _parse_filters(request, now, EMPTY_CONTEXT)
+    parse_filters(request, now, EMPTY_CONTEXT)
 
 
-def _parse_filters(request: FindRequest, now: datetime, context: RepositoryContext) -> QueryFilter:
-    """Return the filters set in the request, which take precedence over hints in the query's text."""
+def parse_filters(request: FindRequest, now: datetime, context: RepositoryContext) -> QueryFilter:
+    """Return the filters set in the request. Raises BadRequest. They take precedence over hints in the query's text."""
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")

@@ -5,6 +5,7 @@
     python -m tests.eval.learn CLONE...             fit the reranker's weights
     python -m tests.eval.filters CLONE...           compare filtered search with exhaustive search
     python -m tests.eval.origins CLONE...           compare blame, `git log -L` and lineage on the origin of lines
+    python -m tests.eval.exact_search CLONE...      compare exact search with `git log -S` and `-G`
 
 Each CLONE is the path of a local clone, bare or not; it is only read. README.md describes the protocols, the tables
 and the results.
@@ -26,6 +27,7 @@ and the results.
 - `learn`: command that fits the reranker's weights
 - `filters`: command that checks filtered search
 - `origins`: lines whose origin is known, and the commits that each tool finds for them
+- `exact_search`: command that checks exact search
 """
 
 from serve import config

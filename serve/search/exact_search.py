@@ -1,0 +1,274 @@
+"""Search for all commits whose change adds or removes a text: `search_changes`.
+
+A search scans the stored diffs, completes those that the index has truncated from git, drops what HEAD does not reach,
+sorts the commits, and builds a hit with the matching lines for the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.git.changes import is_binary
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.patches import strip_file_header
+from pipeline.git.repository import Repository, open_repository
+from pipeline.git.tree_diff import create_content_patch
+from serve.answer_detail import get_subject
+from serve.api_types import FindRequest, format_author_date, format_rfc3339
+from serve.commit_types import (
+    ChangeHit,
+    ChangeSearchAnswer,
+    ChangeSearchDetails,
+    ChangeSearchMeta,
+    ChangeSearchRequest,
+    MatchingFile,
+    MatchingLine,
+)
+from serve.diff_excerpts import parse_section_lines, split_sections
+from serve.errors import BadRequest
+from serve.index_status import (
+    EXCERPT_COLUMNS,
+    IndexStatus,
+    build_compatibility,
+    build_index_hints,
+    build_index_state,
+    load_index_status,
+)
+from serve.repositories import locate_index
+from serve.text import UNREADABLE_HINT, format_commit_count
+from stores import exact_search, hunk_details, index_copy
+from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
+from stores.history import build_reachability_test
+from stores.hunk_details import Connection, HunkDetails
+
+# Characters before a match in a long line.
+MATCH_MARGIN: Final = 60
+LIMITATION: Final = (
+    "Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedHunks:
+    """Matches among the hunks whose stored diff lacks lines, with their matching lines, by hunk id.
+
+    `unreadable`: number of hunks whose files this clone lacks.
+    """
+
+    matches: list[HunkMatch] = field(default_factory=list)
+    lines: dict[int, tuple[MatchingLine, ...]] = field(default_factory=dict)
+    unreadable: int = 0
+
+
+def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> ChangeSearchAnswer:
+    """Return the commits of the repository at `path` whose change adds or removes the pattern.
+
+    A text follows `git log -S` (the numbers of occurrences in a file's added and removed lines differ), an expression
+    `git log -G` (an added or removed line matches). Raises BadRequest, and NotIndexed without an index.
+    """
+    pattern = _create_pattern(request)
+    repository = open_repository(path)
+    location = locate_index(home, repository)
+    with index_copy.open_index_or_copy(location) as index:
+        connection = index.connection
+        status = load_index_status(repository, connection, location=location, index_holder=index.holder)
+        condition, parameters = _build_condition(request, repository, connection)
+        matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
+        incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
+        completed = _complete_hunks(repository, pattern, incomplete_hunks)
+        is_reachable = build_reachability_test(connection, status.reachability)
+        commits = _group_by_commit(
+            (
+                match
+                for match in (*matches, *completed.matches)
+                if is_reachable(match.commit_sha) and _has_requested_sign(request, match)
+            ),
+            oldest_first=request.oldest_first,
+        )
+        shown = commits[: request.limit]
+        hits = _build_hits(request, connection, pattern, shown, completed)
+    return ChangeSearchAnswer(
+        hits,
+        ChangeSearchMeta(
+            index_status=build_index_state(status),
+            hint=" ".join(_build_hints(status, completed)) or None,
+            compatibility=build_compatibility(status.verdict),
+            search=ChangeSearchDetails(
+                commits=len(commits),
+                shown=len(hits),
+                order="oldest" if request.oldest_first else "newest",
+                limitation=LIMITATION,
+            ),
+        ),
+    )
+
+
+def _create_pattern(request: ChangeSearchRequest) -> LinePattern:
+    try:
+        return LinePattern(request.pattern, request.is_regex)
+    except BadPattern as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+
+
+def _build_condition(
+    request: ChangeSearchRequest, repository: Repository, connection: Connection
+) -> tuple[str, Mapping[str, Any]]:
+    # Also checks that the texts can be bound in SQL.
+    find_request = FindRequest(
+        request.pattern, since=request.since, path=request.path, author=request.author, until=request.until
+    )
+    if not request.has_filters:
+        return "TRUE", {}
+    # Imported here, because the parser of queries imports numpy, which a search without filters does not need.
+    from serve.search.query import parse_filters
+    from serve.search.query_hints import RepositoryContext
+    from stores.filters import build_filter_condition
+
+    context = RepositoryContext(
+        has_language=lambda _: True,
+        has_path=partial(hunk_details.has_path, connection),
+        work_tree=None if repository.is_bare else repository.root,
+    )
+    return build_filter_condition(parse_filters(find_request, datetime.now(UTC), context))
+
+
+def _complete_hunks(
+    repository: Repository, pattern: LinePattern, hunks: Sequence[IncompleteHunk]
+) -> CompletedHunks:
+    """Search the files of these hunks in git, as their stored diffs lack lines."""
+    completed, unreadable = CompletedHunks(), 0
+    for hunk in hunks:
+        try:
+            lines = _find_lines_in_git(repository, pattern, hunk)
+        except UnreadableObject:
+            unreadable += 1
+            continue
+        added, removed = _count_occurrences(pattern, lines)
+        if pattern.selects(added, removed):
+            completed.lines[hunk.hunk_id] = lines
+            completed.matches.append(
+                HunkMatch(hunk.hunk_id, hunk.commit_sha, hunk.commit_date, hunk.order, added, removed)
+            )
+    return CompletedHunks(completed.matches, completed.lines, unreadable)
+
+
+def _find_lines_in_git(
+    repository: Repository, pattern: LinePattern, hunk: IncompleteHunk
+) -> tuple[MatchingLine, ...]:
+    """Return the matching lines of a hunk's complete diff; none if the file is binary."""
+    old = repository.read_content(hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
+    new = repository.read_content(hunk.commit_sha, hunk.path) if hunk.path else None
+    if is_binary(old or b"") or is_binary(new or b"") or not pattern.may_differ(old or b"", new or b""):
+        return ()
+    patch = strip_file_header(create_content_patch(old, new).data)
+    return tuple(_find_matching_lines(pattern, patch.decode("utf-8", "replace")))
+
+
+def _find_matching_lines(pattern: LinePattern, diff: str) -> Iterator[MatchingLine]:
+    """Yield the added and removed lines of a diff that match."""
+    for section in split_sections(diff):
+        for line in parse_section_lines(section):
+            sign, text = line.text[:1], line.text[1:]
+            if sign == "+" and pattern.matches(text):
+                yield MatchingLine("+", line.new_number, text)
+            elif sign == "-" and pattern.matches(text):
+                yield MatchingLine("-", line.old_number, text)
+
+
+def _count_occurrences(pattern: LinePattern, lines: Sequence[MatchingLine]) -> tuple[int, int]:
+    """Return the number of occurrences in the added and in the removed lines."""
+    counts = {"+": 0, "-": 0}
+    for line in lines:
+        counts[line.sign] += pattern.count_occurrences(line.text)
+    return counts["+"], counts["-"]
+
+
+def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
+    if request.only_added:
+        return match.added > (0 if request.is_regex else match.removed)
+    if request.only_removed:
+        return match.removed > (0 if request.is_regex else match.added)
+    return True
+
+
+def _group_by_commit(matches: Iterator[HunkMatch], *, oldest_first: bool) -> list[list[HunkMatch]]:
+    """Return the matches of each commit, in the order of the commits' dates, and of one commit in that of its files."""
+    matches_by_commit: dict[str, list[HunkMatch]] = defaultdict(list)
+    for match in matches:
+        matches_by_commit[match.commit_sha].append(match)
+    groups = [sorted(group, key=lambda match: match.hunk_id) for group in matches_by_commit.values()]
+    return sorted(groups, key=lambda group: (group[0].commit_date, group[0].order), reverse=not oldest_first)
+
+
+def _build_hits(
+    request: ChangeSearchRequest,
+    connection: Connection,
+    pattern: LinePattern,
+    commits: Sequence[Sequence[HunkMatch]],
+    completed: CompletedHunks,
+) -> tuple[ChangeHit, ...]:
+    hunk_ids = [match.hunk_id for matches in commits for match in matches[: request.max_files]]
+    details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
+    hits = []
+    for matches in commits:
+        commit = details[matches[0].hunk_id]
+        files = _build_files(request, pattern, matches[: request.max_files], details, completed)
+        hits.append(
+            ChangeHit(
+                commit_sha=commit.commit_sha,
+                commit_subject=get_subject(commit.commit_message),
+                commit_author=commit.commit_author,
+                commit_date=format_rfc3339(commit.commit_date),
+                author_date=format_author_date(commit.author_date, commit.commit_date),
+                files=tuple(files),
+                file_count=len(matches),
+            )
+        )
+    return tuple(hits)
+
+
+def _build_files(
+    request: ChangeSearchRequest,
+    pattern: LinePattern,
+    matches: Sequence[HunkMatch],
+    details: Mapping[int, HunkDetails],
+    completed: CompletedHunks,
+) -> Iterator[MatchingFile]:
+    """Yield the files of a commit; the first ones have their lines, up to the limit."""
+    signs = "+" if request.only_added else "-" if request.only_removed else "+-"
+    remaining = request.max_lines
+    for match in matches:
+        hunk = details[match.hunk_id]
+        lines = completed.lines.get(match.hunk_id) or _find_matching_lines(pattern, hunk.diff)
+        shown_lines = tuple(
+            replace(line, text=_shorten_line(pattern, line.text))
+            for line in islice((line for line in lines if line.sign in signs), remaining)
+        )
+        remaining -= len(shown_lines)
+        yield MatchingFile(hunk.file_path, hunk.change_kind, match.added, match.removed, lines=shown_lines)
+
+
+def _shorten_line(pattern: LinePattern, text: str) -> str:
+    """Shorten a long line to the surroundings of its first match."""
+    if len(text) <= EXCERPT_COLUMNS:
+        return text
+    start = max(0, pattern.find(text) - MATCH_MARGIN)
+    end = start + EXCERPT_COLUMNS
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _build_hints(status: IndexStatus, completed: CompletedHunks) -> Iterator[str]:
+    yield from build_index_hints(status)
+    if status.unreadable_commits:
+        count = format_commit_count(status.unreadable_commits)
+        yield f"{count} could not be read and may match. {UNREADABLE_HINT}"
+    if completed.unreadable:
+        changes = "1 large change" if completed.unreadable == 1 else f"{completed.unreadable:,} large changes"
+        yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."

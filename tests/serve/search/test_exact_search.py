@@ -1,0 +1,242 @@
+"""Exact search: the commits of `git log -S` and `git log -G`, in order, with their lines."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.commit_types import ChangeSearchAnswer, ChangeSearchRequest
+from serve.errors import BadRequest
+from serve.search.exact_search import search_changes
+from stores.database import NotIndexed
+from tests.repos import Repo
+from tests.serve.sample_index import build_index
+
+# Longer than the 64 KB of a diff that an index stores, and than the 1 MiB of a file that it compares.
+LONG_TEXT = "".join(f"line {number} of many {'-' * 100}\n" for number in range(700))
+OVERSIZE_TEXT = "".join(f"line {number} of many {'=' * 1600}\n" for number in range(700))
+
+History = Callable[..., ChangeSearchAnswer]
+
+
+def create_history(path: Path) -> Repo:
+    """Create a history in which each commit is a case that a search by words or by stored diffs could get wrong."""
+    repo = Repo.create(path)
+    repo.commit_file("a.py", "total = 1\nname = 'é'\nprint(total)\n", "Add a")
+    repo.commit_file("a.py", "print(total)\nname = 'é'\ntotal = 1\n", "Move a line within a file")
+    repo.commit_file("a.py", "total += 1\nname = 'ö'\nprint(total, total)\n", "Change occurrences")
+    repo.commit_file("long.txt", LONG_TEXT + "needle at the end\n", "Add a long file")
+    repo.rename("long.txt", "renamed.txt")
+    repo.commit("Rename a long file")
+    repo.commit_file("renamed.txt", LONG_TEXT.replace("many", "few") + "two needles\n", "Rewrite a long file")
+    repo.commit_file("data.json", OVERSIZE_TEXT + "needle in much data\n", "Add data")
+    repo.commit_file("data.json", OVERSIZE_TEXT, "Change data")
+    repo.symlink("link", "needle/target")
+    repo.commit("Add a link")
+    repo.commit_file("crlf.txt", "first\r\nsecond\r\n", "Add a file with CRLF")
+    repo.commit_file("crlf.txt", "first\r\nthird", "Change the last line")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{'c0ffee' + '0' * 34},module")
+    repo.commit("Add a submodule", add=False)
+    repo.branch("topic")
+    repo.commit_file("topic.py", "needle = 1\n", "Add a needle on a branch")
+    repo.switch("main")
+    repo.remove("crlf.txt")
+    repo.commit("Delete a file", add=False)
+    repo.merge("topic")
+    return repo
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    return create_history(tmp_path_factory.mktemp("exact") / "repo")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, repo: Repo) -> Path:
+    home = tmp_path_factory.mktemp("exact") / "home"
+    build_index(repo, home)
+    return home
+
+
+@pytest.fixture
+def search(repo: Repo, index: Path) -> History:
+    def run(pattern: str, **options: Any) -> ChangeSearchAnswer:
+        return search_changes(ChangeSearchRequest(pattern, **options), repo.path, index)
+
+    return run
+
+
+def get_shas(answer: ChangeSearchAnswer) -> list[str]:
+    return [hit.commit_sha for hit in answer.hits]
+
+
+def get_subjects(answer: ChangeSearchAnswer) -> list[str]:
+    return [hit.commit_subject for hit in answer.hits]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "total",
+            "print(total)",
+            "total, total",
+            "+=",
+            "= 1",
+            " ",
+            "é",
+            "'ö'",
+            "\\",
+            "%",
+            "(",
+            "[^x]",
+            "zzz",
+        ),
+        *("needle", "needles", "of many", "of few", "line 699 ", "needle/target", "Subproject", "c0ffee0"),
+        *("first", "second", "third", "\r", "d\r"),
+    ],
+)
+def test_text_equals_git_log_s(repo: Repo, search: History, pattern: str) -> None:
+    """A text finds the commits of `git log -S`: moved lines, renames and long, large and linked files included."""
+    assert get_shas(search(pattern)) == repo.git("log", f"-S{pattern}", "--format=%H").split()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("total", "^total", "total$", r"print\(.*\)$", "[^x]*name", "1[^y]*print", "a|b", "(te|ta)"),
+        *("need+le", "^needle", "^two needles$", "-$", "^line 69[0-9] ", "/target$", "^Subproject"),
+        *("^first", "^[[:alpha:]]+$", ".", "ö", "'.'"),
+    ],
+)
+def test_expression_equals_git_log_g(repo: Repo, search: History, pattern: str) -> None:
+    """An expression finds the commits of `git log -G`, line by line: nothing matches across two lines."""
+    assert get_shas(search(pattern, is_regex=True)) == repo.git("log", f"-G{pattern}", "--format=%H").split()
+
+
+def test_lines_and_counts(search: History) -> None:
+    """A hit has the lines with their numbers, and the counts of each file."""
+    (hit,) = search("total, total").hits
+    (file,) = hit.files
+    assert (file.path, file.change_kind, file.added, file.removed) == ("a.py", "modified", 1, 0)
+    assert [(line.sign, line.number, line.text) for line in file.lines] == [("+", 3, "print(total, total)")]
+    (data,) = search("in much data", only_removed=True).hits
+    assert [(line.sign, line.number) for line in data.files[0].lines] == [("-", 701)]
+
+
+def test_added_and_removed(search: History) -> None:
+    """`added` and `removed` select the direction of the change; both together are an error."""
+    assert get_subjects(search("of many", only_added=True, path="*.txt")) == ["Add a long file"]
+    assert get_subjects(search("of many", only_removed=True)) == ["Rewrite a long file"]
+    (hit,) = search("line 7 ", is_regex=True, only_removed=True, path="*.txt").hits
+    assert {line.sign for line in hit.files[0].lines} == {"-"}
+    with pytest.raises(BadRequest):
+        search("x", only_added=True, only_removed=True)
+
+
+def test_order_limit_and_count(search: History) -> None:
+    """The count is of all commits, the limit applies to those shown, and the order can be reversed."""
+    newest = search("needle")
+    assert newest.meta.search.count == "5 commits, all shown"
+    oldest = search("needle", oldest_first=True, limit=2)
+    assert get_shas(oldest) == get_shas(newest)[::-1][:2]
+    assert oldest.meta.search.count == "5 commits, first 2 shown"
+    assert search("needles").meta.search.count == "1 commit"
+    with pytest.raises(BadRequest):
+        search("x", limit=0)
+
+
+def test_filters(search: History) -> None:
+    """Filters are those of a query: path, dates and author."""
+    assert get_subjects(search("needle", path="topic.py")) == ["Add a needle on a branch"]
+    assert len(search("needle", author="ada").hits) == 5
+    assert not search("needle", author="nobody").hits
+    assert get_subjects(search("needle", until="2020-01-01T16:30:00Z")) == ["Add a long file"]
+    assert not search("needle", since="2021").hits
+    with pytest.raises(BadRequest):
+        search("needle", path="[")
+
+
+def test_limits_of_a_hit(search: History) -> None:
+    """A hit has as many files and lines as requested, counts all files, and shortens a line around its match."""
+    (hit,) = search("line 7", path="*.txt", oldest_first=True, limit=1, max_lines=3).hits
+    assert (len(hit.files[0].lines), hit.files[0].added) == (3, 11)
+
+
+def test_long_line_is_shortened_around_its_match(tmp_path: Path, home: Path) -> None:
+    """Of a long line the part around the match is shown."""
+    repo = Repo.create(tmp_path / "minified")
+    repo.commit_file("min.js", "a" * 5_000 + "NEEDLE" + "b" * 5_000 + "\n")
+    build_index(repo, home)
+    (hit,) = search_changes(ChangeSearchRequest("NEEDLE"), repo.path, home).hits
+    text = hit.files[0].lines[0].text
+    assert len(text) < 300
+    assert text.startswith("…a") and "aNEEDLEb" in text and text.endswith("b…")
+
+
+def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
+    """Ignored and binary files are not searched, merges count with their own lines, and the answer says so."""
+    repo = Repo.create(tmp_path / "left-out")
+    repo.commit_file("a.txt", "1\n", "Start")
+    repo.commit_file("yarn.lock", "needle\n", "Lock")
+    repo.commit_file("image.png", b"\0needle", "Image")
+    repo.branch("topic")
+    repo.commit_file("a.txt", "2\n", "Topic")
+    repo.switch("main")
+    repo.commit_file("a.txt", "3\n", "Main")
+    repo.merge("topic", message="Resolve", resolution={"a.txt": "needle\n"})
+    build_index(repo, home)
+    answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
+    assert get_subjects(answer) == ["Resolve"]
+    assert answer.meta.search.limitation.startswith("Not searched: ")
+
+
+def test_reachability_and_new_commits(tmp_path: Path, repo: Repo, index: Path) -> None:
+    """Only commits that HEAD reaches count, and the hint names those that are not indexed."""
+    home = tmp_path / "home"
+    shutil.copytree(index, home)
+    answer = search_at(repo, home, "topic~1")
+    assert "Add a needle on a branch" not in get_subjects(answer)
+    repo.git("switch", "--quiet", "main")
+    repo.branch("ahead")
+    try:
+        repo.commit_file("new.txt", "needle\n", "Not indexed")
+        answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
+    finally:
+        repo.switch("main")
+    assert len(answer.hits) == 5
+    assert "1 commit behind HEAD" in (answer.meta.hint or "")
+
+
+def search_at(repo: Repo, home: Path, revision: str) -> ChangeSearchAnswer:
+    """Search with HEAD at this revision."""
+    repo.git("switch", "--quiet", "--detach", revision)
+    try:
+        return search_changes(ChangeSearchRequest("needle"), repo.path, home)
+    finally:
+        repo.switch("main")
+
+
+def test_missing_file_is_reported(tmp_path: Path, home: Path) -> None:
+    """A long change whose file this clone lacks is counted in the hint, and the others are found."""
+    repo = Repo.create(tmp_path / "damaged")
+    repo.commit_file("long.txt", LONG_TEXT + "needle\n", "Add a long file")
+    repo.commit_file("a.txt", "needle\n", "Add a")
+    build_index(repo, home)
+    blob = repo.git("rev-parse", "HEAD:long.txt")
+    (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
+    assert get_subjects(answer) == ["Add a"]
+    assert "1 large change could not be searched" in (answer.meta.hint or "")
+
+
+def test_without_an_index(tmp_path: Path, home: Path) -> None:
+    """Without an index the search is an error that names the command, because no commits would be a wrong answer."""
+    repo = Repo.create(tmp_path / "new")
+    repo.commit_file("a.txt", "needle\n")
+    with pytest.raises(NotIndexed, match="lineage index"):
+        search_changes(ChangeSearchRequest("needle"), repo.path, home)
