@@ -1,6 +1,7 @@
 """Commands of the `lineage` and `mindmap` programs.
 
 - `app`: `lineage` program: all commands
+- `changes`: `lineage grep` and `lineage show` commands
 - `entry`: entry point of `lineage`, with a fast path for git hooks
 - `exit_codes`: conversion of exceptions to messages and exit codes
 - `index`: `lineage index` of one repository: check of the options, run of the pipeline
@@ -12,6 +13,7 @@
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
+- `render_changes`: terminal output of `lineage grep` and `lineage show`
 - `render_explain`: terminal output of `lineage explain`
 - `render_mindmap`: terminal output of maps
 - `sql`: `lineage sql`: statements, prompt and output formats

@@ -14,7 +14,7 @@ import typer
 
 from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 from serve import config
-from serve.cli import query, register, sql
+from serve.cli import changes, query, register, sql
 from serve.cli.exit_codes import FAILED
 from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
@@ -199,6 +199,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
 # Extra arguments are accepted so that an unquoted query gets an error that shows how to quote it.
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
+app.command("grep")(changes.grep_command)
+app.command("show")(changes.show_command)
 app.command("sql")(sql.sql_command)
 
 

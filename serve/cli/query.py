@@ -32,6 +32,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, also on a 
 CompactOption = Annotated[
     bool, typer.Option("--compact", help="Omit diffs, and of messages all but the subject.")
 ]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Only commits since this time: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31` or RFC 3339."
+    ),
+]
+UntilOption = Annotated[str | None, typer.Option(help="Only commits before this time, in the same form.")]
+PathFilterOption = Annotated[
+    str | None,
+    typer.Option("--path", help="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
+]
+AuthorOption = Annotated[
+    str | None, typer.Option(help="Only commits by this author: part of the name or email address.")
+]
 FieldsOption = Annotated[
     str | None,
     typer.Option(
@@ -54,22 +68,10 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     language: Annotated[
         str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            help="Only commits since this time: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31` or RFC 3339."
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Only commits before this time, in the same form.")
-    ] = None,
-    path_filter: Annotated[
-        str | None,
-        typer.Option("--path", help="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
-    ] = None,
-    author: Annotated[
-        str | None, typer.Option(help="Only commits by this author: part of the name or email address.")
-    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    path_filter: PathFilterOption = None,
+    author: AuthorOption = None,
     no_rerank: Annotated[
         bool, typer.Option("--no-rerank", help="Skip the reranker and keep the order of rank fusion.")
     ] = False,

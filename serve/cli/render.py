@@ -139,6 +139,12 @@ def format_message_lines(message: str) -> list[str]:
     return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
 
 
+def get_line_style(line: str) -> str:
+    """Return the style of a line of a diff, by its first character."""
+    styles = {"+": "green", "-": "red", "@": "blue"}
+    return styles.get(line[:1], "")
+
+
 def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
     """Return the lines of a diff in color, with marks where lines were omitted."""
     from rich.text import Text
@@ -148,7 +154,7 @@ def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
         excerpt.append(mark, style="dim")
     for line in window.lines:
         plain = escape_controls(line.removesuffix("\r"))
-        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=_get_line_style(plain))
+        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=get_line_style(plain))
     if window.has_more_below or truncated:
         excerpt.append(mark, style="dim")
     return excerpt[1:]
@@ -179,11 +185,6 @@ def _format_heading(hit_number: int, hit: PatternHit) -> Text:
             f"\n    {'weak match; ' if hit.weak else ''}{escape_controls(hit.matched)}", style="dim"
         )
     return heading
-
-
-def _get_line_style(line: str) -> str:
-    styles = {"+": "green", "-": "red", "@": "blue"}
-    return styles.get(line[:1], "")
 
 
 def _format_footer(meta: FindMeta) -> list[Text]:

@@ -1,4 +1,4 @@
-"""Explanation of lines by the commits that wrote them: `explain_change`.
+"""Explanation of lines by the commits that wrote them: `explain_change`; display of commits: `show_commit`.
 
 - `blame`: Runs and parses `git blame --porcelain`; reads `.git-blame-ignore-revs`
 - `cache`: LRU cache of answers, keyed by everything an answer depends on
@@ -11,5 +11,6 @@
 - `line_similarity`: Similarity of two lines of code
 - `line_sources`: Line of a parent commit that became a line of a commit
 - `notes`: Sentences about the limitations of an answer, hints, similar file names
+- `show_commit`: Commit with its files, diff of one of them, or a file as it was
 - `target`: Resolution of a file name to the content to blame
 """

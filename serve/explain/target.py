@@ -65,7 +65,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 
     This never fails: if there is nothing to blame, the target's note says why.
     """
-    candidates = _list_candidate_paths(repository, file, cwd)
+    candidates = list_candidate_paths(repository, file, cwd)
     inner_paths = [path for path in candidates if path is not None]
     if not inner_paths:
         return Target(
@@ -76,7 +76,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
     return _build_target(repository, head, entry)
 
 
-def _list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
+def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository."""
     # With a leading `./` or `../`, the working directory is tried first.
     prefers_cwd = cwd is not None and file.startswith(("./", "../"))

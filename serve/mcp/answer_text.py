@@ -20,6 +20,7 @@ from serve.api_types import (
     PatternHit,
     RelatedCommit,
 )
+from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitFile, ShowAnswer
 from serve.text import escape_controls, format_ranges
 
 # Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
@@ -64,6 +65,59 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     ):
         lines += _format_note(note)
     return "\n".join(lines)
+
+
+def format_search_answer(answer: ChangeSearchAnswer) -> str:
+    """Return the text of an answer of `search_changes`: the count, the commits, then what limits them."""
+    details = answer.meta.search
+    lines = [f"{details.count}, {details.order} first" if details.commits > 1 else details.count]
+    for number, hit in enumerate(answer.hits, 1):
+        lines += _format_change_hit(number, hit)
+    return "\n".join([*lines, *_format_note(answer.meta.hint), *_format_note(details.limitation)])
+
+
+def format_show_answer(answer: ShowAnswer) -> str:
+    """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them."""
+    commit, diff, content = answer.commit, answer.diff, answer.content
+    subject, *body = _split_message(commit.commit_message)
+    author = f"{_escape_line(commit.commit_author)} <{_escape_line(commit.author_email)}>"
+    parents = ", ".join(sha[:SHA_LENGTH] for sha in commit.parents) or "none"
+    date = _format_date(commit.commit_date, commit.author_date)
+    lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}", *_quote([subject, *body])]
+    lines += map(_describe_commit_file, answer.files)
+    if omitted_count := (answer.file_count or 0) - len(answer.files):
+        lines.append(
+            f"{omitted_count:,} {'other' if diff else 'more'} {'file' if omitted_count == 1 else 'files'}"
+        )
+    if diff:
+        lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines)]
+    if content:
+        numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
+        lines.append(f"file: {_escape_line(content.path)}, lines {numbers}")
+        lines += [*_fence(content.text, ""), *_format_omission(content.omitted_lines)]
+    return "\n".join([*lines, *_format_note(answer.limitation)])
+
+
+def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
+    subject = _split_message(hit.commit_subject)[0]
+    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {_format_date(hit.commit_date, hit.author_date)} {subject}"
+    for file in hit.files:
+        added, removed = f" +{file.added}" if file.added else "", f" -{file.removed}" if file.removed else ""
+        yield f"file: {_escape_line(file.path)}{added}{removed}"
+        yield from _quote(
+            [f"{line.sign}{line.number} {_escape_line(line.text).strip()}" for line in file.lines]
+        )
+    if hit.file_count > len(hit.files):
+        yield f"{hit.file_count - len(hit.files):,} more files"
+
+
+def _describe_commit_file(file: CommitFile) -> str:
+    source = f" from {_escape_line(file.old_path)}" if file.old_path else ""
+    return f"file: {_escape_line(file.path)} {file.change_kind}{source} +{file.added} -{file.removed}"
+
+
+def _format_omission(line_count: int) -> list[str]:
+    return _format_note(f"{line_count:,} more lines: raise `max_tokens`.") if line_count else []
 
 
 def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
@@ -148,12 +202,12 @@ def _quote(lines: list[str]) -> list[str]:
     return [f"> {line}" for line in lines]
 
 
-def _fence(diff: str | None) -> Iterator[str]:
-    """Yield a Markdown code block, whose fence is longer than any in the diff."""
-    if diff:
-        fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(diff))])
-        yield f"{fence}diff"
-        yield escape_controls(diff.rstrip("\n"))
+def _fence(text: str | None, language: str = "diff") -> Iterator[str]:
+    """Yield a Markdown code block, whose fence is longer than any in the text."""
+    if text:
+        fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
+        yield f"{fence}{language}"
+        yield escape_controls(text.rstrip("\n"))
         yield fence
 
 

@@ -17,6 +17,7 @@ from pydantic import FileUrl
 
 from serve.api_types import PatternHit
 from serve.backend import InProcessBackend
+from serve.commit_types import ShowAnswer
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
@@ -42,9 +43,9 @@ def list_tools(repo: Repo, home: Path) -> dict[str, Tool]:
 
 
 def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
-    """Both tools describe their use, the inputs whose name does not, and say that they change nothing."""
+    """All tools describe their use, the inputs whose name does not, and say that they change nothing."""
     tools = list_tools(repo, home)
-    assert set(tools) == {"find_pattern", "explain_change"}
+    assert set(tools) == {"find_pattern", "explain_change", "search_changes", "show_commit"}
     for tool in tools.values():
         assert "Use it" in (tool.description or "")
         assert "Do not use it" in (tool.description or "")
@@ -56,7 +57,8 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         described = {
             name for name, field in tool.input_schema["properties"].items() if "description" in field
         }
-        assert described >= set(tool.input_schema["properties"]) - {"line_start", "include_diff", "detail"}
+        self_explanatory = {"line_start", "include_diff", "detail", "limit", "max_tokens"}
+        assert described >= set(tool.input_schema["properties"]) - self_explanatory
     defaults = {
         name: field.get("default")
         for name, field in tools["explain_change"].input_schema["properties"].items()
@@ -86,7 +88,10 @@ def test_only_tools_are_advertised(server: MCPServer[Any]) -> None:
 
 def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
     """The output schema has the names of an answer's fields only, because models read it with every request."""
-    for tool in list_tools(repo, home).values():
+    tools = list_tools(repo, home)
+    show = tools.pop("show_commit").output_schema or {}
+    assert list(show["properties"]) == [field.name for field in fields(ShowAnswer)]
+    for tool in tools.values():
         assert tool.output_schema == {"type": "object", "properties": {"hits": {}, "_meta": {}}}
 
 
@@ -107,6 +112,48 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     assert "diff_excerpt" not in explain_answer["hits"][0]
     assert "evolution" not in explain_answer["_meta"]["explain"]
     assert "related_commits" not in explain_answer["_meta"]["explain"]
+
+
+def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
+    """The text has the count, the commits with quoted lines, and what is left out; wrong expressions are explained."""
+    result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
+    sha = shared_repo.git("rev-parse", "HEAD~1")
+    assert extract_text(result) == (
+        f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Add a timeout to connect\n"
+        "file: src/tcp.py +1\n> +2 timeout()\n"
+        "Note: Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
+    )
+    content = extract_structured_content(result)
+    assert [hit["commit_sha"] for hit in content["hits"]] == [sha]
+    assert content["_meta"]["search"]["commits"] == 2
+    filtered: dict[str, Any] = {
+        "path": "*.py",
+        "since": "2020",
+        "until": "2021",
+        "author": "ada",
+        "added": True,
+    }
+    result = call_tool(server, "search_changes", pattern="time+out", regex=True, **filtered)
+    assert len(extract_structured_content(result)["hits"]) == 1
+    error = call_tool(server, "search_changes", pattern="(a", regex=True)
+    assert error.is_error and "syntax of RE2" in extract_text(error)
+
+
+def test_show_commit(server: MCPServer[Any], shared_repo: Repo) -> None:
+    """The text has the quoted message, the files, and a fenced diff or file; errors say what to do."""
+    sha, parent = shared_repo.git("rev-parse", "HEAD", "HEAD~1").split()
+    commit = (
+        f"{sha} 2020-01-01 Ada Lovelace <ada@example.org>; parents: {parent[:10]}\n> Describe the timeout ✓\n"
+    )
+    result = call_tool(server, "show_commit", commit="HEAD", path="docs/ü.md")
+    assert extract_text(result) == (
+        commit + "file: docs/ü.md added +1 -0\n```diff\n@@ -0,0 +1 @@\n+# timeout ü\n```"
+    )
+    assert extract_structured_content(result)["commit"]["commit_sha"] == sha
+    result = call_tool(server, "show_commit", commit="HEAD:src/tcp.py", lines="2:")
+    assert extract_text(result) == commit + "file: src/tcp.py, lines 2-2 of 2\n```\n    timeout()\n```"
+    error = call_tool(server, "show_commit", commit="HEAD", path="src/udp.py")
+    assert error.is_error and "has no file 'src/udp.py'" in extract_text(error)
 
 
 def test_repositories(repo: Repo, home: Path, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_answers_while_the_daemon_is_suspended(repo: Repo, home: Path) -> None:
         os.kill(report.pid, signal.SIGSTOP)
         send_message(server, "tools/list", 2)
         assert server.stdin is not None and server.stdout is not None
-        assert len(json.loads(server.stdout.readline())["result"]["tools"]) == 2
+        assert len(json.loads(server.stdout.readline())["result"]["tools"]) == 4
         server.stdin.close()
     os.kill(report.pid, signal.SIGKILL)
 

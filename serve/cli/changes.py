@@ -1,0 +1,126 @@
+"""Commands `lineage grep` and `lineage show`.
+
+Each command imports what it needs when it runs, so that help and other commands start quickly. Both answer in this
+process, because they need no model.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve import config
+from serve.cli.query import AuthorOption, JsonOption, PathFilterOption, SinceOption, UntilOption
+from serve.cli.terminal import RepositoryPath, print_raw
+from serve.text import add_path_to_commands, escape_json_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def grep_command(  # noqa: PLR0913 - one parameter per option
+    pattern: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="Text to look for, in one line. Case matters.")
+    ],
+    path: RepositoryPath = Path(),
+    *,
+    added: Annotated[bool, typer.Option("--added", help="Only changes that add it.")] = False,
+    removed: Annotated[bool, typer.Option("--removed", help="Only changes that remove it.")] = False,
+    regex: Annotated[
+        bool,
+        typer.Option(
+            "--regex", help="PATTERN is a regular expression of RE2, for changed lines, like git log -G."
+        ),
+    ] = False,
+    path_filter: PathFilterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    author: AuthorOption = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest commits first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List all commits whose change adds or removes a text."""
+    from serve.cli import render_changes
+    from serve.commit_types import ChangeSearchRequest
+    from serve.search.exact_search import search_changes
+
+    request = ChangeSearchRequest(
+        pattern,
+        is_regex=regex,
+        only_added=added,
+        only_removed=removed,
+        oldest_first=oldest,
+        limit=limit,
+        path=path_filter,
+        since=since,
+        until=until,
+        author=author,
+    )
+    answer = search_changes(request, path, config.load_settings().home)
+    answer = answer.rewrite_index_texts(add_path_to_commands)
+    _print_answer(
+        answer.to_json_dict(),
+        lambda console: render_changes.print_search_answer(answer, console),
+        as_json=as_json,
+    )
+
+
+def show_command(
+    commit: Annotated[
+        str,
+        typer.Argument(
+            metavar="COMMIT", help="Sha, branch, tag or `HEAD~2`; `COMMIT:FILE` shows the file as it was."
+        ),
+    ],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="Show this file's diff.", show_default=False)
+    ] = None,
+    *,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="START:END",
+            help="Show these lines of the file as it was. `:42` and `10:` leave an end open.",
+        ),
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="The repository: any path inside it, or the name of its index.  [default: .]"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a commit with its files, a file's diff in it, or a file as it was."""
+    from serve.cli import render_changes
+    from serve.commit_types import ShowRequest
+    from serve.explain.show_commit import show_commit
+    from serve.repositories import resolve_repository_path
+
+    cwd = Path.cwd()
+    path = resolve_repository_path(config.load_settings().home, repository, cwd) if repository else cwd
+    answer = show_commit(ShowRequest(commit, file, lines), path, cwd)
+    _print_answer(
+        answer.to_json_dict(),
+        lambda console: render_changes.print_show_answer(answer, console),
+        as_json=as_json,
+    )
+
+
+def _print_answer(
+    answer_fields: dict[str, Any], print_formatted: Callable[[Console], None], *, as_json: bool
+) -> None:
+    """Print an answer: formatted on a terminal, else as JSON, which is indented on a terminal only."""
+    if as_json or not sys.stdout.isatty():
+        layout: dict[str, Any] = {"indent": 2} if sys.stdout.isatty() else {"separators": (",", ":")}
+        print_raw(escape_json_controls(json.dumps(answer_fields, ensure_ascii=False, **layout)))
+        return
+    from rich.console import Console
+
+    print_formatted(Console(highlight=False))

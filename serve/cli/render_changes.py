@@ -1,0 +1,132 @@
+"""Terminal output of `lineage grep` and `lineage show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from serve.cli.render import format_message_lines, get_line_style
+from serve.commit_types import (
+    ChangeHit,
+    ChangeSearchAnswer,
+    CommitDetails,
+    CommitFile,
+    FileContent,
+    FileDiff,
+    ShowAnswer,
+)
+from serve.text import escape_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# Matching lines of a commit: several commits fit a screen. The JSON has more.
+MAX_LINES: Final = 12
+SHA_DIGITS: Final = 12
+
+
+def print_search_answer(answer: ChangeSearchAnswer, console: Console) -> None:
+    """Print the commits with their matching lines, then how many there are and what is left out."""
+    from rich.text import Text
+
+    for number, hit in enumerate(answer.hits, start=1):
+        for row in _format_hit(number, hit):
+            console.print(row, no_wrap=True, overflow="ellipsis")
+        console.print()
+    if answer.meta.hint:
+        console.print(Text(escape_controls(answer.meta.hint), style="bold yellow"))
+    details = answer.meta.search
+    console.print(Text(details.count, style="bold"))
+    console.print(Text(details.limitation, style="dim"))
+
+
+def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
+    from rich.text import Text
+
+    subject = format_message_lines(hit.commit_subject)[0]
+    yield Text().append(f"{number:>2}. ", style="dim").append(subject, style="bold")
+    row = Text().append(f"    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
+    yield row.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    remaining = MAX_LINES
+    for file in hit.files:
+        row = Text().append(f"    {escape_controls(file.path)}", style="cyan")
+        yield row.append(f"  {file.change_kind}, +{file.added} -{file.removed}", style="dim")
+        for line in file.lines[:remaining]:
+            text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
+            row = Text().append(f"    │ {line.number:>5} ", style="dim")
+            yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
+        if len(file.lines) > max(remaining, 0):
+            yield Text("    │ …", style="dim")
+        remaining -= len(file.lines)
+    if hit.file_count > len(hit.files):
+        yield Text(f"    {hit.file_count - len(hit.files):,} more files", style="dim")
+
+
+def print_show_answer(answer: ShowAnswer, console: Console) -> None:
+    """Print the commit, then its files and the diff of one of them, or a file as it was."""
+    from rich.text import Text
+
+    for row in _format_commit(answer.commit):
+        console.print(row)
+    for row in _format_files(answer):
+        console.print(row, no_wrap=True, overflow="ellipsis")
+    for row in _format_text(answer.diff, answer.content):
+        console.print(row, soft_wrap=True)
+    if answer.limitation:
+        console.print(Text(escape_controls(answer.limitation), style="bold yellow"))
+
+
+def _format_commit(commit: CommitDetails) -> Iterator[Text]:
+    from rich.text import Text
+
+    yield Text(f"commit {commit.commit_sha}", style="yellow")
+    if commit.parents:
+        yield Text(f"parents {' '.join(sha[:SHA_DIGITS] for sha in commit.parents)}", style="dim")
+    date = (
+        f"{commit.author_date} (committed {commit.commit_date})" if commit.author_date else commit.commit_date
+    )
+    yield Text(f"{escape_controls(commit.commit_author)} <{escape_controls(commit.author_email)}>  {date}")
+    yield Text()
+    subject, *body = escape_controls(commit.commit_message.replace("\r\n", "\n")).strip().split("\n")
+    yield Text(f"    {subject or '(no message)'}", style="bold")
+    for line in body:
+        yield Text(f"    {line}")
+    yield Text()
+
+
+def _format_files(answer: ShowAnswer) -> Iterator[Text]:
+    from rich.text import Text
+
+    for file in answer.files:
+        yield _format_file(file)
+    omitted = (answer.file_count or 0) - len(answer.files)
+    if omitted > 0:
+        yield Text(f"{omitted:,} more {'file' if omitted == 1 else 'files'}", style="dim")
+
+
+def _format_file(file: CommitFile) -> Text:
+    from rich.text import Text
+
+    row = Text().append(f"+{file.added:<5}", style="green").append(f"-{file.removed:<5}", style="red")
+    row.append(f" {escape_controls(file.path)}", style="cyan").append(f"  {file.change_kind}", style="dim")
+    return row.append(f" from {escape_controls(file.old_path)}", style="dim") if file.old_path else row
+
+
+def _format_text(diff: FileDiff | None, content: FileContent | None) -> Iterator[Text]:
+    from rich.text import Text
+
+    if diff:
+        yield Text()
+        for line in escape_controls(diff.text.replace("\r\n", "\n")).removesuffix("\n").split("\n"):
+            yield Text(line, style=get_line_style(line))
+    if content:
+        name = escape_controls(content.path)
+        yield Text(
+            f"{name}  lines {content.first_line}-{content.last_line} of {content.line_count}", style="cyan"
+        )
+        text = escape_controls(content.text.replace("\r\n", "\n")).removesuffix("\n")
+        lines = text.split("\n") if content.text else []
+        width = len(str(content.last_line))
+        for number, line in enumerate(lines, start=content.first_line):
+            yield Text().append(f"{number:>{width}} │ ", style="dim").append(line)

@@ -1,0 +1,271 @@
+"""Display of a commit, of the diff of one of its files, or of a file as it was: `show_commit`.
+
+Everything comes from git, so it needs no index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from pipeline.git import commit_graph
+from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.patches import strip_file_header
+from pipeline.git.repository import Repository, TreeDiff, open_repository
+from pipeline.hunks import OVERSIZE_BYTES
+from serve.answer_detail import CHARS_PER_TOKEN
+from serve.api_types import format_author_date, format_rfc3339, parse_line_range
+from serve.commit_types import (
+    CommitDetails,
+    CommitFile,
+    FileContent,
+    FileDiff,
+    ShowAnswer,
+    ShowRequest,
+)
+from serve.errors import BadRequest
+from serve.explain.notes import MAX_SUGGESTIONS, find_similar_files
+from serve.explain.target import list_candidate_paths
+from serve.text import format_command
+
+# Files of a commit to list. Counting the lines of each reads both of its versions.
+MAX_FILES: Final = 100
+# Names in an error. More do not help to choose.
+MAX_NAMES: Final = 10
+# Characters of an answer besides its message, files and text.
+ANSWER_OVERHEAD: Final = 200
+_SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
+REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
+
+
+def show_commit(request: ShowRequest, path: Path, cwd: Path | None = None) -> ShowAnswer:
+    """Return a commit of the repository at `path` with its files, or one of its files.
+
+    The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest.
+    """
+    repository = open_repository(path)
+    revision, _, path_in_revision = request.commit.partition(":")
+    if path_in_revision and request.path:
+        raise BadRequest("The file is named twice.", hint="Give `COMMIT:PATH`, or the commit and the path.")
+    file = path_in_revision or request.path
+    if file is None and request.lines is not None:
+        raise BadRequest("Lines of which file?", hint="Name the file, too.")
+    sha = _resolve_commit(repository, revision)
+    answer = ShowAnswer(_load_commit(repository, sha))
+    if file is None:
+        answer = _add_files(answer, repository)
+    elif path_in_revision or request.lines is not None:
+        answer = replace(answer, content=_load_content(repository, sha, file, request.lines, cwd))
+    else:
+        answer = _add_diff(answer, repository, file, cwd)
+    return answer if request.max_tokens is None else limit_length(answer, request.max_tokens)
+
+
+def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
+    """Cut the message to half of the length, and the list of files, the diff or the content to what remains."""
+    max_chars = int(max_tokens * CHARS_PER_TOKEN) - ANSWER_OVERHEAD
+    message = answer.commit.commit_message
+    if len(message) > max_chars // 2:
+        message = f"{message[: max(0, max_chars // 2)]}…"
+    max_chars -= len(message)
+    files: list[CommitFile] = []
+    for file in answer.files:
+        max_chars -= len(file.path) + len(file.old_path or "") + 20
+        if files and max_chars < 0:
+            break
+        files.append(file)
+    diff, content = answer.diff, answer.content
+    if diff:
+        text, omitted = _cut_lines(diff.text, max_chars)
+        diff = replace(diff, text=text, omitted_lines=omitted)
+    if content:
+        text, omitted = _cut_lines(content.text, max_chars)
+        content = replace(content, text=text, last_line=content.last_line - omitted, omitted_lines=omitted)
+    commit = replace(answer.commit, commit_message=message)
+    return replace(answer, commit=commit, files=tuple(files), diff=diff, content=content)
+
+
+def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
+    """Return the first complete lines that fit, and the number of the others."""
+    if len(text) <= max_chars:
+        return text, 0
+    end = text.rfind("\n", 0, max(0, max_chars)) + 1
+    return text[:end], text[end:].count("\n") + (not text.endswith("\n"))
+
+
+def _resolve_commit(repository: Repository, revision: str) -> str:
+    """Return the sha of the commit that a revision names. Raises BadRequest."""
+    if not revision.strip():
+        raise BadRequest("No commit is named.", hint=REVISION_HINT)
+    try:
+        sha = repository.resolve_revision(revision)
+    except UnreadableObject as error:
+        raise BadRequest(f"{revision!r:.200} is not a commit.", hint=REVISION_HINT) from error
+    if sha is not None:
+        return sha
+    if _SHA_PREFIX.fullmatch(revision):
+        return _resolve_sha_prefix(repository, revision)
+    if ".." in revision:
+        raise BadRequest(f"{revision!r:.200} is a range, not a commit.", hint=REVISION_HINT)
+    similar_names = get_close_matches(revision, repository.list_references(), n=MAX_SUGGESTIONS)
+    suggestion = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
+    raise BadRequest(f"The repository has no commit {revision!r:.200}.", hint=f"{suggestion}{REVISION_HINT}")
+
+
+def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:
+    """Return the only commit whose sha begins like this. Raises BadRequest if there is none, or several."""
+    git = commit_graph.create_git_program(repository)
+    objects = git.run("rev-parse", f"--disambiguate={prefix.lower()}").stdout.decode().split()
+    shas = [sha for sha in objects if repository.is_commit(sha)]
+    if len(shas) == 1:
+        return shas[0]
+    if shas:
+        names = ", ".join(sha[: len(prefix) + 8] for sha in shas[:MAX_NAMES])
+        raise BadRequest(f"Several commits begin with {prefix}: {names}.", hint="Give more digits.")
+    missing = " A shallow clone lacks old commits." if repository.is_shallow else ""
+    raise BadRequest(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
+
+
+def _load_commit(repository: Repository, sha: str) -> CommitDetails:
+    commit = repository.read_commit(sha)
+    return CommitDetails(
+        commit_sha=sha,
+        commit_message=commit.message,
+        commit_author=commit.author_name,
+        author_email=commit.author_email,
+        commit_date=format_rfc3339(commit.commit_date),
+        author_date=format_author_date(commit.author_date, commit.commit_date),
+        parents=commit.parents,
+    )
+
+
+def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
+    """Add the files of the commit with their numbers of lines; of a merge, those that differ from its first parent."""
+    try:
+        diff = repository.diff_with_first_parent(answer.commit.commit_sha)
+    except UnreadableObject as error:
+        return replace(answer, limitation=f"The files are unknown: {error.reason}.")
+    changes = sorted(diff.changes, key=lambda change: change.path)
+    files = tuple(_build_file(repository, diff, change)[0] for change in changes[:MAX_FILES])
+    return replace(answer, files=files, file_count=len(changes), limitation=_describe_merge(answer.commit))
+
+
+def _describe_merge(commit: CommitDetails) -> str | None:
+    return "A merge, compared with its first parent." if len(commit.parents) > 1 else None
+
+
+def _build_file(repository: Repository, diff: TreeDiff, change: FileChange) -> tuple[CommitFile, str, str]:
+    """Return the changed file, its diff, and why it has none; the numbers of lines are 0 without one."""
+    text, limitation, added, removed = "", "", 0, 0
+    path = decode_path(change.path)
+    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
+        limitation = f"{path} is larger than {OVERSIZE_BYTES >> 20} MiB, so its lines are not compared."
+    else:
+        patch = diff.read_patch(change)
+        added, removed = patch.added, patch.removed
+        text = strip_file_header(patch.data).decode("utf-8", "replace")
+        if patch.is_binary:
+            limitation = f"{path} is binary."
+        elif not text:
+            limitation = f"{path}: its lines did not change."
+    old_path = None if change.old_path is None else decode_path(change.old_path)
+    return CommitFile(path, change.kind, added, removed, old_path), text, limitation
+
+
+def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:
+    """Add the diff of one file, named as before or after the change. Raises BadRequest if it did not change."""
+    sha = answer.commit.commit_sha
+    diff = repository.diff_with_first_parent(sha)
+    candidates = _list_paths(repository, file, cwd)
+    for candidate in candidates:
+        for change in diff.changes:
+            if candidate in (change.path, change.old_path):
+                changed_file, text, limitation = _build_file(repository, diff, change)
+                return replace(
+                    answer,
+                    files=(changed_file,),
+                    file_count=len(diff.changes),
+                    diff=FileDiff(changed_file.path, text, omitted_lines=0) if text else None,
+                    limitation=limitation or _describe_merge(answer.commit),
+                )
+    existing = next((path for path in candidates if repository.find_entry(sha, path)), None)
+    if existing is None:
+        raise _build_missing_error(repository, sha, file, candidates[0])
+    inside = [change.path for change in diff.changes if change.path.startswith(existing + b"/")]
+    names = _format_names([decode_path(path) for path in inside or sorted(c.path for c in diff.changes)])
+    command = format_command("lineage", "show", f"{sha[:12]}:{decode_path(existing)}")
+    raise BadRequest(
+        f"Commit {sha[:12]} {'changes several files in' if inside else 'does not change'} {decode_path(existing)}.",
+        hint=f"It changes {names}." + ("" if inside else f" `{command}` shows the file as it was."),
+    )
+
+
+def _load_content(
+    repository: Repository, sha: str, file: str, lines: str | None, cwd: Path | None
+) -> FileContent:
+    """Return a file of the commit, or the requested lines of it. Raises BadRequest."""
+    first, last = parse_line_range(lines)
+    candidates = _list_paths(repository, file, cwd)
+    path = next((path for path in candidates if repository.find_entry(sha, path)), None)
+    if path is None:
+        raise _build_missing_error(repository, sha, file, candidates[0])
+    name, content = decode_path(path), repository.read_content(sha, path)
+    if content is None:
+        raise BadRequest(
+            f"{name} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
+        )
+    if is_binary(content):
+        raise BadRequest(
+            f"{name} is binary: it has {len(content):,} bytes and no lines.", hint="Name another file."
+        )
+    all_lines = content.decode("utf-8", "replace").split("\n")
+    if not all_lines[-1]:
+        all_lines.pop()
+    if first > max(1, len(all_lines)):
+        count = "1 line" if len(all_lines) == 1 else f"{len(all_lines):,} lines"
+        raise BadRequest(f"{name} has {count} in {sha[:12]}.", hint="Give lines that it has.")
+    last = min(last or len(all_lines), len(all_lines))
+    text = "".join(f"{line}\n" for line in all_lines[first - 1 : last])
+    return FileContent(name, first if all_lines else 0, last, len(all_lines), text, omitted_lines=0)
+
+
+def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[bytes]:
+    """Return the paths that a file name can mean, the most likely first. Raises BadRequest if it can mean none."""
+    if not file.strip() or "\0" in file:
+        raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
+    # Directories may have become symbolic links since the commit, so the name itself comes first.
+    is_plain = not file.startswith(("/", "./", "../"))
+    literal = [os.fsencode(os.path.normpath(file))] if is_plain else []
+    paths = [path for path in list_candidate_paths(repository, file, cwd) if path]
+    if not (literal or paths):
+        raise BadRequest(f"{file!r:.200} is no file in the repository.", hint="Give a path inside it.")
+    return list(dict.fromkeys([*literal, *paths]))
+
+
+def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
+    similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
+    question = f"Did you mean {' or '.join(similar_files)}? " if similar_files else ""
+    command = format_command("lineage", "show", sha[:12])
+    return BadRequest(
+        f"Commit {sha[:12]} has no file {file!r:.200}.", hint=f"{question}`{command}` lists what it changes."
+    )
+
+
+def _list_directory(repository: Repository, sha: str, path: bytes) -> str:
+    entry = repository.find_entry(sha, path)
+    prefix = f"{decode_path(path)}/"
+    if entry is None or entry.mode != TREE_MODE:
+        return "Show the commit in the submodule's own repository."
+    names = [name for name, _ in repository.list_files(sha) if name.startswith(prefix)]
+    return f"Name a file: {_format_names(names)}."
+
+
+def _format_names(names: Sequence[str]) -> str:
+    others = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(names[:MAX_NAMES])}{others}" or "no file"

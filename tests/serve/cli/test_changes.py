@@ -1,0 +1,122 @@
+"""`lineage grep` and `lineage show`: JSON when piped, output on a terminal, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from serve.cli.exit_codes import FAILED, USAGE_ERROR
+from serve.cli.render_changes import print_search_answer, print_show_answer
+from serve.commit_types import ChangeSearchRequest, ShowRequest
+from serve.explain.show_commit import show_commit
+from serve.search.exact_search import search_changes
+from tests.repos import Repo
+from tests.serve.cli.terminals import format_output
+from tests.serve.commands import read_output, run_lineage
+
+
+@pytest.fixture(autouse=True)
+def _home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINEAGE_HOME", str(shared_index))
+
+
+def test_grep_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """When piped, `grep` prints the documented fields."""
+    document = json.loads(read_output(capsys, "grep", "timeout()", shared_repo.path))
+    assert document["hits"] == [
+        {
+            "commit_sha": shared_repo.git("rev-parse", "HEAD~1"),
+            "commit_subject": "Add a timeout to connect",
+            "commit_author": "Ada Lovelace",
+            "commit_date": "2020-01-01T13:00:00Z",
+            "files": [
+                {
+                    "path": "src/tcp.py",
+                    "change_kind": "added",
+                    "added": 1,
+                    "removed": 0,
+                    "lines": [{"sign": "+", "number": 2, "text": "    timeout()"}],
+                }
+            ],
+            "file_count": 1,
+            "provenance": "EXACT",
+        }
+    ]
+    assert document["meta"]["search"].items() >= {"commits": 1, "shown": 1, "order": "newest"}.items()
+
+
+def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each option of `grep` reaches the search."""
+
+    def find(*options: str) -> list[str]:
+        document = json.loads(read_output(capsys, "grep", *options, "--", "timeout", shared_repo.path))
+        return [hit["commit_subject"] for hit in document["hits"]]
+
+    both = ["Describe the timeout ✓", "Add a timeout to connect"]
+    assert find() == both == find("--regex") == find("--added") == find("--author", "ada")
+    assert find("--oldest") == both[::-1]
+    assert find("--oldest", "--limit", "1") == find("--path", "*.py") == both[1:]
+    assert find("--since", "2020-01-01T13:30:00Z") == both[:1]
+    assert find("--until", "2020-01-01T13:30:00Z") == both[1:]
+    assert find("--removed") == []
+
+
+def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
+    """On a terminal, `grep` shows the matching lines of each commit, then the count and what is left out."""
+    request = ChangeSearchRequest("timeout", oldest_first=True, limit=1)
+    sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
+    output = format_output(print_search_answer, search_changes(request, shared_repo.path, shared_index))
+    assert output == (
+        " 1. Add a timeout to connect\n"
+        f"    {sha}  2020-01-01  Ada Lovelace\n"
+        "    src/tcp.py  added, +1 -0\n"
+        "    │     2 +    timeout()\n"
+        "\n"
+        "2 commits, first 1 shown\n"
+        "Not searched: paths that the index ignores, binary files, and what merges bring\n"
+        "from their parents.\n"
+    )
+
+
+def test_show_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """When piped, `show` prints the commit with its files, a diff, or a file as it was."""
+    options = ("--repository", shared_repo.path)
+    document = json.loads(read_output(capsys, "show", "HEAD", *options))
+    assert document["files"] == [{"path": "docs/ü.md", "change_kind": "added", "added": 1, "removed": 0}]
+    document = json.loads(read_output(capsys, "show", "HEAD~1", "src/tcp.py", *options))
+    assert document["diff"]["text"] == "@@ -0,0 +1,2 @@\n+def connect():\n+    timeout()\n"
+    document = json.loads(read_output(capsys, "show", "HEAD", "src/tcp.py", "--lines", ":1", *options))
+    assert document["content"]["text"] == "def connect():\n"
+    by_name = read_output(capsys, "show", "HEAD:src/tcp.py", "--repository", shared_repo.path.name)
+    assert json.loads(by_name)["content"]["line_count"] == 2
+
+
+def test_show_on_a_terminal(shared_repo: Repo) -> None:
+    """On a terminal, `show` prints the commit, then the diff or the numbered lines."""
+    sha, parent = shared_repo.git("rev-parse", "HEAD", "HEAD~1").split()
+    commit = (
+        f"commit {sha}\nparents {parent[:12]}\nAda Lovelace <ada@example.org>  2020-01-01T14:00:00Z\n"
+        "\n    Describe the timeout ✓\n\n"
+    )
+    diff = show_commit(ShowRequest("HEAD", "docs/ü.md"), shared_repo.path)
+    assert format_output(print_show_answer, diff) == (
+        commit + "+1    -0     docs/ü.md  added\n\n@@ -0,0 +1 @@\n+# timeout ü\n"
+    )
+    content = show_commit(ShowRequest("HEAD:src/tcp.py"), shared_repo.path)
+    assert format_output(print_show_answer, content) == (
+        commit + "src/tcp.py  lines 1-2 of 2\n1 │ def connect():\n2 │     timeout()\n"
+    )
+
+
+def test_exit_codes(shared_repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong argument is a usage error, a missing index a failure; both say what to do."""
+    assert run_lineage("grep", "(a", shared_repo.path, "--regex") == USAGE_ERROR
+    assert "syntax of RE2" in capsys.readouterr().err
+    assert run_lineage("show", "nowhere", "--repository", shared_repo.path) == USAGE_ERROR
+    assert "Give the sha of a commit" in capsys.readouterr().err
+    repo = Repo.create(tmp_path / "new")
+    repo.commit_file("a.txt", "a\n")
+    assert run_lineage("grep", "a", repo.path) == FAILED
+    assert "lineage index" in capsys.readouterr().err

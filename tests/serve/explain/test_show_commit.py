@@ -1,0 +1,172 @@
+"""Display of commits, diffs of files, and files as they were; errors that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.commit_types import ShowAnswer, ShowRequest
+from serve.errors import BadRequest
+from serve.explain.show_commit import show_commit
+from tests.repos import Repo
+
+LINES = [f"line {number}" for number in range(1, 21)]
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    repo = Repo.create(tmp_path_factory.mktemp("show") / "repo")
+    repo.write("src/net/tcp.py", "\n".join(LINES) + "\n")
+    repo.commit_file("logo.png", b"\0binary", "Start\n\nWith a body.")
+    repo.git("tag", "v1.0")
+    repo.rename("src/net/tcp.py", "src/net/udp.py")
+    repo.write("src/net/udp.py", "\n".join([*LINES[:10], "changed", *LINES[11:]]) + "\n")
+    repo.commit("Rename and change")
+    repo.branch("topic")
+    repo.commit_file("topic.txt", "topic\n", "Topic")
+    repo.switch("main")
+    repo.commit_file("big.txt", "x" * (1 << 20) + "\n", "Main")
+    repo.merge("topic")
+    return repo
+
+
+def show(repo: Repo, commit: str, path: str | None = None, **options: Any) -> ShowAnswer:
+    return show_commit(ShowRequest(commit, path, **options), repo.path)
+
+
+def get_error(repo: Repo, commit: str, path: str | None = None, **options: Any) -> str:
+    with pytest.raises(BadRequest) as caught:
+        show(repo, commit, path, **options)
+    return str(caught.value)
+
+
+def test_commit_with_files(repo: Repo) -> None:
+    """A commit has its message, author, dates, parents and files with their numbers of lines."""
+    answer = show(repo, "v1.0")
+    assert answer.to_json_dict() == {
+        "commit": {
+            "commit_sha": repo.git("rev-parse", "v1.0"),
+            "commit_message": "Start\n\nWith a body.",
+            "commit_author": "Ada Lovelace",
+            "author_email": "ada@example.org",
+            "commit_date": "2020-01-01T13:00:00Z",
+            "parents": (),
+        },
+        "files": [
+            {"path": "logo.png", "change_kind": "added", "added": 0, "removed": 0},
+            {"path": "src/net/tcp.py", "change_kind": "added", "added": 20, "removed": 0},
+        ],
+        "file_count": 2,
+    }
+    (renamed,) = show(repo, "topic~1").files
+    assert (renamed.path, renamed.old_path, renamed.change_kind) == (
+        "src/net/udp.py",
+        "src/net/tcp.py",
+        "renamed",
+    )
+    assert (renamed.added, renamed.removed) == (1, 1)
+
+
+def test_merge_is_compared_with_its_first_parent(repo: Repo) -> None:
+    """The files of a merge are those that it brings, and the answer says so."""
+    answer = show(repo, "HEAD")
+    assert [file.path for file in answer.files] == ["topic.txt"]
+    assert answer.limitation == "A merge, compared with its first parent."
+    assert len(answer.commit.parents) == 2
+
+
+def test_diff_of_a_file(repo: Repo) -> None:
+    """A file's diff is found by its name before and after a rename."""
+    diff = show(repo, "topic~1", "src/net/udp.py").diff
+    assert diff is not None and "-line 11\n+changed\n" in diff.text
+    assert show(repo, "topic~1", "src/net/tcp.py").diff == diff
+    assert show_commit(ShowRequest("topic~1", "udp.py"), repo.path, repo.path / "src/net").diff == diff
+
+
+@pytest.mark.parametrize(
+    ("commit", "path", "reason"),
+    [("v1.0", "logo.png", "logo.png is binary."), ("HEAD^", "big.txt", "is larger than 1 MiB")],
+)
+def test_file_without_a_diff(repo: Repo, commit: str, path: str, reason: str) -> None:
+    """A file that has no diff is named with the reason."""
+    answer = show(repo, commit, path)
+    assert answer.diff is None and reason in (answer.limitation or "")
+
+
+def test_file_as_it_was(repo: Repo) -> None:
+    """`COMMIT:PATH` is the whole file, a range of lines a part of it, also of a file that HEAD lacks."""
+    content = show(repo, "v1.0:src/net/tcp.py").content
+    assert content is not None and content.text == "\n".join(LINES) + "\n"
+    part = show(repo, "v1.0", "src/net/tcp.py", lines="19:99").content
+    assert part is not None
+    assert (part.text, part.first_line, part.last_line, part.line_count) == ("line 19\nline 20\n", 19, 20, 20)
+
+
+def test_token_limit(repo: Repo) -> None:
+    """Message, files, diff and content are cut to the limit, and the omitted lines are counted."""
+    content = show(repo, "v1.0:src/net/tcp.py", max_tokens=100).content
+    assert content is not None
+    assert content.text.endswith("\n") and content.last_line + content.omitted_lines == 20
+    assert 0 < content.omitted_lines < 20
+    diff = show(repo, "topic~1", "src/net/udp.py", max_tokens=100).diff
+    assert diff is not None and diff.text.startswith("@@ ") and diff.omitted_lines > 0
+    answer = show(repo, "v1.0", max_tokens=1)
+    assert (len(answer.files), answer.file_count) == (1, 2)
+    assert answer.commit.commit_message == "…"
+
+
+@pytest.mark.parametrize(
+    ("commit", "path", "lines", "message"),
+    [
+        ("v1.O", None, None, "Did you mean v1.0"),
+        ("", None, None, "No commit is named."),
+        ("abcdef0123", None, None, "No commit begins with abcdef0123."),
+        ("v1.0..HEAD", None, None, "is a range"),
+        ("HEAD^{tree}", None, None, "is not a commit"),
+        ("HEAD", None, "1:2", "Name the file, too."),
+        ("HEAD:topic.txt", "topic.txt", None, "The file is named twice."),
+        ("HEAD", "src/tcp/udp.py", None, "Did you mean src/net/udp.py?"),
+        ("HEAD", "src/net/udp.py", None, "It changes topic.txt."),
+        ("v1.0", "src", None, "It changes src/net/tcp.py."),
+        ("HEAD:src", None, None, "Name a file: src/net/udp.py."),
+        ("v1.0:logo.png", None, None, "is binary"),
+        ("HEAD:topic.txt", None, "3:", "topic.txt has 1 line in"),
+        ("HEAD", "../outside", None, "no file in the repository"),
+    ],
+)
+def test_errors_say_what_to_do(
+    repo: Repo, commit: str, path: str | None, lines: str | None, message: str
+) -> None:
+    """Each error names the mistake, or similar names."""
+    assert message in get_error(repo, commit, path, lines=lines)
+
+
+def test_ambiguous_sha(tmp_path: Path) -> None:
+    """A prefix of several commits is an error that lists them; of one commit and other objects, it is the commit."""
+    repo = Repo.create(tmp_path / "many")
+    repo.git("fast-import", "--quiet", stdin=create_commit_stream(1_000))
+    shas = repo.git("rev-list", "main").split()
+    shared = {sha[:4]: [other for other in shas if other[:4] == sha[:4]] for sha in shas}
+    prefix, candidates = next((prefix, found) for prefix, found in shared.items() if len(found) == 2)
+    error = get_error(repo, prefix)
+    assert all(sha[:12] in error for sha in candidates) and "Give more digits." in error
+    assert show(repo, candidates[0][:12]).commit.commit_sha == candidates[0]
+
+
+def create_commit_stream(count: int) -> bytes:
+    """Return the input of `git fast-import` for this number of commits; a thousand have equal prefixes."""
+    return b"".join(
+        b"commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 1\nx\n"
+        % (1_577_836_800 + number)
+        for number in range(count)
+    )
+
+
+def test_shallow_boundary(repo: Repo, tmp_path: Path) -> None:
+    """At the boundary of a shallow clone the message is shown, and the answer says that the files are unknown."""
+    clone = repo.clone(tmp_path / "shallow", "--depth=1")
+    answer = show(clone, "HEAD")
+    assert answer.commit.commit_message == "Merge"
+    assert "shallow boundary" in (answer.limitation or "")
