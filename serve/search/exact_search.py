@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.git.changes import is_binary
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, open_repository
@@ -165,7 +164,7 @@ def _find_lines_in_git(
     """Return the matching lines of a hunk's complete diff; none if the file is binary."""
     old = repository.read_content(hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
     new = repository.read_content(hunk.commit_sha, hunk.path) if hunk.path else None
-    if is_binary(old or b"") or is_binary(new or b"") or not pattern.may_differ(old or b"", new or b""):
+    if not pattern.may_differ(old or b"", new or b""):
         return ()
     patch = strip_file_header(create_content_patch(old, new).data)
     return tuple(_find_matching_lines(pattern, patch.decode("utf-8", "replace")))

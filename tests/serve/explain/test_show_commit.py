@@ -143,23 +143,29 @@ def test_errors_say_what_to_do(
     assert message in get_error(repo, commit, path, lines=lines)
 
 
-def test_ambiguous_sha(tmp_path: Path) -> None:
+def test_sha_prefix(tmp_path: Path) -> None:
     """A prefix of several commits is an error that lists them; of one commit and other objects, it is the commit."""
     repo = Repo.create(tmp_path / "many")
-    repo.git("fast-import", "--quiet", stdin=create_commit_stream(1_000))
-    shas = repo.git("rev-list", "main").split()
-    shared = {sha[:4]: [other for other in shas if other[:4] == sha[:4]] for sha in shas}
-    prefix, candidates = next((prefix, found) for prefix, found in shared.items() if len(found) == 2)
-    error = get_error(repo, prefix)
-    assert all(sha[:12] in error for sha in candidates) and "Give more digits." in error
-    assert show(repo, candidates[0][:12]).commit.commit_sha == candidates[0]
+    repo.git("fast-import", "--quiet", stdin=create_object_stream(1_000))
+    objects = repo.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for line in objects.splitlines():
+        sha, kind = line.split()
+        groups.setdefault(sha[:4], []).append((kind, sha))
+    by_kinds = {tuple(sorted(kind for kind, _ in group)): prefix for prefix, group in groups.items()}
+    ambiguous = by_kinds["commit", "commit"]
+    error = get_error(repo, ambiguous)
+    assert all(sha[:12] in error for _, sha in groups[ambiguous]) and "Give more digits." in error
+    mixed = by_kinds["blob", "commit"]
+    assert show(repo, mixed).commit.commit_sha == dict(groups[mixed])["commit"]
 
 
-def create_commit_stream(count: int) -> bytes:
-    """Return the input of `git fast-import` for this number of commits; a thousand have equal prefixes."""
+def create_object_stream(count: int) -> bytes:
+    """Return the input of `git fast-import` for as many commits and blobs. Among a thousand, some begin alike."""
     return b"".join(
+        b"blob\ndata 4\n%04d\n"
         b"commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 1\nx\n"
-        % (1_577_836_800 + number)
+        % (number, 10**9 + number)
         for number in range(count)
     )
 

@@ -124,6 +124,8 @@ def test_lines_and_counts(search: History) -> None:
     (file,) = hit.files
     assert (file.path, file.change_kind, file.added, file.removed) == ("a.py", "modified", 1, 0)
     assert [(line.sign, line.number, line.text) for line in file.lines] == [("+", 3, "print(total, total)")]
+    (long,) = search("of many", path="long.txt").hits
+    assert [(file.path, file.added, file.removed) for file in long.files] == [("long.txt", 700, 0)]
     (data,) = search("in much data", only_removed=True).hits
     assert [(line.sign, line.number) for line in data.files[0].lines] == [("-", 701)]
 
@@ -184,12 +186,14 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     repo.commit_file("a.txt", "1\n", "Start")
     repo.commit_file("yarn.lock", "needle\n", "Lock")
     repo.commit_file("image.png", b"\0needle", "Image")
+    repo.commit_file("large.bin", b"\0needle" + bytes(1 << 20), "Large image")
     repo.branch("topic")
-    repo.commit_file("a.txt", "2\n", "Topic")
+    repo.commit_file("a.txt", "2\nbrought\n", "Topic")
     repo.switch("main")
     repo.commit_file("a.txt", "3\n", "Main")
-    repo.merge("topic", message="Resolve", resolution={"a.txt": "needle\n"})
+    repo.merge("topic", message="Resolve", resolution={"a.txt": f"needle\nbrought\n{LONG_TEXT}"})
     build_index(repo, home)
+    assert get_subjects(search_changes(ChangeSearchRequest("brought"), repo.path, home)) == ["Topic"]
     answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation.startswith("Not searched: ")
