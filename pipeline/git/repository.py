@@ -21,7 +21,7 @@ from pygit2.enums import ObjectType, SortMode
 
 from pipeline.git import patches
 from pipeline.git.attributes import AttributeReader
-from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, RawPatch, decode_path, is_regular
+from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     UnreadableObject,
@@ -355,15 +355,6 @@ class Repository:
         tree = self._read_links(commit).tree
         with ErrorTranslation(commit):
             return self._tree_reader.find_entry(tree, path)
-
-    def read_content(self, commit: str, path: bytes) -> bytes | None:
-        """Return what git compares: a file, a symlink's target, a line with a submodule's commit; else None."""
-        entry = self.find_entry(commit, path)
-        if entry is None or entry.mode == TREE_MODE or entry.name != path:
-            return None
-        if entry.mode == SUBMODULE_MODE:
-            return f"Subproject commit {entry.sha}\n".encode()
-        return self.read_blob(entry.sha)
 
     def is_in_index(self, path: bytes) -> bool:
         """Return whether git's index has the path; True also if libgit2 cannot read the index."""

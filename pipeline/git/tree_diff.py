@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import pygit2
 from pygit2.enums import DiffFind, DiffOption, FileMode
@@ -32,6 +33,9 @@ from pipeline.git.changes import (
 )
 from pipeline.git.libgit2 import ErrorTranslation
 from pipeline.git.merges import TREE_MODE, TreeEntries
+
+if TYPE_CHECKING:
+    from pipeline.git.repository import Repository
 
 # git's default number of context lines.
 CONTEXT_LINES: Final = 3
@@ -188,7 +192,7 @@ class Libgit2Diff:
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
         """Return what git compares: a file's content, a symlink's target, or a line with a submodule's commit."""
         if sha is None or mode == SUBMODULE_MODE:
-            return f"Subproject commit {sha}\n".encode() if sha else None
+            return _format_submodule(sha) if sha else None
         return self._sources.load_blob(sha)
 
 
@@ -226,6 +230,18 @@ def _compare_trees(trees: TreePair) -> pygit2.Diff:
 def _find_similar_files(diff: pygit2.Diff, limit: int) -> None:
     # The caller has bounded the number of pairs, so `limit` only lifts libgit2's own limit.
     diff.find_similar(flags=RENAME_FLAGS, rename_threshold=RENAME_SIMILARITY, rename_limit=limit)
+
+
+def read_content(repository: Repository, commit: str, path: bytes) -> bytes | None:
+    """Return what git compares: a file, a symlink's target, a line with a submodule's commit; None if there is none."""
+    entry = repository.find_entry(commit, path)
+    if entry is None or S_ISDIR(entry.mode) or entry.name != path:
+        return None
+    return _format_submodule(entry.sha) if entry.mode == SUBMODULE_MODE else repository.read_blob(entry.sha)
+
+
+def _format_submodule(sha: str) -> bytes:
+    return f"Subproject commit {sha}\n".encode()
 
 
 def create_content_patch(old_content: bytes | None, new_content: bytes | None) -> RawPatch:

@@ -18,6 +18,7 @@ from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, TreeDiff, open_repository
+from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
 from serve.answer_detail import CHARS_PER_TOKEN
 from serve.api_types import format_author_date, format_rfc3339, parse_line_range
@@ -215,7 +216,7 @@ def _load_content(
     path = next((path for path in candidates if repository.find_entry(sha, path)), None)
     if path is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
-    name, content = decode_path(path), repository.read_content(sha, path)
+    name, content = decode_path(path), read_content(repository, sha, path)
     if content is None:
         raise BadRequest(
             f"{name} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, open_repository
-from pipeline.git.tree_diff import create_content_patch
+from pipeline.git.tree_diff import create_content_patch, read_content
 from serve.answer_detail import get_subject
 from serve.api_types import FindRequest, format_author_date, format_rfc3339
 from serve.commit_types import (
@@ -162,8 +162,8 @@ def _find_lines_in_git(
     repository: Repository, pattern: LinePattern, hunk: IncompleteHunk
 ) -> tuple[MatchingLine, ...]:
     """Return the matching lines of a hunk's complete diff; none if the file is binary."""
-    old = repository.read_content(hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
-    new = repository.read_content(hunk.commit_sha, hunk.path) if hunk.path else None
+    old = read_content(repository, hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
+    new = read_content(repository, hunk.commit_sha, hunk.path) if hunk.path else None
     if not pattern.may_differ(old or b"", new or b""):
         return ()
     patch = strip_file_header(create_content_patch(old, new).data)
