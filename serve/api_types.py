@@ -140,7 +140,7 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
 
 def validate_explain_request(request: ExplainRequest) -> None:
     """Raise BadRequest for a file name or a line range that no file can have."""
-    if not request.file or "\0" in request.file or not _is_encodable(request.file):
+    if not request.file or "\0" in request.file or not is_encodable(request.file):
         raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
     if request.line_start < 1 or request.line_end < 0:
         raise BadRequest("Lines count from 1.", hint=LINE_NUMBER_HINT)
@@ -167,7 +167,7 @@ def _validate_length(name: str, length: int, max_length: int) -> None:
         raise BadRequest(f"The {name} is longer than {max_length:,} characters.", hint="Shorten it.")
 
 
-def _is_encodable(name: str) -> bool:
+def is_encodable(name: str) -> bool:
     """Return True if a file can have the name: undecodable bytes are allowed, lone surrogates are not."""
     try:
         return bool(os.fsencode(name))

@@ -21,7 +21,7 @@ from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
 from serve.answer_detail import CHARS_PER_TOKEN
-from serve.api_types import format_author_date, format_rfc3339, parse_line_range
+from serve.api_types import format_author_date, format_rfc3339, is_encodable, parse_line_range
 from serve.commit_types import (
     CommitDetails,
     CommitFile,
@@ -238,7 +238,7 @@ def _load_content(
 
 def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[bytes]:
     """Return the paths that a file name can mean, the most likely first. Raises BadRequest if it can mean none."""
-    if not file.strip() or "\0" in file:
+    if not file.strip() or "\0" in file or not is_encodable(file):
         raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
     # Directories may have become symbolic links since the commit, so the name itself comes first.
     is_plain = not file.startswith(("/", "./", "../"))

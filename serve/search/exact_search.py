@@ -72,13 +72,19 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     A text follows `git log -S` (the numbers of occurrences in a file's added and removed lines differ), an expression
     `git log -G` (an added or removed line matches). Raises BadRequest, and NotIndexed without an index.
     """
+    # Also checks that the texts can be encoded.
+    filters = FindRequest(
+        request.pattern, since=request.since, path=request.path, author=request.author, until=request.until
+    )
     pattern = _create_pattern(request)
     repository = open_repository(path)
     location = locate_index(home, repository)
     with index_copy.open_index_or_copy(location) as index:
         connection = index.connection
         status = load_index_status(repository, connection, location=location, index_holder=index.holder)
-        condition, parameters = _build_condition(request, repository, connection)
+        condition, parameters = (
+            _build_condition(filters, repository, connection) if request.has_filters else ("TRUE", {})
+        )
         matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
         completed = _complete_hunks(repository, pattern, incomplete_hunks)
@@ -117,14 +123,8 @@ def _create_pattern(request: ChangeSearchRequest) -> LinePattern:
 
 
 def _build_condition(
-    request: ChangeSearchRequest, repository: Repository, connection: Connection
+    filters: FindRequest, repository: Repository, connection: Connection
 ) -> tuple[str, Mapping[str, Any]]:
-    # Also checks that the texts can be bound in SQL.
-    find_request = FindRequest(
-        request.pattern, since=request.since, path=request.path, author=request.author, until=request.until
-    )
-    if not request.has_filters:
-        return "TRUE", {}
     # Imported here, because the parser of queries imports numpy, which a search without filters does not need.
     from serve.search.query import parse_filters
     from serve.search.query_hints import RepositoryContext
@@ -135,7 +135,7 @@ def _build_condition(
         has_path=partial(hunk_details.has_path, connection),
         work_tree=None if repository.is_bare else repository.root,
     )
-    return build_filter_condition(parse_filters(find_request, datetime.now(UTC), context))
+    return build_filter_condition(parse_filters(filters, datetime.now(UTC), context))
 
 
 def _complete_hunks(

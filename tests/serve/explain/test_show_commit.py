@@ -134,6 +134,8 @@ def test_token_limit(repo: Repo) -> None:
         ("v1.0:logo.png", None, None, "is binary"),
         ("HEAD:topic.txt", None, "3:", "topic.txt has 1 line in"),
         ("HEAD", "../outside", None, "no file in the repository"),
+        ("HEAD", "\ud800", None, "This is not a file name."),
+        ("caf\udce9", None, None, "The repository has no commit"),
     ],
 )
 def test_errors_say_what_to_do(

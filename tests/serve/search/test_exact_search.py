@@ -169,6 +169,13 @@ def test_limits_of_a_hit(search: History) -> None:
     assert (len(hit.files[0].lines), hit.files[0].added) == (3, 11)
 
 
+def test_text_that_cannot_be_encoded(search: History) -> None:
+    """A byte of the command line that is not UTF-8 is a usage error, in a text and in an expression."""
+    for is_regex in (False, True):
+        with pytest.raises(BadRequest, match="valid UTF-8"):
+            search("caf\udce9", is_regex=is_regex)
+
+
 def test_long_line_is_shortened_around_its_match(tmp_path: Path, home: Path) -> None:
     """Of a long line the part around the match is shown."""
     repo = Repo.create(tmp_path / "minified")
