@@ -17,7 +17,7 @@ AGENT_INSTRUCTIONS: Final = b"""\
 <!-- lineage:start -->
 ## History of this repository: lineage
 
-A local index of this repository's commits answers two questions that the code at HEAD cannot answer. Ask before you
+A local index of this repository's commits answers questions that the code at HEAD cannot answer. Ask before you
 decide, not after.
 
 - **How was this done before?** Tool `find_pattern`, or `lineage query --query "retry a request with backoff"`.
@@ -29,8 +29,11 @@ decide, not after.
   Ask before you change or delete code whose reason you do not know. The hits are exact: the commits that wrote
   these lines, newest first, with their messages.
 
-Neither tool finds where something is defined or used now: search the files for that. Without the tools, the commands
-print the same answers as JSON. The index is updated in the background after every commit. If an answer says that the
+- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It is exact
+  and counted. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file as it was.
+
+No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
+the same questions, as JSON. The index is updated in the background after every commit. If an answer says that the
 index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 

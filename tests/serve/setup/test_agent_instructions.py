@@ -148,5 +148,13 @@ def test_links_inside_repository_are_followed(repo: Repo, tmp_path: Path) -> Non
 def test_instructions_name_existing_tools_and_commands() -> None:
     """The instructions name the tools and commands that exist."""
     text = AGENT_INSTRUCTIONS.decode()
-    for word in ("find_pattern", "explain_change", "lineage query --query", "lineage explain", "--lines"):
+    tools = ("find_pattern", "explain_change", "search_changes", "show_commit")
+    for word in (
+        *tools,
+        "lineage query --query",
+        "lineage explain",
+        "--lines",
+        "lineage grep",
+        "lineage show",
+    ):
         assert word in text
