@@ -1,6 +1,6 @@
 """Cancellation of the work for a request whose client no longer waits for the answer.
 
-The thread that works on a request has a flag. Its stages check the flag, and end by `RequestCancelled` once it is set.
+The thread that works on a request has a flag. Its stages check the flag, and raise `RequestCancelled` once it is set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _flag: Final[ContextVar[Event | None]] = ContextVar("cancellation", default=None
 
 
 class RequestCancelled(Exception):
-    """End of the work for a request that was cancelled. It is no error of the index or of the request."""
+    """Raised to end the work for a cancelled request. It is no fault of the index or the request."""
 
 
 @contextmanager

@@ -11,13 +11,13 @@ from typing import Final
 
 from pipeline.workers import count_usable_cpus
 
-# Calls that run at a time for each CPU. One keeps a CPU busy; the second one runs while it waits for an index or git.
+# Calls that run at a time for each CPU: while one waits for an index or git, the other uses the CPU.
 CALLS_PER_CPU: Final = 2
 
 
 @dataclass(slots=True, eq=False)
 class CallClient:
-    """Client of the queue. `served_at`: number of its last turn; before the first one, of its arrival."""
+    """Client of the queue. `served_at`: order number of its last turn, or of its creation before the first turn."""
 
     served_at: int
 
@@ -71,8 +71,9 @@ class CallQueue:
         self._start_turns()
 
     def _start_turns(self) -> None:
-        while self._free_slots and self._waiting:
-            turn = min(self._waiting, key=lambda turn: turn.client.served_at)  # the first of a client's
+        # A cancelled turn leaves the queue when its task continues, which may be after the end of another turn.
+        while self._free_slots and (waiting := [turn for turn in self._waiting if not turn.started.done()]):
+            turn = min(waiting, key=lambda turn: turn.client.served_at)  # the oldest turn of that client
             self._waiting.remove(turn)
             self._free_slots -= 1
             turn.client.served_at = next(self._numbers)

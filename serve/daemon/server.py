@@ -127,7 +127,7 @@ def measure_resident_bytes() -> int | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return None
-    return pages * 4096
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
@@ -365,6 +365,7 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
     try:
         await _wait_until_done(service, socket_identity)
     finally:
+        service.stopping.set()  # sessions start no more calls
         server.stop()
         _remove_socket(paths, socket_identity)
         await _drain_requests(service)

@@ -22,7 +22,7 @@ from stores import errors, locks
 ACCEPT_TIMEOUT_SECONDS: Final = 30.0
 # Interval of the check for a suspended daemon.
 SUSPENDED_POLL_SECONDS: Final = 1.0
-# One attempt more after each of these: no daemon is running, it is of another build, it is stopping. One is spare.
+# One attempt, and one more after each of these: no daemon is running, it is of another build, it is stopping.
 MAX_ATTEMPTS: Final = 4
 STOPPING_RETRY_SECONDS: Final = 0.05
 READ_BYTES: Final = 1 << 16
@@ -99,7 +99,7 @@ def _read_response(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def _is_complete(data: bytes) -> bool:
-    """Return True if the response is complete. That of a session has no content; the session follows it."""
+    """Return True if the response is complete. That of a session has no content; its lines come after it."""
     head, end, content = data.partition(b"\r\n\r\n")
     fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
     return bool(end) and len(content) >= int(fields.get(b"content-length", b"0"))

@@ -7,13 +7,16 @@ Each line is followed from the commit of its hit: `line_sources` finds the line 
 from __future__ import annotations
 
 import heapq
+import logging
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
@@ -99,6 +102,9 @@ class _EndedDescent:
     is_searched: bool = False
 
 
+logger = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """Commits that shaped lines, guesses about still earlier ones, and a sentence about what may be missing."""
@@ -141,10 +147,20 @@ class LineTracer:
                 self._add(_Version(commit_times[sha], sha, line.origin.path), line.original_number, descent)
         for _ in range(MAX_ROUNDS):
             self._process_queue()
-            self._search_ended()
+            self._try(self._search_ended)
         self._process_queue()
-        self._search_leads()
+        self._finish_ended()
         return self._build_evolution()
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Run a step. If git takes too long or an object is missing, the explanation is complete without it."""
+        try:
+            step()
+        except GitTimeout:
+            self._is_bounded = True
+        except UnreadableObject as error:
+            logger.warning("Some earlier commits could not be read: %s", error)
+            self.limitations.append("Some earlier commits could not be read.")
 
     def _process_queue(self) -> None:
         """Process the versions, newest first, until none is left or the work reaches its bounds."""
@@ -155,21 +171,23 @@ class LineTracer:
             if len(self._finders) >= MAX_COMMITS or time.monotonic() > self.deadline:
                 self._is_bounded = True
                 break
-            try:
-                self._process(version, descents)
-            except GitTimeout:
-                self._is_bounded = True
-            except UnreadableObject as error:
-                self.limitations.append(f"Some earlier commits could not be read: {error}.")
+            self._try(partial(self._process, version, descents))
 
     def _search_ended(self) -> None:
         """Search the index for the lines that ended, and go on with those that an earlier commit had removed."""
-        if self.searcher is None or time.monotonic() > self.deadline:
+        if self.searcher is None:
+            return
+        if time.monotonic() > self.deadline:
+            self._is_bounded = True
             return
         ended = [end for end in self._ended if not end.is_searched]
         self.searcher.search([end.line for end in ended])
         restored: dict[tuple[str, bytes], dict[int, _Descent]] = defaultdict(dict)
         for end in ended:
+            if time.monotonic() > self.deadline:
+                self._is_bounded = True
+                break
+            check_cancelled()
             end.is_searched = True
             source = self.searcher.find_removed(end.line)
             if source:
@@ -180,12 +198,15 @@ class LineTracer:
         for (parent, path), numbers in restored.items():
             self._blame(parent, path, numbers)
 
-    def _search_leads(self) -> None:
-        """Record that the lines that ended were introduced, and add guesses about their ideas."""
+    def _finish_ended(self) -> None:
+        """Record that the lines that ended were introduced, and add guesses about where they come from."""
         for end in self._ended:
             self._record(end.version, "introduced", end.line.text, end.descent)
             if time.monotonic() < self.deadline:
-                self._add_leads(end)
+                check_cancelled()
+                self._try(partial(self._add_leads, end))
+            else:
+                self._is_bounded = True
 
     def _add(self, version: _Version, number: int, descent: _Descent) -> None:
         pending = self._pending[version]
@@ -212,7 +233,10 @@ class LineTracer:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
         sources = finder.find_sources(version.path, followed)
-        sources |= self._find_copies(version, finder, lines, followed.keys() - sources.keys())
+        try:
+            sources |= self._find_copies(version, finder, lines, followed.keys() - sources.keys())
+        except GitTimeout:  # the other sources are known
+            self._is_bounded = True
         next_lines: dict[tuple[str, bytes], dict[int, _Descent]] = defaultdict(dict)
         for number, descent in followed.items():
             text = lines[number - 1]
@@ -272,7 +296,10 @@ class LineTracer:
             return set()
         patterns = [argument for text in texts for argument in ("-e", text)]
         seconds = max(0.01, self.deadline - time.monotonic())
-        output = self.git.run("grep", "-h", "-I", "-F", *patterns, revision, timeout_seconds=seconds)
+        output = self.git.run(
+            "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
+            timeout_seconds=seconds,
+        )  # fmt: skip
         counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
         return {key for text in texts if counts[key := build_key(text)] > MAX_EQUAL_LINES}
 
@@ -301,7 +328,8 @@ class LineTracer:
         seconds = max(0.01, self.deadline - time.monotonic())
         result = blame_revision(self.git, revision, path, numbers, self.ignore_revs, seconds, options)
         if isinstance(result, BlameFailed):
-            self.limitations.append(f"git blame failed for an earlier commit: {result.reason}.")
+            logger.warning("git blame failed for an earlier commit: %s", result.reason)
+            self.limitations.append("git blame failed for an earlier commit.")
             return None
         return result
 
@@ -326,7 +354,7 @@ class LineTracer:
         shown_keys = {key for key, _ in by_weight[:MAX_STEPS]}
         shown = [(key, record) for key, record in records if key in shown_keys]
         if len(records) > len(shown):
-            self.limitations.append(f"{len(records) - len(shown)} more earlier commits are not listed.")
+            self.limitations.append(f"{len(records) - len(shown)} more steps are not listed.")
         leads = [
             self._build_lead(lead, lines)
             for sha, (lead, lines) in self._leads.items()

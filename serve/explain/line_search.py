@@ -164,5 +164,5 @@ def _list_patterns(line: EndedLine) -> Iterator[LinePattern]:
 
 def _build_anchor_pattern(anchor: str) -> LinePattern:
     """Return the pattern of an added line with an anchor; a name must be a whole word."""
-    boundary = r"\b" if re.fullmatch(r"\w+", anchor) else ""
+    boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
     return LinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")

@@ -29,6 +29,8 @@ SHORT_WORD: Final = 3  # shorter words weigh as little as common ones
 LONG_WORD: Final = 8  # a name of this length is seldom shared by chance
 ANCHOR_WORD: Final = 6  # for a lead, which is only a guess
 LONG_LITERAL: Final = 9
+# Entries of each cache, which stay in the daemon: about 20 MB in all. A request compares far fewer distinct lines.
+CACHE_SIZE: Final = 4_096
 
 # A line that is a part of the other one, as after a split or a join. It needs most words in common (containment), and
 # enough of them: one word is a part of many lines.
@@ -57,7 +59,7 @@ class LineFeatures:
     weight: float
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=CACHE_SIZE)
 def extract_features(line: str) -> LineFeatures:
     """Return the features of a line."""
     key = build_key(line)
@@ -82,7 +84,7 @@ def build_key(line: str) -> str:
     return "".join(line.split())
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=CACHE_SIZE)
 def split_name(name: str) -> tuple[str, ...]:
     """Return the lower-case words of a name: `maxRetries` and `MAX_RETRIES` have the same. A short name is one word."""
     words = tuple(part.lower() for part in NAME_PART.findall(name) if len(part) >= SHORT_WORD)
@@ -95,7 +97,7 @@ def extract_literals(line: str) -> list[str]:
     return [text for text in literals if len(text) >= LONG_LITERAL]
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=CACHE_SIZE)
 def weigh_word(word: str) -> float:
     """Return 1 for a word, and less for a short or common one."""
     return COMMON_WEIGHT if len(word) < SHORT_WORD or word.lower() in COMMON_WORDS else 1.0
@@ -106,7 +108,7 @@ def weigh_words(words: frozenset[str]) -> float:
     return sum(map(weigh_word, words))
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=CACHE_SIZE)
 def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
     """Return the similarity of two lines, 0 to 1: mean of the token sequence's LCS ratio and the words' Dice ratio.
 

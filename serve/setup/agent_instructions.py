@@ -29,8 +29,8 @@ decide, not after.
   Ask before you change or delete code whose reason you do not know. The hits are exact: the commits that wrote
   these lines, newest first, with their messages.
 
-- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It is exact
-  and counted. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file as it was.
+- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It is
+  exact and counted. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file as it was.
 
 No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
 the same questions, as JSON. The index is updated in the background after every commit. If an answer says that the

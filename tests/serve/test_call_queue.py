@@ -98,3 +98,21 @@ def test_cancelled_call_leaves_the_queue() -> None:
         assert [task.cancelled() for task in (second, third)] == [True, True]
 
     run(test())
+
+
+def test_turn_that_ends_before_a_cancelled_one_leaves() -> None:
+    """If calls are cancelled while another one ends, that one keeps its answer and the next one starts."""
+
+    async def test() -> None:
+        calls = Calls(slots=1)
+        client = calls.queue.create_client()
+        first, second, third, fourth = (calls.add(client, name) for name in "1234")
+        await settle()
+        calls.running["1"].set()
+        second.cancel()  # its task continues after that of the first one
+        third.cancel()
+        await first
+        await calls.finish(fourth, "4")
+        assert calls.started == ["1", "4"]
+
+    run(test())

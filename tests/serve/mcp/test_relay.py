@@ -144,15 +144,15 @@ def test_refused_handshake_is_not_repeated(server: Server) -> None:
     assert server.accept().read(1) == [request]
 
 
-def test_next_message_opens_the_next_session(server: Server) -> None:
-    """If the client waits for nothing, no session is opened before its next message, so a daemon can be stopped."""
+def test_next_request_opens_the_next_session(server: Server) -> None:
+    """If the client waits for nothing, no session is opened before its next request, so a daemon can be stopped."""
     session = server.start_session()
     session.end()
     server.join_reader()
     assert server.connections.empty()
-    notification = {"method": "notifications/roots/list_changed"}
-    server.send_from_client(notification)
-    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, notification]
+    request = {"id": 2, "method": "tools/list"}
+    server.send_from_client(request)
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, request]
 
 
 def test_request_that_ends_two_daemons_is_an_error(server: Server) -> None:
@@ -161,7 +161,7 @@ def test_request_that_ends_two_daemons_is_an_error(server: Server) -> None:
     server.send_from_client({"id": 2, "method": "tools/call"})
     session.end()
     server.accept().end()
-    assert "ended 2 times" in server.read_as_client()["error"]["message"]
+    assert "lost 2 times" in server.read_as_client()["error"]["message"]
     server.send_from_client({"id": 3, "method": "tools/call"})
     assert server.accept().read(3)[2]["id"] == 3
 
@@ -215,3 +215,43 @@ def list_distribution_packages() -> set[str]:
     from importlib.metadata import packages_distributions
 
     return set(packages_distributions())
+
+
+def test_handshake_that_was_not_answered_is_repeated_completely(server: Server) -> None:
+    """If the daemon ends before it answers `initialize`, the next session also gets the notification after it."""
+    server.relay.connect()
+    session = server.accept()
+    request = {"id": 2, "method": "tools/list"}
+    server.send_from_client(INITIALIZE, INITIALIZED, request)
+    assert session.read(3) == [INITIALIZE, INITIALIZED, request]
+    session.end()
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, request]
+
+
+def test_notification_opens_no_session(server: Server) -> None:
+    """A notification after the end of a session means nothing to a later one, so the next request opens it."""
+    server.start_session().end()
+    server.join_reader()
+    server.send_from_client({"method": "notifications/cancelled", "params": {"requestId": 9}})
+    request = {"id": 2, "method": "tools/list"}
+    server.send_from_client(request)
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, request]
+
+
+def test_answers_on_their_way_are_read_after_the_client_has_ended(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that writes its requests and closes its input gets their answers."""
+    monkeypatch.setattr(relay, "EXIT_SECONDS", TIMEOUT_SECONDS)
+    session = server.start_session()
+    server.send_from_client({"id": 2, "method": "tools/list"})
+    answers: list[Any] = []
+    reader = threading.Thread(target=lambda: answers.append(server.read_as_client()))
+    reader.start()
+    closing = threading.Thread(target=server.relay.close)
+    closing.start()
+    session.read(1)
+    session.write({"id": 2, "result": {}})
+    closing.join(TIMEOUT_SECONDS)
+    reader.join(TIMEOUT_SECONDS)
+    assert answers == [{"id": 2, "result": {}}]
