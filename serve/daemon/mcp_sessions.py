@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
-    """Serve one client until its connection is closed. Calls are about its working directory, unless they name another."""
+    """Serve one client until its connection is closed. By default, calls are about its working directory."""
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
     server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
     server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
