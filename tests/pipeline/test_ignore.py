@@ -259,9 +259,10 @@ def test_unreadable_ignore_file_is_an_error(repo: Repo, monkeypatch: pytest.Monk
     """If the ignore file cannot be read, the error names the file and the reason."""
 
     def raise_error(file: Path) -> bytes:
-        raise PermissionError(
-            EACCES, os.strerror(EACCES), file
-        )  # raised here, because root can read every file
+        if file.name != ".lineageignore":
+            return b""
+        # Raised here, because root can read every file.
+        raise PermissionError(EACCES, os.strerror(EACCES), file)
 
     monkeypatch.setattr(git_dir, "read_small_file", raise_error)
     with pytest.raises(UnreadableIgnoreFile, match=r"\.lineageignore cannot be read: Permission denied"):
