@@ -90,6 +90,12 @@ class Terminal:
             self._read()
         return self.screen
 
+    def wait_for_prompt(self, text: str) -> None:
+        """Wait until the screen ends with the prompt `text`: keys that are pressed earlier can be lost."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not self.screen.rstrip().endswith(text) and time.monotonic() < deadline:
+            self._read()
+
     def wait_for_exit(self) -> int:
         """Wait until the program ends; return its exit code."""
         deadline = time.monotonic() + TIMEOUT_SECONDS

@@ -215,6 +215,7 @@ def test_prompt(prompt: Terminal, shared_index: Path) -> None:
     prompt.wait_for("error: Parser Error")
     prompt.press(f"SELECT 'still ' || 'there';{ENTER}")
     prompt.wait_for("still there")
+    prompt.wait_for_prompt("lineage>")
     prompt.press(CONTROL_D)
     assert prompt.wait_for_exit() == 0
     history = shared_index / "sql_history"
@@ -245,5 +246,6 @@ def test_prompt_does_not_hold_the_index(prompt: Terminal, shared_repo: Repo, sha
     location = locate_index(shared_index, open_repository(shared_repo.path))
     with database.open_for_writing(location, wait=5):
         pass
+    prompt.wait_for_prompt("lineage>")
     prompt.press(CONTROL_D)
     assert prompt.wait_for_exit() == 0

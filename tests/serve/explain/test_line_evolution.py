@@ -286,7 +286,7 @@ def test_number_of_commits_is_bounded(repo: Repo, home: Path, monkeypatch: pytes
     monkeypatch.setattr(line_evolution, "MAX_STEPS", 2)
     details = trace(repo, home, "net.py", 3)
     assert [step.commit_message for step in details.evolution] == ["Edit 1", "Add connect"]
-    assert "1 more earlier commits are not listed." in (details.evolution_limitation or "")
+    assert "1 more steps are not listed." in (details.evolution_limitation or "")
 
 
 def test_many_lines_are_not_followed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

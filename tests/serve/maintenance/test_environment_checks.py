@@ -256,7 +256,7 @@ def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     other = {"command": "something-else"}
     file.write_text(json.dumps({"mcpServers": {"history": entry, "other": other}}), encoding="utf-8")
     assert run_checks(repo.path)["client cursor"] == CheckResult(
-        "client cursor", OK, f"history in {file}: 2 tools"
+        "client cursor", OK, f"history in {file}: 4 tools"
     )
     server.write_text("#!/bin/sh\necho broken\n", encoding="utf-8")
     result = run_checks(repo.path)["client cursor"]
