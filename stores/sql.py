@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import duckdb
+from duckdb.func import PythonUDFType
 
 from stores import compatibility, duckdb_engine, index_copy, migrations
 from stores.database import READ_WAIT_SECONDS
@@ -20,8 +21,9 @@ from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 
-# Texts that `embed` keeps the vector of: DuckDB may evaluate it several times for a statement.
-EMBED_CACHE_SIZE: Final = 100
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # `enable_external_access` cannot be changed back. Replacement scans would read Python variables of this program.
 _RESTRICTIONS: Final = "SET enable_external_access = false; SET python_enable_replacements = false"
 _CREATE_TAGS: Final = (
@@ -46,30 +48,61 @@ def open_for_sql(
     encode: returns the vector of a text, for `embed`, given the embedding model of the index. tags: (name, commit) of
     the repository's tags. Raises the errors of `index_copy.open_index_or_copy`, and MissingExtension.
     """
+    embed = _EmbedFunction(encode)
     try:
         with index_copy.open_index_or_copy(location, wait=wait) as index:
-            _prepare(index.connection, encode, tags)
+            _prepare(index.connection, embed, tags)
             try:
                 yield index
             except BaseException:
                 index.connection.interrupt()  # after Ctrl-C the statement still runs, and closing would wait for it
                 raise
     except duckdb.Error as error:
+        if embed.interrupt:
+            raise embed.interrupt from None
         raise SqlError(str(error)) from error
 
 
+@dataclass(slots=True)
+class _EmbedFunction:
+    """SQL function `embed`, for batches of texts. `encode`, `model`: see `open_for_sql`.
+
+    From a function for single texts DuckDB converts each number of a vector with an attempt to import pandas, which is
+    slow and swallows an interrupt. `interrupt`: Ctrl-C during a call, for which DuckDB raises an error of its own.
+    """
+
+    encode: Callable[[str | None, str], Sequence[float]]
+    model: str | None = None
+    interrupt: KeyboardInterrupt | None = None
+
+    def compute(self, texts: pa.ChunkedArray) -> pa.Array:
+        """Return the vector of each text; null for null."""
+        import pyarrow as pa  # slow to import, and few statements embed texts
+
+        try:
+            distinct = {
+                text: self.encode(self.model, text) for text in texts.unique().to_pylist() if text is not None
+            }
+        except KeyboardInterrupt as error:
+            self.interrupt = error
+            raise
+        vectors = [distinct.get(text) for text in texts.to_pylist()]
+        return pa.array(vectors, pa.list_(pa.float32(), EMBEDDING_DIMENSION))
+
+
 def _prepare(
-    connection: duckdb.DuckDBPyConnection,
-    encode: Callable[[str | None, str], Sequence[float]],
-    tags: Sequence[tuple[str, str]],
+    connection: duckdb.DuckDBPyConnection, embed: _EmbedFunction, tags: Sequence[tuple[str, str]]
 ) -> None:
     """Load extensions, create the views, macros and `embed`, then restrict the instance."""
     duckdb_engine.load_extensions(connection)
-    model = compatibility.load_recorded_versions(connection).embedding_model
-    embed = lru_cache(EMBED_CACHE_SIZE)(partial(encode, model))
-    # A function with a signature that DuckDB can count the parameters of.
+    embed.model = compatibility.load_recorded_versions(connection).embedding_model
+    # A function without annotations, which DuckDB would evaluate.
     connection.create_function(
-        "embed", lambda text: embed(text), ["VARCHAR"], f"FLOAT[{EMBEDDING_DIMENSION}]"
+        "embed",
+        lambda texts: embed.compute(texts),
+        ["VARCHAR"],
+        f"FLOAT[{EMBEDDING_DIMENSION}]",
+        type=PythonUDFType.ARROW,
     )
     connection.execute(_CREATE_TAGS, [[name for name, _ in tags], [sha for _, sha in tags]])
     connection.execute(migrations.read_sql("sql_views.sql"))
