@@ -6,6 +6,7 @@ to subject, three files and two changed lines. In an explanation it reduces each
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import StrEnum
@@ -51,7 +52,11 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     """Reduce the hits of an explanation to this detail."""
     if detail is Detail.FULL:
         return answer
-    return replace(answer, hits=tuple(_reduce_explain_hit(hit, detail) for hit in answer.hits))
+    texts_by_commit: dict[str | None, set[str]] = defaultdict(set)
+    for line in answer.lines:
+        texts_by_commit[line.commit_sha].add(line.text)
+    hits = (_reduce_explain_hit(hit, detail, texts_by_commit[hit.commit_sha]) for hit in answer.hits)
+    return replace(answer, hits=tuple(hits))
 
 
 def limit_tokens(answer: AnswerType, max_tokens: int, render: Callable[[AnswerType], str]) -> AnswerType:
@@ -84,7 +89,12 @@ def get_subject(message: str) -> str:
 def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str]) -> PatternHit:
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
-        excerpt = select_changed_lines(hit.diff_excerpt, terms, MAX_CHANGED_LINES)
+        from pipeline.text import count_terms  # imported here, because explanations need no stemmer
+
+        wanted = frozenset(terms)
+        excerpt = select_changed_lines(
+            hit.diff_excerpt, lambda line: len(wanted.intersection(count_terms(line))), MAX_CHANGED_LINES
+        )
     return replace(
         hit,
         commit_message=get_subject(hit.commit_message),
@@ -95,10 +105,11 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
     )
 
 
-def _reduce_explain_hit(hit: ExplainHit, detail: Detail) -> ExplainHit:
+def _reduce_explain_hit(hit: ExplainHit, detail: Detail, texts: Collection[str]) -> ExplainHit:
+    """Reduce a hit. `texts`: the explained lines that its commit wrote, which its diff shows first of all."""
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
-        excerpt = select_changed_lines(hit.diff_excerpt, (), MAX_EXPLAINED_LINES)
+        excerpt = select_changed_lines(hit.diff_excerpt, lambda line: line in texts, MAX_EXPLAINED_LINES)
     message = hit.commit_message
     if detail is Detail.COMPACT:
         message = get_subject(message)

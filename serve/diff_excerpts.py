@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -88,26 +88,17 @@ def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWind
     return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
 
 
-def select_changed_lines(diff: str, terms: Collection[str], max_lines: int) -> str:
-    """Return the added and removed lines with the most terms, in their order; of equal ones, the first.
+def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) -> str:
+    """Return the added and removed lines with the highest ratings, in their order; of equal ones, the first.
 
-    A diff without such lines, as that of a merge, is cut to its first lines.
+    `rate` gets a line without its sign. A diff without such lines, as that of a merge, is cut to its first lines.
     """
     lines = [line for section in split_sections(diff) for line in _split_lines(section)[1:]]
     changed_lines = [line for line in lines if line[:1] in ("+", "-") and line[1:].strip()]
     if not changed_lines:
         return "\n".join(_split_lines(diff)[:max_lines])
-    counts = _count_terms_by_line(changed_lines, frozenset(terms))
-    best = sorted(range(len(changed_lines)), key=lambda index: -counts[index])[:max_lines]
+    best = sorted(range(len(changed_lines)), key=lambda index: -rate(changed_lines[index][1:]))[:max_lines]
     return "\n".join(changed_lines[index] for index in sorted(best))
-
-
-def _count_terms_by_line(lines: Sequence[str], terms: frozenset[str]) -> list[int]:
-    if not terms:
-        return [0] * len(lines)
-    from pipeline.text import count_terms  # imported here, because `explain` needs no stemmer
-
-    return [len(terms.intersection(count_terms(line[1:]))) for line in lines]
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:

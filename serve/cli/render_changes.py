@@ -56,7 +56,7 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
-        if len(file.lines) > max(remaining, 0):
+        if len(file.lines) > remaining > 0:
             yield Text("    │ …", style="dim")
         remaining -= len(file.lines)
     if hit.file_count > len(hit.files):

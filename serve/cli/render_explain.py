@@ -109,7 +109,7 @@ def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
 
     is_range = details.lines_queried[0] != details.lines_queried[1]
     if details.evolution:
-        yield Text("Earlier commits that shaped the lines:", style="dim")
+        yield Text("Earlier commits that shaped the lines (= equal text, ≈ inferred):", style="dim")
     for step in details.evolution:
         row = _format_commit(step.commit_sha, step.commit_date).append(f"  {step.step:<{STEP_WIDTH}}  ")
         row.append(format_message_lines(step.commit_message)[0], style="bold")

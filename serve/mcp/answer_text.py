@@ -45,7 +45,8 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     first, last = details.lines_queried
     shown, total = len(answer.hits), details.commits_unique
     shown_note = f", {shown} shown" if shown < total else ""
-    lines = [f"Lines {first}-{last}: {total} commit{'' if total == 1 else 's'}{shown_note}"] if total else []
+    asked = f"Line {first}" if first == last else f"Lines {first}-{last}"
+    lines = [f"{asked}: {total} commit{'' if total == 1 else 's'}{shown_note}"] if total else []
     for number, hit in enumerate(answer.hits, 1):
         lines += _format_explain_hit(number, hit)
     if details.related_commits:
@@ -57,12 +58,13 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     if details.leads:
         lines.append("Guesses about still earlier ones:")
         lines += map(_format_lead, details.leads)
-    for note in (
+    notes = (
         details.limitation,
         details.evolution_limitation,
         details.enrichment_limitation,
         answer.meta.hint,
-    ):
+    )
+    for note in dict.fromkeys(notes):  # the hint can repeat a limitation
         lines += _format_note(note)
     return "\n".join(lines)
 
@@ -140,7 +142,8 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     date = _format_date(hit.commit_date, hit.author_date)
     author = _escape_line(hit.commit_author)
     yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}"
-    yield f"lines {', '.join(format_ranges(hit.blame_lines))}; in {_escape_line(hit.file_path)}"
+    noun = "line" if len(hit.blame_lines) == 1 else "lines"
+    yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {_escape_line(hit.file_path)}"
     yield from _quote(body)
     yield from _fence(hit.diff_excerpt)
 

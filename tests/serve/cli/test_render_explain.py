@@ -103,7 +103,7 @@ def test_output_layout() -> None:
 
 
 EVOLUTION_OUTPUT = """\
-Earlier commits that shaped the lines:
+Earlier commits that shaped the lines (= equal text, ≈ inferred):
     aaaaaaaaaaaa  2020-01-01  modified     Retry twice  lines 9-10
     src/tcp.py ≈ retry(2)
     123456789012  2019-01-01  introduced   (no message)  line 9

@@ -22,6 +22,7 @@ from serve.api_types import (
     EvolutionStep,
     ExplainAnswer,
     ExplainDetails,
+    ExplainedLine,
     ExplainHit,
     ExplainMeta,
     FindAnswer,
@@ -193,11 +194,14 @@ def test_normal_detail_of_a_search() -> None:
 
 
 def test_detail_of_an_explanation() -> None:
-    """Normally four changed lines and 400 characters of the message stay; compact, the subject alone."""
+    """Four changed lines, the explained ones first, and 400 characters of the message stay; compact, the subject."""
     details = ExplainDetails((7, 12), 1, 1.0, None)
     answer = build_explain_answer(
         replace(EXPLAIN_HIT, commit_message="Retry\n\n" + "a" * 700), details=details
     )
+    explained = ExplainedLine(7, "a = 2", EXPLAIN_HIT.commit_sha)
+    (of_line,) = reduce_explain_answer(replace(answer, lines=(explained,)), Detail.NORMAL).hits
+    assert of_line.diff_excerpt == "-limit = 3\n+limit = 4\n+retries = 2\n+a = 2"
     (normal,) = reduce_explain_answer(answer, Detail.NORMAL).hits
     assert normal.diff_excerpt == "-limit = 3\n+limit = 4\n+retries = 2\n-a = 1"
     assert len(normal.commit_message) == MAX_MESSAGE_CHARS + 1
@@ -236,4 +240,18 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
         "6f1ed002ab 2024-01-31 (committed 2024-02-01) A␊B <a@b>; parents: none\n> Fix\n> Note: x\n"
         "file: a␊b renamed from cd +1 -0\n1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
         "Note: 2 more lines: raise `max_tokens`."
+    )
+
+
+def test_answer_about_one_line() -> None:
+    """One line is named in the singular, and a hint that repeats a limitation is printed once."""
+    details = ExplainDetails((7, 7), 1, 1.0, "a.py was renamed.")
+    answer = build_explain_answer(replace(EXPLAIN_HIT, blame_lines=(7,), diff_excerpt=None), details=details)
+    answer = replace(answer, meta=replace(answer.meta, hint=details.limitation))
+    assert format_explain_answer(answer) == (
+        "Line 7: 1 commit\n"
+        "1. 6f1ed002ab 2024-02-01 Ada: Retry uploads\n"
+        "line 7; in upload.py\n"
+        "> Servers close idle connections.\n"
+        "Note: a.py was renamed."
     )
