@@ -26,7 +26,10 @@ async def serve_session(stream: IOStream, call: McpCall, service: Service) -> No
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
     server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
     server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
-    await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+    try:
+        await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+    except StreamClosedError:  # the client has ended meanwhile
+        return
     await base.serve_lines(server, _LineStream(stream))
 
 

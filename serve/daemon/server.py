@@ -20,8 +20,9 @@ from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
 from pipeline import cancellation
+from pipeline.workers import count_usable_cpus
 from serve import config, http_common
-from serve.call_queue import CallQueue
+from serve.call_queue import CALLS_PER_CPU, CallQueue
 from serve.daemon import headers, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
 from stores import errors, locks
@@ -33,8 +34,8 @@ UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 
-# Threads that handle calls. There are more than CPUs, because calls that wait for an index do not use one.
-MAX_THREADS: Final = 16
+# Threads that handle calls: more than the queue starts, because sessions and status need some too.
+MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
 MAX_REQUEST_BYTES: Final = 1 << 20
 # Connections that may wait to be accepted.
 BACKLOG: Final = 512

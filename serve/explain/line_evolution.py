@@ -50,6 +50,8 @@ MAX_COMMITS: Final = 60
 MAX_SECONDS: Final = 1.5
 # Commits to return: more do not fit on a screen. Those that introduced lines come first.
 MAX_STEPS: Final = 20
+# Guesses that an answer lists.
+MAX_LEADS: Final = 6
 MAX_MESSAGE_CHARACTERS: Final = 400
 # Find lines copied from any file of the parent, from 15 letters and digits on: fewer are idioms. 30 to 60 ms each.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
@@ -129,6 +131,7 @@ class LineTracer:
     queried_texts: Mapping[int, str]
     deadline: float
     limitations: list[str] = field(default_factory=list)
+    _hits: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_bounded: bool = False
     _ended: list[_EndedDescent] = field(default_factory=list)
@@ -143,6 +146,7 @@ class LineTracer:
         for line in lines:
             if line.is_committed:
                 sha, numbers = line.origin.commit_sha, {line.number}
+                self._hits.add(sha)
                 descent = _Descent(numbers, anchored=set(numbers))
                 self._add(_Version(commit_times[sha], sha, line.origin.path), line.original_number, descent)
         for _ in range(MAX_ROUNDS):
@@ -272,7 +276,10 @@ class LineTracer:
             if extract_features(lines[number - 1]).weight >= MIN_COPY_WEIGHT
             and not COMMENT.match(lines[number - 1])
         }
-        if len(finder.parents) != 1 or not numbers or self._copy_searches >= MAX_COPY_SEARCHES:
+        if len(finder.parents) != 1 or not numbers:
+            return {}
+        if self._copy_searches >= MAX_COPY_SEARCHES:
+            self.limitations.append("Some lines were not searched for a line that they are a copy of.")
             return {}
         self._copy_searches += 1
         parent = finder.parents[0]
@@ -358,8 +365,8 @@ class LineTracer:
         leads = [
             self._build_lead(lead, lines)
             for sha, (lead, lines) in self._leads.items()
-            if sha not in positions
-        ]
+            if sha not in positions and sha not in self._hits
+        ][:MAX_LEADS]
         if self.searcher is None:
             self.limitations.append("There is no index, so restored lines and some leads are missing.")
         if self._is_bounded:

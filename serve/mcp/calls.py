@@ -20,8 +20,8 @@ PROGRESS_SECONDS: Final = 2.0
 class QueuedCalls:
     """Middleware of one session, which lets the queue start its tool calls.
 
-    `track_call` returns a context for each call. While `is_stopping` returns True no call is answered, because another
-    server will.
+    `track_call` returns a context for each call. While `is_stopping` returns True no new call is started, because
+    another server will answer it.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class QueuedCalls:
         """Handle a message of the client."""
         if ctx.method != "tools/call":
             return await call_next(ctx)
-        if self._is_stopping():
-            await asyncio.Event().wait()  # until the connection is closed
         reporter = asyncio.ensure_future(self._report_progress(ctx))
         try:
+            if self._is_stopping():
+                await asyncio.Event().wait()  # until the connection is closed
             with self._track_call():
                 async with self._queue.take_turn(self._client):
                     return await call_next(ctx)

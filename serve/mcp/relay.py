@@ -234,7 +234,7 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 def _get_id(fields: dict[str, Any], name: str = "id") -> int | str | None:
     number = fields.get(name)
-    return number if isinstance(number, (int, str)) else None
+    return number if isinstance(number, (int, str)) and not isinstance(number, bool) else None
 
 
 def serve_in_process() -> None:

@@ -250,8 +250,10 @@ def test_replaced_lines_are_leads(repo: Repo, home: Path) -> None:
     ]
 
 
-def test_oldest_commits_with_the_name_are_leads(repo: Repo, home: Path) -> None:
-    """The oldest commits that add the rarest name of a new line to a file of its kind are leads."""
+def test_oldest_commits_with_the_name_are_leads(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest commits that add the rarest name of a new line to a file of its kind are leads, a bounded number."""
     for number in range(5):
         repo.commit_file(f"part{number}.py", f"retry_{number}(max_attempts)\n", f"Part {number}")
     repo.commit_file("page.md", "max_attempts\n", "Document")
@@ -261,6 +263,8 @@ def test_oldest_commits_with_the_name_are_leads(repo: Repo, home: Path) -> None:
     assert [(lead.commit_message, lead.text) for lead in leads] == [
         (f"Part {number}", "max_attempts") for number in range(3)
     ]
+    monkeypatch.setattr(line_evolution, "MAX_LEADS", 2)
+    assert [lead.commit_message for lead in trace(repo, home, "net.py", 7).leads] == ["Part 0", "Part 1"]
 
 
 def test_work_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
