@@ -133,9 +133,11 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
     start, end = (int(bound) if bound else None for bound in match.group(1, 3))
     if match[2] is None:
         end = start
-    if end == 0:
+    if 0 in {start, end}:
         raise BadRequest("Lines count from 1.", hint=LINE_RANGE_HINT)
-    return 1 if start is None else start, end or 0
+    if start and end and end < start:
+        raise BadRequest(f"The range {lines!r} ends before it starts.", hint=LINE_RANGE_HINT)
+    return start or 1, end or 0
 
 
 def validate_explain_request(request: ExplainRequest) -> None:

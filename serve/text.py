@@ -109,6 +109,11 @@ def describe_vector_share(share: float) -> str:
     return f"vectors for {int(share * 100)} % of the changes"
 
 
+def format_more_files(count: int) -> str:
+    """Return `1 more file` or `2,000 more files`."""
+    return f"{count:,} more file{'' if count == 1 else 's'}"
+
+
 def format_commit_count(count: int) -> str:
     """Return `1 commit` or `2,000 commits`."""
     return "1 commit" if count == 1 else f"{count:,} commits"
@@ -140,6 +145,11 @@ def describe_unreadable_remedy(
 def escape_json_controls(document: str) -> str:
     """Escape control characters in a JSON document as `\\uXXXX`, for terminals. Its values stay the same."""
     return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
+
+
+def escape_line(text: str) -> str:
+    """Return a text as one line without control characters."""
+    return escape_controls(text.replace("\r", "").replace("\n", "␊"))
 
 
 def escape_controls(text: str) -> str:

@@ -47,7 +47,7 @@ class LinePattern:
             raise BadPattern("The pattern is empty.", hint="Give the text to look for.")
         if "\n" in self.text or "\0" in self.text:
             raise BadPattern(
-                "The pattern has more than one line.",
+                "The pattern has more than one line, or a NUL character.",
                 hint="Lines are searched one by one: give a part of one line.",
             )
         object.__setattr__(self, "_regex", _compile(self.text) if self.is_regex else None)
@@ -155,6 +155,10 @@ SELECT hunk_id, commit_sha, commit_date, commits.rowid, parents[1], change_kind,
 FROM hunks JOIN commits USING (commit_sha)
 WHERE {incomplete} AND {condition}"""
 
+_TRUNCATED_MERGES: Final = """
+SELECT DISTINCT commit_sha FROM hunks JOIN commits USING (commit_sha)
+WHERE diff_truncated AND content_kind <> 'message' AND len(parents) > 1 AND {condition}"""
+
 
 def find_matching_hunks(
     connection: duckdb.DuckDBPyConnection,
@@ -197,6 +201,14 @@ def list_incomplete_hunks(
     kinds = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
     sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kinds}")
     return [_build_incomplete_hunk(*row) for row in connection.execute(sql, dict(parameters)).fetchall()]
+
+
+def list_truncated_merges(
+    connection: duckdb.DuckDBPyConnection, condition: str, parameters: Mapping[str, Any]
+) -> list[str]:
+    """Return the merges with a stored diff that lacks lines. `condition`: of `filters.build_filter_condition`."""
+    sql = _TRUNCATED_MERGES.format(condition=condition)
+    return [sha for (sha,) in connection.execute(sql, dict(parameters)).fetchall()]
 
 
 def _build_incomplete_hunk(  # noqa: PLR0913, PLR0917 - the columns of a row

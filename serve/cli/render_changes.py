@@ -15,7 +15,7 @@ from serve.commit_types import (
     FileDiff,
     ShowAnswer,
 )
-from serve.text import escape_controls
+from serve.text import escape_controls, format_more_files
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,15 +52,16 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
     for file in hit.files:
         row = Text().append(f"    {escape_controls(file.path)}", style="cyan")
         yield row.append(f"  {file.change_kind}, +{file.added} -{file.removed}", style="dim")
-        for line in file.lines[:remaining]:
+        shown_lines = file.lines[:remaining]
+        for line in shown_lines:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
-        if len(file.lines) > remaining > 0:
+        if 0 < len(shown_lines) < len(file.lines):
             yield Text("    │ …", style="dim")
-        remaining -= len(file.lines)
+        remaining -= len(shown_lines)
     if hit.file_count > len(hit.files):
-        yield Text(f"    {hit.file_count - len(hit.files):,} more files", style="dim")
+        yield Text(f"    {format_more_files(hit.file_count - len(hit.files))}", style="dim")
 
 
 def print_show_answer(answer: ShowAnswer, console: Console) -> None:
@@ -102,7 +103,7 @@ def _format_files(answer: ShowAnswer) -> Iterator[Text]:
         yield _format_file(file)
     omitted = (answer.file_count or 0) - len(answer.files)
     if omitted > 0:
-        yield Text(f"{omitted:,} more {'file' if omitted == 1 else 'files'}", style="dim")
+        yield Text(format_more_files(omitted), style="dim")
 
 
 def _format_file(file: CommitFile) -> Text:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import commit_graph
-from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary
+from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, TreeDiff, open_repository
@@ -32,8 +32,8 @@ from serve.commit_types import (
 )
 from serve.errors import BadRequest
 from serve.explain.notes import MAX_SUGGESTIONS, find_similar_files
-from serve.explain.target import list_candidate_paths
-from serve.text import format_command
+from serve.explain.target import MAX_FILE_BYTES, list_candidate_paths
+from serve.text import escape_line, format_command
 
 # Files of a commit to list. Counting the lines of each reads both of its versions.
 MAX_FILES: Final = 100
@@ -51,12 +51,14 @@ def show_commit(request: ShowRequest, path: Path, cwd: Path | None = None) -> Sh
     The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest.
     """
     repository = open_repository(path)
-    revision, _, path_in_revision = request.commit.partition(":")
+    revision, colon, path_in_revision = request.commit.partition(":")
+    if colon and not path_in_revision.strip():
+        raise BadRequest("There is no path after the colon.", hint="Give `COMMIT:PATH`, or the commit alone.")
     if path_in_revision and request.path:
         raise BadRequest("The file is named twice.", hint="Give `COMMIT:PATH`, or the commit and the path.")
     file = path_in_revision or request.path
     if file is None and request.lines is not None:
-        raise BadRequest("Lines of which file?", hint="Name the file, too.")
+        raise BadRequest("Lines need a file.", hint="Name the file of the lines, too.")
     sha = _resolve_commit(repository, revision)
     answer = ShowAnswer(_load_commit(repository, sha))
     if file is None:
@@ -93,16 +95,19 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the first complete lines that fit, and the number of the others."""
+    """Return the first complete lines that fit, or the start of the first one, and the number of the others."""
     if len(text) <= max_chars:
         return text, 0
     end = text.rfind("\n", 0, max(0, max_chars)) + 1
+    if not end and max_chars > 0:
+        line, _, remaining_text = text.partition("\n")
+        return f"{line[:max_chars]}…\n", len(remaining_text.splitlines())
     return text[:end], text[end:].count("\n") + (not text.endswith("\n"))
 
 
 def _resolve_commit(repository: Repository, revision: str) -> str:
     """Return the sha of the commit that a revision names. Raises BadRequest."""
-    if not revision.strip():
+    if not revision.strip() or "\0" in revision:
         raise BadRequest("No commit is named.", hint=REVISION_HINT)
     try:
         sha = repository.resolve_revision(revision)
@@ -150,10 +155,10 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
     """Add the files of the commit with their numbers of lines; of a merge, those that differ from its first parent."""
     try:
         diff = repository.diff_with_first_parent(answer.commit.commit_sha)
+        changes = sorted(diff.changes, key=lambda change: change.path)
+        files = tuple(_build_file(repository, diff, change)[0] for change in changes[:MAX_FILES])
     except UnreadableObject as error:
         return replace(answer, limitation=f"The files are unknown: {error.reason}.")
-    changes = sorted(diff.changes, key=lambda change: change.path)
-    files = tuple(_build_file(repository, diff, change)[0] for change in changes[:MAX_FILES])
     return replace(answer, files=files, file_count=len(changes), limitation=_describe_merge(answer.commit))
 
 
@@ -166,15 +171,15 @@ def _build_file(repository: Repository, diff: TreeDiff, change: FileChange) -> t
     text, limitation, added, removed = "", "", 0, 0
     path = decode_path(change.path)
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
-        limitation = f"{path} is larger than {OVERSIZE_BYTES >> 20} MiB, so its lines are not compared."
+        limitation = f"The file is larger than {OVERSIZE_BYTES >> 20} MiB, so its lines are not compared."
     else:
         patch = diff.read_patch(change)
         added, removed = patch.added, patch.removed
         text = strip_file_header(patch.data).decode("utf-8", "replace")
         if patch.is_binary:
-            limitation = f"{path} is binary."
+            limitation = "The file is binary."
         elif not text:
-            limitation = f"{path}: its lines did not change."
+            limitation = "The lines of the file did not change."
     old_path = None if change.old_path is None else decode_path(change.old_path)
     return CommitFile(path, change.kind, added, removed, old_path), text, limitation
 
@@ -182,8 +187,11 @@ def _build_file(repository: Repository, diff: TreeDiff, change: FileChange) -> t
 def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:
     """Add the diff of one file, named as before or after the change. Raises BadRequest if it did not change."""
     sha = answer.commit.commit_sha
-    diff = repository.diff_with_first_parent(sha)
     candidates = _list_paths(repository, file, cwd)
+    try:
+        diff = repository.diff_with_first_parent(sha)
+    except UnreadableObject as error:
+        return replace(answer, limitation=f"The change of the file is unknown: {error.reason}.")
     for candidate in candidates:
         for change in diff.changes:
             if candidate in (change.path, change.old_path):
@@ -195,16 +203,29 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
                     diff=FileDiff(changed_file.path, text, omitted_lines=0) if text else None,
                     limitation=limitation or _describe_merge(answer.commit),
                 )
-    existing = next((path for path in candidates if repository.find_entry(sha, path)), None)
+    prefixes = tuple(candidate + b"/" for candidate in candidates)
+    inside = [change.path for change in diff.changes if change.path.startswith(prefixes)]
+    if inside:
+        names = _format_names([decode_path(path) for path in inside])
+        raise BadRequest(f"Commit {sha[:12]} changes files in {file!r:.200}.", hint=f"It changes {names}.")
+    existing = _find_file(repository, sha, candidates)
     if existing is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
-    inside = [change.path for change in diff.changes if change.path.startswith(existing + b"/")]
-    names = _format_names([decode_path(path) for path in inside or sorted(c.path for c in diff.changes)])
+    names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
     command = format_command("lineage", "show", f"{sha[:12]}:{decode_path(existing)}")
     raise BadRequest(
-        f"Commit {sha[:12]} {'changes several files in' if inside else 'does not change'} {decode_path(existing)}.",
-        hint=f"It changes {names}." + ("" if inside else f" `{command}` shows the file as it was."),
+        f"Commit {sha[:12]} does not change {file!r:.200}.",
+        hint=f"It changes {names}. `{command}` shows the file as it was.",
     )
+
+
+def _find_file(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
+    """Return the first path that the commit has, not one inside of a submodule; None if it has none."""
+    for path in candidates:
+        entry = repository.find_entry(sha, path)
+        if entry is not None and entry.name == path:
+            return path
+    return None
 
 
 def _load_content(
@@ -216,21 +237,25 @@ def _load_content(
     path = next((path for path in candidates if repository.find_entry(sha, path)), None)
     if path is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
-    name, content = decode_path(path), read_content(repository, sha, path)
+    name = decode_path(path)
+    entry = repository.find_entry(sha, path)
+    if entry and is_regular(entry.mode) and repository.read_blob_size(entry.sha) > MAX_FILE_BYTES:
+        raise BadRequest(f"The file is larger than {MAX_FILE_BYTES >> 20} MiB.", hint="Show it with git.")
+    content = read_content(repository, sha, path)
     if content is None:
         raise BadRequest(
-            f"{name} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
+            f"{file!r:.200} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
         )
     if is_binary(content):
         raise BadRequest(
-            f"{name} is binary: it has {len(content):,} bytes and no lines.", hint="Name another file."
+            f"{file!r:.200} is binary: it has {len(content):,} bytes and no lines.", hint="Name another file."
         )
     all_lines = content.decode("utf-8", "replace").split("\n")
     if not all_lines[-1]:
         all_lines.pop()
     if first > max(1, len(all_lines)):
         count = "1 line" if len(all_lines) == 1 else f"{len(all_lines):,} lines"
-        raise BadRequest(f"{name} has {count} in {sha[:12]}.", hint="Give lines that it has.")
+        raise BadRequest(f"{file!r:.200} has {count} in {sha[:12]}.", hint="Give lines that it has.")
     last = min(last or len(all_lines), len(all_lines))
     text = "".join(f"{line}\n" for line in all_lines[first - 1 : last])
     return FileContent(name, first if all_lines else 0, last, len(all_lines), text, omitted_lines=0)
@@ -245,13 +270,13 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
     literal = [os.fsencode(os.path.normpath(file))] if is_plain else []
     paths = [path for path in list_candidate_paths(repository, file, cwd) if path]
     if not (literal or paths):
-        raise BadRequest(f"{file!r:.200} is no file in the repository.", hint="Give a path inside it.")
+        raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
     return list(dict.fromkeys([*literal, *paths]))
 
 
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
-    question = f"Did you mean {' or '.join(similar_files)}? " if similar_files else ""
+    question = f"Did you mean {' or '.join(map(escape_line, similar_files))}? " if similar_files else ""
     command = format_command("lineage", "show", sha[:12])
     return BadRequest(
         f"Commit {sha[:12]} has no file {file!r:.200}.", hint=f"{question}`{command}` lists what it changes."
@@ -269,4 +294,4 @@ def _list_directory(repository: Repository, sha: str, path: bytes) -> str:
 
 def _format_names(names: Sequence[str]) -> str:
     others = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{others}" or "no file"
+    return f"{', '.join(map(escape_line, names[:MAX_NAMES]))}{others}" or "no file"

@@ -15,7 +15,7 @@ from serve import config
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_warning
 from serve.setup import json_config, toml_config
 from serve.setup.file_edit import FileAccessError, read_file
-from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, starts_server
+from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, list_words, starts_server
 
 # Programs that clients start, with the command that registers each.
 REGISTER_COMMANDS: Final = {"lineage-mcp": "lineage register", "mindmap": "mindmap register"}
@@ -99,9 +99,8 @@ def _check_entry(
     entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
 ) -> tuple[str, str]:
     """Return a result of the server's start and an empty text, or an empty text and the fault of the entry."""
-    command, arguments = entry.get("command"), entry.get("args")
-    words = [*(command if isinstance(command, list) else [command]), *(arguments or [])]
-    executable = shutil.which(str(words[0]))
+    words = list_words(entry)
+    executable = shutil.which(words[0])
     if executable is None:
         return "", f"{words[0]} does not exist or is not executable"
     variables = entry.get(file.client.shape.environment_key)
@@ -113,8 +112,10 @@ def _check_entry(
     if not file.is_own:
         return "", ""
     try:
-        tool_count = _count_tools(executable, [str(word) for word in words[1:]], environment)
+        tool_count = _count_tools(executable, words[1:], environment)
     except Exception as error:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
         reason = str(error) or type(error).__name__
         return "", f"the server does not answer ({reason:.200})"
     return f": {tool_count} tools", ""

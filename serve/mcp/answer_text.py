@@ -21,7 +21,7 @@ from serve.api_types import (
     RelatedCommit,
 )
 from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitFile, ShowAnswer
-from serve.text import escape_controls, format_ranges
+from serve.text import escape_controls, escape_line, format_more_files, format_ranges
 
 # Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
 SHA_LENGTH: Final = 10
@@ -35,7 +35,7 @@ def format_find_answer(answer: FindAnswer) -> str:
     lines = [line for number, hit in enumerate(answer.hits, 1) for line in _format_pattern_hit(number, hit)]
     profile = answer.meta.query_profile
     if profile != DEFAULT_QUERY_PROFILE:
-        lines.append(f"Query profile: {profile.name} ({_escape_line(profile.explanation)})")
+        lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
 
@@ -82,7 +82,7 @@ def format_show_answer(answer: ShowAnswer) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them."""
     commit, diff, content = answer.commit, answer.diff, answer.content
     subject, *body = _split_message(commit.commit_message)
-    author = f"{_escape_line(commit.commit_author)} <{_escape_line(commit.author_email)}>"
+    author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
     parents = ", ".join(sha[:SHA_LENGTH] for sha in commit.parents) or "none"
     date = _format_date(commit.commit_date, commit.author_date)
     lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}", *_quote([subject, *body])]
@@ -95,7 +95,7 @@ def format_show_answer(answer: ShowAnswer) -> str:
         lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines)]
     if content:
         numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
-        lines.append(f"file: {_escape_line(content.path)}, lines {numbers}")
+        lines.append(f"file: {escape_line(content.path)}, lines {numbers}")
         lines += [*_fence(content.text, ""), *_format_omission(content.omitted_lines)]
     return "\n".join([*lines, *_format_note(answer.limitation)])
 
@@ -105,17 +105,17 @@ def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
     yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {_format_date(hit.commit_date, hit.author_date)} {subject}"
     for file in hit.files:
         added, removed = f" +{file.added}" if file.added else "", f" -{file.removed}" if file.removed else ""
-        yield f"file: {_escape_line(file.path)}{added}{removed}"
+        yield f"file: {escape_line(file.path)}{added}{removed}"
         yield from _quote(
-            [f"{line.sign}{line.number} {_escape_line(line.text).strip()}" for line in file.lines]
+            [f"{line.sign}{line.number} {escape_line(line.text).strip()}" for line in file.lines]
         )
     if hit.file_count > len(hit.files):
-        yield f"{hit.file_count - len(hit.files):,} more files"
+        yield format_more_files(hit.file_count - len(hit.files))
 
 
 def _describe_commit_file(file: CommitFile) -> str:
-    source = f" from {_escape_line(file.old_path)}" if file.old_path else ""
-    return f"file: {_escape_line(file.path)} {file.change_kind}{source} +{file.added} -{file.removed}"
+    source = f" from {escape_line(file.old_path)}" if file.old_path else ""
+    return f"file: {escape_line(file.path)} {file.change_kind}{source} +{file.added} -{file.removed}"
 
 
 def _format_omission(line_count: int) -> list[str]:
@@ -124,7 +124,7 @@ def _format_omission(line_count: int) -> list[str]:
 
 def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
     subject, *body = _split_message(hit.commit_message)
-    repository = f"{_escape_line(hit.repository)}: " if hit.repository else ""
+    repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
     # Only a reranked hit, which has `matched`, has a probability as its score.
     probability = (
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
@@ -140,10 +140,10 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
 def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     subject, *body = _split_message(hit.commit_message)
     date = _format_date(hit.commit_date, hit.author_date)
-    author = _escape_line(hit.commit_author)
+    author = escape_line(hit.commit_author)
     yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}"
     noun = "line" if len(hit.blame_lines) == 1 else "lines"
-    yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {_escape_line(hit.file_path)}"
+    yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {escape_line(hit.file_path)}"
     yield from _quote(body)
     yield from _fence(hit.diff_excerpt)
 
@@ -173,19 +173,19 @@ def _format_lead(lead: EvolutionLead) -> str:
 
 def _shorten(line: str) -> str:
     """Return a line of code without indentation, cut to `MAX_LINE_CHARS`."""
-    text = _escape_line(line).strip()
+    text = escape_line(line).strip()
     return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
 
 
 def _describe_files(hit: PatternHit) -> str:
     """Return the files in the hit's order with counts of changed lines, and the kind of change of the shown one."""
     names = [
-        f"{_escape_line(file.path)}{f' {hit.change_kind}' if file.path == hit.file_path else ''}"
+        f"{escape_line(file.path)}{f' {hit.change_kind}' if file.path == hit.file_path else ''}"
         f"{f' +{file.added}' if file.added else ''}{f' -{file.removed}' if file.removed else ''}"
         for file in hit.files
     ]
     if count := hit.file_count - len(hit.files):
-        names.append(f"{count:,} more file{'' if count == 1 else 's'}")
+        names.append(format_more_files(count))
     # The prefix keeps a name such as `Note: ...` from looking like a note of this program.
     return f"files: {'; '.join(names)}" if names else ""
 
@@ -197,7 +197,7 @@ def _format_date(commit_date: str, author_date: str | None) -> str:
 
 def _split_message(message: str) -> list[str]:
     """Return the subject and the other lines of a message, without empty ones."""
-    lines = [_escape_line(line).strip() for line in message.strip().split("\n")]
+    lines = [escape_line(line).strip() for line in message.strip().split("\n")]
     return [lines[0] or "(no message)", *filter(None, lines[1:])]
 
 
@@ -215,9 +215,4 @@ def _fence(text: str | None, language: str = "diff") -> Iterator[str]:
 
 
 def _format_note(note: str | None) -> list[str]:
-    return [f"Note: {escape_controls(note)}"] if note else []
-
-
-def _escape_line(text: str) -> str:
-    """Return a text as one line without control characters."""
-    return escape_controls(text.replace("\r", "").replace("\n", "␊"))
+    return [f"Note: {escape_line(note)}"] if note else []

@@ -86,9 +86,12 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             _build_condition(filters, repository, connection) if request.has_filters else ("TRUE", {})
         )
         matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
-        incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
-        completed = _complete_hunks(repository, pattern, incomplete_hunks)
         is_reachable = build_reachability_test(connection, status.reachability)
+        incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
+        completed = _complete_hunks(
+            repository, pattern, [hunk for hunk in incomplete_hunks if is_reachable(hunk.commit_sha)]
+        )
+        truncated_merges = exact_search.list_truncated_merges(connection, condition, parameters)
         commits = _group_by_commit(
             (
                 match
@@ -103,7 +106,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         hits,
         ChangeSearchMeta(
             index_status=build_index_state(status),
-            hint=" ".join(_build_hints(status, completed)) or None,
+            hint=" ".join(_build_hints(status, completed, sum(map(is_reachable, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
                 commits=len(commits),
@@ -155,7 +158,7 @@ def _complete_hunks(
             completed.matches.append(
                 HunkMatch(hunk.hunk_id, hunk.commit_sha, hunk.commit_date, hunk.order, added, removed)
             )
-    return CompletedHunks(completed.matches, completed.lines, unreadable)
+    return replace(completed, unreadable=unreadable)
 
 
 def _find_lines_in_git(
@@ -263,7 +266,7 @@ def _shorten_line(pattern: LinePattern, text: str) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _build_hints(status: IndexStatus, completed: CompletedHunks) -> Iterator[str]:
+def _build_hints(status: IndexStatus, completed: CompletedHunks, truncated_merges: int) -> Iterator[str]:
     yield from build_index_hints(status)
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
@@ -271,3 +274,6 @@ def _build_hints(status: IndexStatus, completed: CompletedHunks) -> Iterator[str
     if completed.unreadable:
         changes = "1 large change" if completed.unreadable == 1 else f"{completed.unreadable:,} large changes"
         yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."
+    if truncated_merges:
+        merges = "1 merge" if truncated_merges == 1 else f"{truncated_merges:,} merges"
+        yield f"Of {merges} with very many lines of their own, only the first were searched."

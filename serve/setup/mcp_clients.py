@@ -137,14 +137,19 @@ SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS
 
 def starts_server(entry: Any, server: Server) -> bool:
     """Return whether an entry starts this server's program, from any directory or through another program."""
+    return server.command.name in {PurePath(word).name for word in list_words(entry)}
+
+
+def list_words(entry: Any) -> list[str]:
+    """Return the command of an entry and its arguments; none if it has an unexpected form."""
     if not isinstance(entry, dict):
-        return False
+        return []
     command, arguments = entry.get("command"), entry.get("args")
     words = [
         *(command if isinstance(command, list) else [command]),
         *(arguments if isinstance(arguments, list) else []),
     ]
-    return server.command.name in {PurePath(word).name for word in words if isinstance(word, str)}
+    return [word for word in words if isinstance(word, str)]
 
 
 class OutsideProject(LineageError):

@@ -6,10 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
-from serve.cli.render_changes import print_search_answer, print_show_answer
-from serve.commit_types import ChangeSearchRequest, ShowRequest
+from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer
+from serve.commit_types import (
+    ChangeHit,
+    ChangeSearchAnswer,
+    ChangeSearchDetails,
+    ChangeSearchMeta,
+    ChangeSearchRequest,
+    MatchingFile,
+    MatchingLine,
+    ShowRequest,
+)
 from serve.explain.show_commit import show_commit
 from serve.search.exact_search import search_changes
 from tests.repos import Repo
@@ -120,3 +131,22 @@ def test_exit_codes(shared_repo: Repo, tmp_path: Path, capsys: pytest.CaptureFix
     repo.commit_file("a.txt", "a\n")
     assert run_lineage("grep", "a", repo.path) == FAILED
     assert "lineage index" in capsys.readouterr().err
+
+
+def test_lines_of_several_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit of lines is that of a commit: later files show no lines beyond it, only their counts."""
+    lines = tuple(MatchingLine("+", number, f"needle {number}") for number in range(1, MAX_LINES))
+    files = tuple(MatchingFile(name, "added", len(lines), 0, lines) for name in ("a.py", "b.py", "c.py"))
+    hit = ChangeHit("1" * 40, "Add", "Ada", "2020-01-01T00:00:00Z", None, files, 4)
+    details = ChangeSearchDetails(1, 1, "newest", "")
+    meta = ChangeSearchMeta(IndexState(None, 0, None), None, Compatibility("compatible"), details)
+    print_search_answer(ChangeSearchAnswer((hit,), meta), Console(width=100))
+    rows = [row.strip() for row in capsys.readouterr().out.splitlines()]
+    assert sum("needle" in row for row in rows) == MAX_LINES
+    assert rows[rows.index("b.py  added, +11 -0") :][:5] == [
+        "b.py  added, +11 -0",
+        "│     1 +needle 1",
+        "│ …",
+        "c.py  added, +11 -0",
+        "1 more file",
+    ]

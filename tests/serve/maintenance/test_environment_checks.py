@@ -281,6 +281,19 @@ def test_servers_of_a_project_are_not_started(repo: Repo, tmp_path: Path) -> Non
     assert not trace.exists()
 
 
+def test_odd_entries_of_clients(repo: Repo, tmp_path: Path) -> None:
+    """An entry with arguments of the wrong type is read without them, and the failure of a server is named."""
+    server = tmp_path / "lineage-mcp"
+    server.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    server.chmod(0o755)
+    file = tmp_path / "user" / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    entry = {"command": str(server), "args": 5, "env": {"LINEAGE_HOME": str(config.load_settings().home)}}
+    file.write_text(json.dumps({"mcpServers": {"lineage": entry}}), encoding="utf-8")
+    found = run_checks(repo.path)["client cursor"].found
+    assert "the server does not answer" in found and "TaskGroup" not in found
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")
 def test_unreadable_client_file(repo: Repo, tmp_path: Path) -> None:
     """An unreadable client file is a warning, and the files of other clients are checked."""

@@ -198,20 +198,24 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     repo.commit_file("a.txt", "2\nbrought\n", "Topic")
     repo.switch("main")
     repo.commit_file("a.txt", "3\n", "Main")
-    repo.merge("topic", message="Resolve", resolution={"a.txt": f"needle\nbrought\n{LONG_TEXT}"})
+    repo.merge("topic", message="Resolve", resolution={"a.txt": f"needle\nbrought\n{LONG_TEXT}end\n"})
     build_index(repo, home)
     assert get_subjects(search_changes(ChangeSearchRequest("brought"), repo.path, home)) == ["Topic"]
     answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation.startswith("Not searched: ")
+    hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
+    assert hint == "Of 1 merge with very many lines of their own, only the first were searched."
 
 
 def test_reachability_and_new_commits(tmp_path: Path, repo: Repo, index: Path) -> None:
     """Only commits that HEAD reaches count, and the hint names those that are not indexed."""
     home = tmp_path / "home"
     shutil.copytree(index, home)
-    answer = search_at(repo, home, "topic~1")
-    assert "Add a needle on a branch" not in get_subjects(answer)
+    on_branch = get_subjects(search_at(repo, home, "topic"))
+    before_branch = get_subjects(search_at(repo, home, "topic~1"))
+    assert "Add a needle on a branch" in on_branch
+    assert before_branch == [subject for subject in on_branch if subject != "Add a needle on a branch"]
     repo.git("switch", "--quiet", "main")
     repo.branch("ahead")
     try:
@@ -251,3 +255,16 @@ def test_without_an_index(tmp_path: Path, home: Path) -> None:
     repo.commit_file("a.txt", "needle\n")
     with pytest.raises(NotIndexed, match="lineage index"):
         search_changes(ChangeSearchRequest("needle"), repo.path, home)
+
+
+def test_deleted_objects_of_unreachable_commits(tmp_path: Path, home: Path) -> None:
+    """A large change that HEAD no longer reaches is not read, as git may have deleted it."""
+    repo = Repo.create(tmp_path / "pruned")
+    repo.commit_file("a.txt", "needle\n", "Start")
+    repo.commit_file("long.txt", LONG_TEXT, "Long")
+    build_index(repo, home)
+    repo.git("reset", "--quiet", "--hard", "HEAD~1")
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "--quiet", "--prune=now")
+    answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
+    assert (get_subjects(answer), answer.meta.hint) == (["Start"], None)
