@@ -59,12 +59,14 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     return replace(answer, hits=tuple(hits))
 
 
-def limit_tokens(answer: AnswerType, max_tokens: int, render: Callable[[AnswerType], str]) -> AnswerType:
+def limit_tokens(
+    answer: AnswerType, max_tokens: int | None, render: Callable[[AnswerType], str]
+) -> AnswerType:
     """Remove diffs, then hits, the last one first, until the rendered answer has at most about `max_tokens` tokens.
 
-    The first hit is never removed; its diff is the last diff to go.
+    The first hit is never removed; its diff is the last diff to go. Without a limit the answer stays as it is.
     """
-    while len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
+    while max_tokens is not None and len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
         shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
         if shortened is None:
             break

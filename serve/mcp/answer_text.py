@@ -7,9 +7,11 @@ authors and paths follow a fixed prefix on their line. Control characters are es
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from serve.answer_detail import get_subject
 from serve.api_types import (
     DEFAULT_QUERY_PROFILE,
     EvolutionLead,
@@ -37,6 +39,24 @@ def format_find_answer(answer: FindAnswer) -> str:
     if profile != DEFAULT_QUERY_PROFILE:
         lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
+
+
+def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer]) -> str:
+    """Return the text of the answers to several questions. A commit of an earlier answer is one line."""
+    blocks: list[str] = []
+    shown: set[str] = set()
+    for query, answer in zip(queries, answers, strict=True):
+        hits = tuple(
+            replace(
+                hit, commit_message=get_subject(hit.commit_message), diff_excerpt=None, files=(), file_count=0
+            )
+            if hit.commit_sha in shown
+            else hit
+            for hit in answer.hits
+        )
+        shown.update(hit.commit_sha for hit in answer.hits)
+        blocks.append(f"Question: {escape_line(query)}\n{format_find_answer(replace(answer, hits=hits))}")
+    return "\n\n".join(blocks)
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:

@@ -7,7 +7,8 @@ the client's first root in a repository.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -18,7 +19,6 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from serve import config, process
 from serve.answer_detail import (
-    AnswerType,
     Detail,
     limit_tokens,
     parse_content_words,
@@ -26,7 +26,9 @@ from serve.answer_detail import (
     reduce_find_answer,
 )
 from serve.api_types import (
+    ExplainAnswer,
     ExplainRequest,
+    FindAnswer,
     FindRequest,
     to_json_dict,
 )
@@ -38,6 +40,7 @@ from serve.mcp import base
 from serve.mcp.answer_text import (
     format_explain_answer,
     format_find_answer,
+    format_find_answers,
     format_search_answer,
     format_show_answer,
 )
@@ -96,6 +99,8 @@ UntilArgument: TypeAlias = Annotated[str | base.Unset, Field(description="Only c
 AuthorArgument: TypeAlias = Annotated[
     str | base.Unset, Field(description="Part of the name or email address.")
 ]
+# Questions of one call of `find_pattern`.
+MAX_QUERIES: Final = 5
 # Files and lines of each commit of `search_changes`; `show_commit` has all.
 MAX_FILES: Final = 3
 MAX_LINES: Final = 4
@@ -150,20 +155,23 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ] = None,
         detail: Annotated[Detail, Field(description=DETAIL_DESCRIPTION)] = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
+        more_queries: Annotated[list[str], Field(description="Further questions for the same call.")] = [],  # noqa: B006 - Pydantic copies it
         *,
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ToolResult]:
         request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank, until=until)
+        requests = [request, *(replace(request, text=question) for question in more_queries)]
+        if len(requests) > MAX_QUERIES:
+            raise BadRequest(f"A call has at most {MAX_QUERIES} questions.", hint="Make several calls.")
         if repository is not None and repositories is not None:
             raise BadRequest("`repository` and `repositories` exclude each other.", hint="Pass one of them.")
         if repositories is not None:
             names = [repositories] if isinstance(repositories, str) else repositories
-            answer = backend.find_in_repositories(request, names, directory)
+            answers = [backend.find_in_repositories(request, names, directory) for request in requests]
         else:
-            answer = backend.find(request, resolver.resolve(repository, context))
-        words = parse_content_words(query) if detail is Detail.NORMAL else ()
-        answer = reduce_find_answer(answer, detail, words)
-        return _build_tool_result(answer, format_find_answer, max_tokens)
+            path_of_repository = resolver.resolve(repository, context)
+            answers = [backend.find(request, path_of_repository) for request in requests]
+        return _build_find_result([request.text for request in requests], answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
         file: Annotated[str, Field(description="Path, relative to the repository's root.")],
@@ -197,7 +205,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             include_evolution,
         )
         answer = backend.explain(request, resolver.resolve(repository, context))
-        return _build_tool_result(reduce_explain_answer(answer, detail), format_explain_answer, max_tokens)
+        answer = limit_tokens(reduce_explain_answer(answer, detail), max_tokens, format_explain_answer)
+        return _build_call_result(format_explain_answer(answer), _build_content(answer))
 
     def search_changes(  # noqa: PLR0913, PLR0917 - one parameter per argument
         pattern: Annotated[str, Field(description="Text in one line; case matters.")],
@@ -310,14 +319,27 @@ def main() -> None:
     base.serve_stdio(server, settings.log_level)
 
 
-def _build_tool_result(
-    answer: AnswerType, render: Callable[[AnswerType], str], max_tokens: int | None
+def _build_find_result(
+    queries: Sequence[str], answers: Sequence[FindAnswer], detail: Detail, max_tokens: int | None
 ) -> CallToolResult:
-    if max_tokens is not None:
-        answer = limit_tokens(answer, max_tokens, render)
+    """Return the answer to the first question; those to others follow in the text and in the field `more`."""
+    max_answer_tokens = None if max_tokens is None else max_tokens // len(answers)
+    shortened = []
+    for query, answer in zip(queries, answers, strict=True):
+        words = parse_content_words(query) if detail is Detail.NORMAL else ()
+        reduced = reduce_find_answer(answer, detail, words)
+        shortened.append(limit_tokens(reduced, max_answer_tokens, format_find_answer))
+    content, *others = map(_build_content, shortened)
+    if not others:
+        return _build_call_result(format_find_answer(shortened[0]), content)
+    content["more"] = [{"query": query, **other} for query, other in zip(queries[1:], others, strict=True)]
+    return _build_call_result(format_find_answers(queries, shortened), content)
+
+
+def _build_content(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
+    """Return the structured content of an answer."""
     answer_fields = to_json_dict(answer)
-    content = {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
-    return _build_call_result(render(answer), content)
+    return {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
 
 
 def _build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:

@@ -114,6 +114,28 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     assert "related_commits" not in explain_answer["_meta"]["explain"]
 
 
+def test_several_questions(server: MCPServer[Any]) -> None:
+    """One call answers several questions in order; a commit that an earlier answer shows is one line."""
+    questions = ["timeout in `connect`", "document the timeout"]
+    alone = [call_tool(server, "find_pattern", query=question) for question in questions]
+    together = call_tool(server, "find_pattern", query=questions[0], more_queries=questions[1:])
+    content = extract_structured_content(together)
+    (other,) = content.pop("more")
+    assert content == extract_structured_content(alone[0])
+    assert other == {"query": questions[1], **extract_structured_content(alone[1])}
+    first_text, second_text = extract_text(together).split("\n\n")
+    assert first_text == f"Question: {questions[0]}\n{extract_text(alone[0])}"
+    assert second_text.startswith(f"Question: {questions[1]}\n1. ")
+    assert {hit["commit_sha"] for hit in other["hits"]} <= {hit["commit_sha"] for hit in content["hits"]}
+    assert "```" not in second_text
+    shortened = call_tool(
+        server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=60
+    )
+    assert len(extract_text(shortened)) < len(extract_text(together))
+    with pytest.raises(AssertionError, match="at most 5 questions"):
+        extract_structured_content(call_tool(server, "find_pattern", query="a", more_queries=["b"] * 5))
+
+
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
     """The text has the count, the commits with quoted lines, and what is left out; wrong expressions are explained."""
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
