@@ -170,8 +170,8 @@ def start_blame(
         *ignore_revs.arguments,
     ]
     # The file can change meanwhile, so pass the content from which the cache key is computed.
-    source = ["HEAD"] if target.is_from_head else ["--contents", "-"]
-    stdin = None if target.is_from_head else target.content
+    source = [target.revision] if target.revision else ["--contents", "-"]
+    stdin = None if target.revision else target.content
     with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:
         yield blame_process
 

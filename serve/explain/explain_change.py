@@ -42,6 +42,7 @@ from serve.explain.blame import (
 )
 from serve.explain.cache import BoundedCache
 from serve.explain.commit_order import sort_newest_first
+from serve.explain.deleted_file import resolve_missing_file
 from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
 from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
@@ -87,6 +88,10 @@ class Explainer:
         repository = open_repository(path)
         head = repository.read_head()
         target = resolve_target(repository, head, request.file, cwd)
+        location = find_index(self.home, repository)
+        if target.is_missing and head:
+            git = commit_graph.create_git_program(repository, location.git_directory if location else None)
+            target = resolve_missing_file(repository, git, head, target)
         blocking_file = cache.find_blocking_file(repository, target) if target.content is not None else None
         if blocking_file:
             note = f"git would wait forever for {blocking_file}, because it is no regular file."
@@ -96,7 +101,7 @@ class Explainer:
             repository=repository,
             head=head,
             target=target,
-            location=find_index(self.home, repository),
+            location=location,
             ignore_revs=load_ignore_revs(repository),
             histories=self._histories,
             reader_pools=self.reader_pools,
@@ -238,9 +243,7 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
     target, repository = context.target, context.repository
     with _open_file_history(context, git) as reader:
         limitations = list(notes.describe_file_limitations(target, context.ignore_revs, repository, git))
-        if target.is_missing and context.head:
-            limitations = [notes.describe_missing_file(target, repository, context.head, git)]
-        elif target.content is not None:
+        if target.content is not None:
             limitations.append(notes.describe_empty_range(target, context.request))
         enrichment = Enrichment(error=reader.error)
         meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
 from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs
 from serve.explain.file_history import Enrichment, FileHistoryReader
@@ -78,6 +78,8 @@ def describe_file_limitations(
         yield target.note
     if ignore_revs.note and target.content is not None:
         yield ignore_revs.note
+    if target.is_missing or target.revision:
+        return
     driver = repository.get_attribute(target.display_path, "filter")
     if isinstance(driver, str) and any(
         name.rpartition(".")[0] == f"filter.{driver}" for name in git.filter_settings
@@ -85,22 +87,6 @@ def describe_file_limitations(
         yield (
             f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
         )
-
-
-def describe_missing_file(target: Target, repository: Repository, head: str, git: GitProgram) -> str:
-    """Say which commit removed or renamed a file, or suggest similar files if it never existed."""
-    last_sha = git.run("rev-list", "-1", head, "--", target.path).stdout.decode().strip()
-    if not last_sha:
-        similar_files = find_similar_files(target.path, head, git)
-        question = f" Did you mean {' or '.join(similar_files)}?" if similar_files else ""
-        return f"{target.display_path} does not exist in HEAD and never did.{question}"
-    subject = repository.read_commit(last_sha).message.partition("\n")[0].strip()
-    missing_text = f"{target.display_path} does not exist in HEAD"
-    if new_path := _find_new_path(repository, last_sha, target.path):
-        return (
-            f"{missing_text}: commit {last_sha[:12]} ({subject}) renamed it to {new_path}. Explain that file."
-        )
-    return f"{missing_text}: commit {last_sha[:12]} ({subject}) was the last to change it."
 
 
 def describe_enrichment_limitation(
@@ -146,16 +132,6 @@ def find_similar_files(path: bytes, head: str, git: GitProgram) -> list[str]:
         return [decode_path(file) for file in same_name_files[:MAX_SUGGESTIONS]]
     siblings = [decode_path(file) for file in files if file and file.rpartition(b"/")[0] == directory]
     return get_close_matches(decode_path(path), siblings, n=MAX_SUGGESTIONS, cutoff=0.8)
-
-
-def _find_new_path(repository: Repository, sha: str, path: bytes) -> str | None:
-    try:
-        changes = [
-            change for parent_diff in repository.diff_with_parents(sha) for change in parent_diff.changes
-        ]
-    except UnreadableObject:
-        return None
-    return next((decode_path(change.path) for change in changes if change.old_path == path), None)
 
 
 def _format_lines(numbers: Sequence[int]) -> str:

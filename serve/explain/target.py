@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +24,9 @@ class Target:
     - `path`: path relative to the repository, as git's bytes.
     - `content`: content to blame; None if there is nothing to blame.
     - `note`: sentence for the user: the reason why there is nothing to blame, or which version is explained.
-    - `is_from_head`: the content is HEAD's, because the work tree does not have the file.
-    - `is_missing`: neither HEAD nor the work tree has the path.
+    - `revision`: commit that has the content, if the work tree does not have the file; else empty.
+    - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it.
+    - `other_paths`: what else the name of a missing file can mean.
     - `working_tree_encoding`: encoding of the content by the git attribute `working-tree-encoding`, empty if it is not
       set; git stores such content as UTF-8.
     """
@@ -33,8 +34,10 @@ class Target:
     path: bytes
     content: bytes | None = None
     note: str = ""
-    is_from_head: bool = False
+    revision: str = ""
     is_missing: bool = False
+    is_untracked: bool = False
+    other_paths: tuple[bytes, ...] = ()
     working_tree_encoding: str = ""
 
     @property
@@ -73,7 +76,8 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
         )
     entries = [_look_up(repository, head, path) for path in inner_paths]
     entry = next((entry for entry in entries if entry.is_in_work_tree or entry.mode), entries[0])
-    return _build_target(repository, head, entry)
+    target = _build_target(repository, head, entry)
+    return replace(target, other_paths=tuple(inner_paths[1:])) if target.is_missing else target
 
 
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
@@ -119,7 +123,9 @@ def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -
     if entry.is_in_work_tree:
         return _build_work_tree_target(repository, head, entry)
     if entry.mode:
-        return _build_head_target(repository, entry)
+        note = f"{decode_path(entry.path)} is not in the work tree: this explains its version in HEAD."
+        target = read_committed_target(repository, "HEAD", entry.path, entry.blob)
+        return target if repository.is_bare or target.content is None else replace(target, note=note)
     return Target(entry.path, note=f"{decode_path(entry.path)} does not exist in HEAD.", is_missing=True)
 
 
@@ -127,9 +133,8 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
     if head is None:
         return Target(entry.path, note="The repository has no commits yet.")
     if not entry.mode and not repository.is_in_index(entry.path):
-        name = decode_path(entry.path)
-        note = f"{name} does not exist in HEAD: git does not track it, so it has no history."
-        return Target(entry.path, note=note)
+        note = f"{decode_path(entry.path)} does not exist in HEAD."
+        return Target(entry.path, note=note, is_missing=True, is_untracked=True)
     return _read_target(repository, entry.path)
 
 
@@ -145,15 +150,15 @@ def _build_directory_target(path: bytes) -> Target:
     return Target(path, note=f"{decode_path(path) or 'The repository'} is a directory: name a file in it.")
 
 
-def _build_head_target(repository: Repository, entry: _PathEntry) -> Target:
-    name = decode_path(entry.path)
-    if repository.read_blob_size(entry.blob) > MAX_FILE_BYTES:
-        return Target(entry.path, note=f"{name} is too large to explain.")
-    content = repository.read_blob(entry.blob)
+def read_committed_target(repository: Repository, revision: str, path: bytes, blob: str) -> Target:
+    """Return the target for a file of a commit, with its blob."""
+    name = decode_path(path)
+    if repository.read_blob_size(blob) > MAX_FILE_BYTES:
+        return Target(path, note=f"{name} is too large to explain.")
+    content = repository.read_blob(blob)
     if is_binary(content):
-        return Target(entry.path, note=f"{name} is binary: it has no lines to explain.")
-    note = "" if repository.is_bare else f"{name} is not in the work tree: this explains its version in HEAD."
-    return Target(entry.path, content, note, is_from_head=True)
+        return Target(path, note=f"{name} is binary: it has no lines to explain.")
+    return Target(path, content, revision=revision)
 
 
 def _read_target(repository: Repository, path: bytes) -> Target:

@@ -48,26 +48,6 @@ def test_name_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
     assert answer.hits[0].file_path == "caf\\xe9/x.py"
 
 
-def test_deleted_file(repo: Repo, home: Path) -> None:
-    """For a deleted file the limitation names the commit that deleted it."""
-    repo.remove("src/a.py")
-    sha = repo.commit("Drop it")
-    answer = explain(repo, home, "src/a.py")
-    assert (answer.hits, answer.meta.explain.lines_queried) == ((), (0, 0))
-    assert (
-        get_limitation(answer)
-        == f"src/a.py does not exist in HEAD: commit {sha[:12]} (Drop it) was the last to change it."
-    )
-
-
-def test_renamed_file(repo: Repo, home: Path) -> None:
-    """For the old name of a renamed file the limitation names the new one."""
-    repo.rename("src/a.py", "b.py")
-    sha = repo.commit("Rename it")
-    expected = f"src/a.py does not exist in HEAD: commit {sha[:12]} (Rename it) renamed it to b.py. Explain that file."
-    assert get_limitation(explain(repo, home, "src/a.py")) == expected
-
-
 def test_deleted_in_the_work_tree(repo: Repo, home: Path) -> None:
     """For a file missing only in the work tree, HEAD's version is explained, and the limitation says so."""
     (repo.path / "src/a.py").unlink()
