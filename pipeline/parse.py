@@ -35,6 +35,7 @@ __all__ = [
     "TouchedSymbol",
     "TouchedSymbolFinder",
     "parse_outline",
+    "parse_symbols",
 ]
 
 # Limit on sibling names before and after a symbol, because a chunk may hold a thousand symbols.
@@ -115,6 +116,15 @@ def parse_outline(source: bytes, grammar: Grammar) -> Outline:
         symbols=tuple(_assign_to_chunks(version.content, definitions, chunk_spans)),
         chunks=tuple(_build_chunk(span, budget) for span in chunk_spans),
     )
+
+
+def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
+    """Return the symbols of a file; None if its language has no grammar, or if it is too large to parse."""
+    grammar = load_grammar_for_path(path)
+    version = parse_version(source, grammar) if grammar else None
+    if version is None:
+        return None
+    return tuple(_build_symbol(version.content, definition) for definition in find_definitions(version))
 
 
 def _build_chunk(span: ChunkSpan, budget: TokenBudget) -> Chunk:

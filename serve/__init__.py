@@ -25,6 +25,8 @@
   registration
 - `sql`: SQL connections to an index, with the tags and the encoder
 - `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
+- `trace`: History of a symbol by its name: `trace_symbol`
+- `trace_types`: Request and answer of `trace_symbol`, and their JSON
 - `update`: `lineage update`: installs a newer version in the same way as the current one
 - `viewer`: Web server of the mindmap page
 - `workspace_git`: Git access for mindmap workspaces

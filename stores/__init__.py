@@ -27,6 +27,7 @@ Search
 - `snapshot`: reachable hunks as NumPy arrays, and top-k selection
 - `filters`: query filters as masks over hunks
 - `exact_search`: text or regular expression in added and removed lines
+- `symbol_history`: changes that touched a symbol of a name, and similar names
 - `fulltext`: BM25 search
 - `hnsw_index`: optional HNSW index of the vectors, by DuckDB's VSS extension
 - `vector_search`: vector search, and vectors of commit messages

@@ -89,7 +89,7 @@ def lineage_tools() -> str:
 def _format_tool(name: str, description: str, schema: dict[str, Any]) -> str:
     rows = []
     for argument, property_schema in schema["properties"].items():
-        default = "required" if argument in schema["required"] else _format_default(property_schema)
+        default = "required" if argument in schema.get("required", ()) else _format_default(property_schema)
         cells = (
             f"`{argument}`",
             _format_type(property_schema),

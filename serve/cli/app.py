@@ -200,6 +200,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
 app.command("grep")(changes.grep_command)
+app.command("trace")(changes.trace_command)
 app.command("show")(changes.show_command)
 app.command("sql")(sql.sql_command)
 

@@ -1,6 +1,6 @@
-"""Commands `lineage grep` and `lineage show`.
+"""Commands `lineage grep`, `lineage trace` and `lineage show`.
 
-Each command imports what it needs when it runs, so that help and other commands start quickly. Both answer in this
+Each command imports what it needs when it runs, so that help and other commands start quickly. All answer in this
 process, because they need no model.
 """
 
@@ -67,6 +67,40 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     _print_answer(
         answer.to_json_dict(),
         lambda console: render_changes.print_search_answer(answer, console),
+        as_json=as_json,
+    )
+
+
+def trace_command(
+    symbol: Annotated[
+        str,
+        typer.Argument(
+            metavar="SYMBOL",
+            help="Name of a function, method or class: `run`, `Flask.run` or `src/flask/app.py:Flask.run`.",
+        ),
+    ],
+    path: RepositoryPath = Path(),
+    *,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest changes first.")] = False,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", metavar="N", help="Number of changes to show; modifications are left out first."
+        ),
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show when a symbol was introduced, changed, moved, renamed and removed, also a deleted one."""
+    from serve.cli import render_trace
+    from serve.trace.trace_symbol import trace_symbol
+    from serve.trace_types import TraceRequest
+
+    request = TraceRequest(symbol, limit=limit, oldest_first=oldest)
+    answer = trace_symbol(request, path, config.load_settings().home)
+    answer = answer.rewrite_index_texts(add_path_to_commands)
+    _print_answer(
+        answer.to_json_dict(),
+        lambda console: render_trace.print_trace_answer(answer, console),
         as_json=as_json,
     )
 

@@ -24,6 +24,7 @@ from serve.api_types import (
 )
 from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitFile, ShowAnswer
 from serve.text import escape_controls, escape_line, format_more_files, format_ranges
+from serve.trace_types import TraceAnswer, TraceHit
 
 # Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
 SHA_LENGTH: Final = 10
@@ -98,6 +99,18 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
     return "\n".join([*lines, *_format_note(answer.meta.hint), *_format_note(details.limitation)])
 
 
+def format_trace_answer(answer: TraceAnswer) -> str:
+    """Return the text of the history of a symbol: its place and the counts, the changes, then what limits them."""
+    details = answer.meta.trace
+    lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count]
+    place = ""
+    for hit in answer.hits:
+        hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.source}")
+        lines.append(f"{_format_trace_hit(hit)}{'' if hit_place == place else f' | {hit_place}'}")
+        place = hit_place
+    return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
+
+
 def format_show_answer(answer: ShowAnswer) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them."""
     commit, diff, content = answer.commit, answer.diff, answer.content
@@ -131,6 +144,13 @@ def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
         )
     if hit.file_count > len(hit.files):
         yield format_more_files(hit.file_count - len(hit.files))
+
+
+def _format_trace_hit(hit: TraceHit) -> str:
+    subject = _split_message(hit.commit_subject)[0]
+    guess = "" if hit.provenance == "EXACT" else "?"
+    date = _format_date(hit.commit_date, hit.author_date)
+    return f"- {hit.step}{guess} {hit.commit_sha[:SHA_LENGTH]} {date} {subject}"
 
 
 def _describe_commit_file(file: CommitFile) -> str:

@@ -30,7 +30,9 @@ decide, not after.
   these lines, newest first, with their messages.
 
 - **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It is
-  exact and counted. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file as it was.
+  exact and counted. `explain_change` with `symbol`, or `lineage trace NAME`, follows a function or class, also a
+  deleted one, through renames. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file
+  as it was.
 
 No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
 the same questions, as JSON. The index is updated in the background after every commit. If an answer says that the

@@ -1,8 +1,9 @@
-"""`lineage grep` and `lineage show`: JSON when piped, output on a terminal, exit codes."""
+"""`lineage grep`, `lineage trace` and `lineage show`: JSON when piped, output on a terminal, exit codes."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
 from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer
+from serve.cli.render_trace import print_trace_answer
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -23,9 +25,12 @@ from serve.commit_types import (
 )
 from serve.explain.show_commit import show_commit
 from serve.search.exact_search import search_changes
+from serve.trace.trace_symbol import trace_symbol
+from serve.trace_types import TraceRequest
 from tests.repos import Repo
 from tests.serve.cli.terminals import format_output
 from tests.serve.commands import read_output, run_lineage
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +93,67 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
         "2 commits, first 1 shown\n"
         "Not searched: paths that the index ignores, binary files, and what merges bring\n"
         "from their parents.\n"
+    )
+
+
+def test_trace_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """When piped, `trace` prints the documented fields."""
+    document = json.loads(read_output(capsys, "trace", "connect", shared_repo.path))
+    assert document["hits"] == [
+        {
+            "commit_sha": shared_repo.git("rev-parse", "HEAD~1"),
+            "commit_subject": "Add a timeout to connect",
+            "commit_author": "Ada Lovelace",
+            "commit_date": "2020-01-01T13:00:00Z",
+            "step": "introduced",
+            "symbol": "connect",
+            "path": "src/tcp.py",
+            "provenance": "EXACT",
+        }
+    ]
+    details = document["meta"]["trace"]
+    assert (details["symbol"], details["commits"]) == ("src/tcp.py:connect", 1)
+    assert details["steps"] == {"introduced": 1}
+
+
+def test_trace_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each option of `trace` reaches the trace; unknown and ambiguous names are failures, no name a usage error."""
+    repo = Repo.create(tmp_path / "repo")
+    for subject in ("first", "second", "third"):
+        repo.commit_file("a.py", f"def run():\n    return {subject!r}\n", subject)
+    repo.commit_file("b.py", "class B:\n    def run(self):\n        pass\n", "other")
+    monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "home"))
+    build_index(repo, tmp_path / "home")
+
+    def trace(*options: str) -> list[str]:
+        document = json.loads(read_output(capsys, "trace", "a.py:run", *options, repo.path))
+        return [hit["commit_subject"] for hit in document["hits"]]
+
+    assert trace() == ["third", "second", "first"] == trace("--oldest")[::-1]
+    assert trace("--limit", "2") == ["third", "first"]
+    for symbol, code in (("run", FAILED), ("walk", FAILED), ("()", USAGE_ERROR)):
+        assert run_lineage("trace", symbol, repo.path) == code
+    assert "Give one of them: b.py:B.run (1 commit), a.py:run (3 commits)." in capsys.readouterr().err
+
+
+def test_trace_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
+    """On a terminal, `trace` shows the changes with their places, then the place at HEAD and the counts."""
+    sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
+    answer = trace_symbol(TraceRequest("connect"), shared_repo.path, shared_index)
+    renamed = replace(answer.hits[0], step="renamed", old_symbol="dial", provenance="INFERRED")
+    changed = replace(answer.hits[0], step="modified")
+    answer = replace(answer, hits=(changed, answer.hits[0], renamed))
+    assert format_output(print_trace_answer, answer) == (
+        f"{sha}  2020-01-01  modified    Add a timeout to connect  Ada Lovelace\n"
+        "    src/tcp.py:connect\n"
+        f"{sha}  2020-01-01  introduced  Add a timeout to connect  Ada Lovelace\n"
+        f"{sha}  2020-01-01  renamed ≈   Add a timeout to connect  Ada Lovelace\n"
+        "    src/tcp.py:connect from dial\n"
+        "\n"
+        "src/tcp.py:connect, src/tcp.py:1-2\n"
+        "1 commit: 1 introduced\n"
     )
 
 

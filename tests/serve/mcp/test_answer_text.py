@@ -49,7 +49,9 @@ from serve.mcp.answer_text import (
     format_find_answer,
     format_search_answer,
     format_show_answer,
+    format_trace_answer,
 )
+from serve.trace_types import TraceAnswer, TraceDetails, TraceHit, TraceMeta
 
 DIFF = "@@ -1,6 +1,6 @@\n import os\n-limit = 3\n+limit = 4\n+retries = 2\n \n-a = 1\n+a = 2\n"
 PATTERN_HIT = PatternHit(
@@ -254,4 +256,25 @@ def test_answer_about_one_line() -> None:
         "line 7; in upload.py\n"
         "> Servers close idle connections.\n"
         "Note: a.py was renamed."
+    )
+
+
+def test_trace_answer() -> None:
+    """A change has its place if the one before has another; inferred steps have a question mark, names are escaped."""
+    common = ("Ada", "2020-01-02T00:00:00Z", None)
+    hits = (
+        TraceHit("1" * 40, "Change", *common, "modified", "open", "a.py", None, None, "EXACT"),
+        TraceHit("2" * 40, "Fix\x1b it", *common, "modified", "open", "a.py", None, None, "EXACT"),
+        TraceHit("3" * 40, "Rename", *common, "renamed", "open", "a.py", "dial", "b\n.py", "INFERRED"),
+    )
+    details = TraceDetails("a.py:open", (), 3, {"modified": 2, "renamed": 1}, 3, "newest", "It is old.")
+    meta = TraceMeta(IndexState(None, 0, None), "The index is behind.", Compatibility("compatible"), details)
+    assert format_trace_answer(TraceAnswer(hits, meta)) == (
+        "symbol: a.py:open, not at HEAD\n"
+        "3 commits: 2 modified, 1 renamed\n"
+        "- modified 1111111111 2020-01-02 Change | a.py:open\n"
+        "- modified 2222222222 2020-01-02 Fix␛ it\n"
+        "- renamed? 3333333333 2020-01-02 Rename | a.py:open from b␊.py:dial\n"
+        "Note: It is old.\n"
+        "Note: The index is behind."
     )

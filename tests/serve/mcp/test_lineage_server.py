@@ -178,6 +178,22 @@ def test_show_commit(server: MCPServer[Any], shared_repo: Repo) -> None:
     assert error.is_error and "has no file 'src/udp.py'" in extract_text(error)
 
 
+def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:
+    """`symbol` gives the history of a symbol, in a file if one is named; the structured content has it, too."""
+    sha = shared_repo.git("rev-parse", "HEAD~1")
+    for arguments in ({}, {"file": "src/tcp.py"}, {"file": "tcp.py"}, {"max_tokens": 1}):
+        result = call_tool(server, "explain_change", symbol="connect", **arguments)
+        assert extract_text(result).startswith(
+            "symbol: src/tcp.py:connect, src/tcp.py:1-2\n1 commit: 1 introduced\n"
+            f"- introduced {sha[:10]} 2020-01-01 Add a timeout to connect | src/tcp.py:connect"
+        )
+        content = extract_structured_content(result)
+        assert [hit["step"] for hit in content["hits"]] == ["introduced"]
+        assert content["_meta"]["trace"]["commits"] == 1
+    error = call_tool(server, "explain_change", symbol="connect", file="src/udp.py")
+    assert error.is_error and "Symbols of this name: src/tcp.py:connect." in extract_text(error)
+
+
 def test_repositories(repo: Repo, home: Path, tmp_path: Path) -> None:
     """`repositories` takes names, one name or `*`, and each hit names its repository; unknown names are an error."""
     other = Repo.create(tmp_path / "other")
@@ -384,7 +400,8 @@ def test_both_answers_have_the_compatibility_verdict(
         ("find_pattern", {"query": "x", "since": "\udcff"}, "The since filter contains invalid text"),
         ("find_pattern", {"query": "x", "path": "\udcff"}, "The path filter contains invalid text"),
         ("find_pattern", {"query": "x", "author": "\udcff"}, "The author filter contains invalid text"),
-        ("explain_change", {}, "`file`: is required"),
+        ("explain_change", {}, "This is not a file name"),
+        ("explain_change", {"symbol": "conect"}, "Did you mean connect?"),
         ("explain_change", {"file": ""}, "This is not a file name"),
         ("explain_change", {"file": "\ud800"}, "This is not a file name"),
         ("explain_change", {"file": "x" * 2_000_000}, "The file's name is longer than 10,000 characters"),

@@ -1,0 +1,286 @@
+"""Changes of the symbols of one name: each commit introduced, modified, moved or removed them.
+
+The index says which commits touched a symbol. Whether the symbol exists before and after a commit is read from git, for
+the commits with a changed line that has the name: the others only modified it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pipeline.cancellation import check_cancelled
+from pipeline.git.changes import decode_path
+from pipeline.git.errors import UnreadableObject
+from serve.trace.bodies import Body, DefinitionReader
+from serve.trace_types import TraceStep
+from stores.symbol_history import SymbolTouch
+
+# Least similarity of a symbol that a commit removes at one place and adds at another: with the same parent, which is
+# evidence, too, and with another one.
+MIN_MOVE_SIMILARITY: Final = 0.5
+MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SymbolKey:
+    """Place of a symbol: its file, and the names of the enclosing symbols, joined by dots."""
+
+    path: bytes
+    parent: str
+
+    def format_symbol(self, name: str) -> str:
+        """Return the qualified name: `Flask.run`."""
+        return f"{self.parent}.{name}" if self.parent else name
+
+    def format_place(self, name: str) -> str:
+        """Return the file and the qualified name: `src/flask/app.py:Flask.run`."""
+        return f"{decode_path(self.path)}:{self.format_symbol(name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolChange:
+    """Change of a symbol by a commit.
+
+    `key`, `name`: after the change, or before a removal. `old_key`, `old_name`: before a move or a rename. `body`: as
+    `key`; None if it was only modified. `is_exact`: False if the step is inferred.
+    """
+
+    commit_sha: str
+    date: int
+    step: TraceStep
+    name: str
+    key: SymbolKey
+    old_name: str | None = None
+    old_key: SymbolKey | None = None
+    body: Body | None = None
+    is_exact: bool = True
+
+
+@dataclass(slots=True)
+class Deadline:
+    """End of the time for reading definitions. `is_exceeded`: some commits were not checked."""
+
+    end: float
+    is_exceeded: bool = False
+
+    def check(self) -> bool:
+        """Return whether time is left."""
+        check_cancelled()
+        if time.monotonic() > self.end:
+            self.is_exceeded = True
+        return not self.is_exceeded
+
+
+@dataclass(slots=True)
+class NameHistory:
+    """Changes of all symbols of one name.
+
+    `touches`: changes that touched a symbol of the name. `file_changes`: renames of all files, and changes by merges.
+    `load_touches`: loads the touches of another name.
+    """
+
+    name: str
+    touches: Sequence[SymbolTouch]
+    file_changes: Sequence[SymbolTouch]
+    reader: DefinitionReader
+    deadline: Deadline
+    load_touches: Callable[[str], Sequence[SymbolTouch]]
+    _touches_by_commit: dict[str, list[SymbolTouch]] = field(init=False)
+    _shas_by_path: dict[bytes, dict[str, None]] = field(init=False)
+    _changes: dict[str, list[SymbolChange]] = field(init=False, default_factory=dict)
+    _searched_parents: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Assign the touches to commits and paths."""
+        self.touches = _assign_parents(self.touches)
+        self._touches_by_commit, self._shas_by_path = defaultdict(list), defaultdict(dict)
+        for touch in (*self.touches, *_select_changes(self.touches, self.file_changes)):
+            self._add_touch(touch)
+
+    @property
+    def keys(self) -> list[SymbolKey]:
+        """All places at which a symbol of this name was touched, the last touched ones first."""
+        keys = dict.fromkeys(
+            SymbolKey(touch.path, touch.parent)
+            for touch in reversed(self.touches)
+            if touch.parent is not None
+        )
+        return list(keys)
+
+    def collect(self, start: SymbolKey) -> tuple[set[SymbolKey], list[SymbolChange]]:
+        """Return all places of the symbol that was at a place once, and all of its changes."""
+        keys, pending = {start}, [start]
+        changes: dict[SymbolChange, None] = {}
+        while pending:
+            key = pending.pop()
+            self._add_parent_touches(key)
+            for sha in tuple(self._shas_by_path.get(key.path, ())):
+                for change in self._classify(sha):
+                    change_keys = [change.key, *([change.old_key] if change.old_key else [])]
+                    if key in change_keys:
+                        changes[change] = None
+                        new_keys = [other for other in change_keys if other not in keys]
+                        keys.update(new_keys)
+                        pending += new_keys
+        return keys, list(changes)
+
+    def _add_touch(self, touch: SymbolTouch) -> None:
+        self._touches_by_commit[touch.commit_sha].append(touch)
+        for path in (touch.path, touch.old_path):
+            if path is not None:
+                self._shas_by_path[path][touch.commit_sha] = None
+
+    def _add_parent_touches(self, key: SymbolKey) -> None:
+        """Add the changes of the enclosing symbol, whose rename or move also renames or moves this one."""
+        parents = {parent for parent in key.parent.split(".") if parent} - self._searched_parents
+        self._searched_parents |= parents
+        for touch in (touch for parent in parents for touch in self.load_touches(parent)):
+            if touch.may_define and {touch.path, touch.old_path} & self._shas_by_path.keys():
+                self._add_touch(replace(touch, parent=None, kind=None))
+                self._changes.pop(touch.commit_sha, None)
+
+    def _classify(self, sha: str) -> list[SymbolChange]:
+        if sha not in self._changes:
+            touches = self._touches_by_commit[sha]
+            may_define = any(touch.may_define for touch in touches)
+            if may_define and self.deadline.check():
+                self._changes[sha] = self._compare_versions(sha, touches)
+            else:
+                self._changes[sha] = self._list_modified(sha, touches, set())
+        return self._changes[sha]
+
+    def _list_modified(
+        self, sha: str, touches: Sequence[SymbolTouch], excluded: set[SymbolKey]
+    ) -> list[SymbolChange]:
+        """Return a change for each place that was touched, without those in `excluded`."""
+        changes = {
+            key: SymbolChange(sha, touch.date, "modified", self.name, key, is_exact=touch.is_exact)
+            for touch in touches
+            if touch.parent is not None and (key := SymbolKey(touch.path, touch.parent)) not in excluded
+        }
+        return list(changes.values())
+
+    def _compare_versions(self, sha: str, touches: Sequence[SymbolTouch]) -> list[SymbolChange]:
+        """Compare the definitions before and after a commit in all files that it touched."""
+        try:
+            parents = self.reader.repository.read_commit(sha).parents
+        except UnreadableObject:
+            return self._list_modified(sha, touches, set())
+        comparison = _Comparison()
+        for touch in {touch.hunk_id: touch for touch in touches}.values():
+            new = self.reader.find_bodies(sha, touch.path, self.name)
+            versions = [self._find_old_bodies(parent, touch) for parent in parents]
+            olds = [version for version in versions if version is not None]
+            if new is not None and len(olds) == len(parents):
+                comparison.add_file(touch, olds, new)
+        steps = [*comparison.renamed, *match_places(comparison.added, comparison.removed)]
+        changes = [replace(step, commit_sha=sha, date=touches[0].date, name=self.name) for step in steps]
+        changes = [replace(change, old_name=self.name if change.old_key else None) for change in changes]
+        return [*changes, *self._list_modified(sha, touches, comparison.ended)]
+
+    def _find_old_bodies(self, parent: str, touch: SymbolTouch) -> dict[str, Body] | None:
+        bodies = self.reader.find_bodies(parent, touch.old_path or touch.path, self.name)
+        if not bodies and touch.old_path:  # a merge renames a file against one parent only
+            return self.reader.find_bodies(parent, touch.path, self.name)
+        return bodies
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Symbols of a name that a commit added, removed, or renamed with their file; `ended`: places not to list again."""
+
+    added: dict[SymbolKey, Body] = field(default_factory=dict)
+    removed: dict[SymbolKey, Body] = field(default_factory=dict)
+    renamed: list[SymbolChange] = field(default_factory=list)
+    ended: set[SymbolKey] = field(default_factory=set)
+
+    def add_file(
+        self, touch: SymbolTouch, olds: Sequence[Mapping[str, Body]], new: Mapping[str, Body]
+    ) -> None:
+        """Add a file with its symbols by parent, before the commit in each of its parents, and after it.
+
+        A merge adds what no parent has, and removes what all of them have.
+        """
+        old_path = touch.old_path or touch.path
+        for parent in {parent for old in olds for parent in old} | new.keys():
+            key, old_key = SymbolKey(touch.path, parent), SymbolKey(old_path, parent)
+            is_old = any(parent in old for old in olds)
+            if parent in new and not is_old:
+                self.added[key] = new[parent]
+            elif parent not in new and all(parent in old for old in olds):
+                self.removed[old_key] = olds[0][parent]
+            elif parent in new and key != old_key:
+                self.renamed.append(SymbolChange("", 0, "renamed", "", key, None, old_key, new[parent]))
+            else:
+                continue
+            self.ended |= {key, old_key}
+
+
+def match_places(
+    added: Mapping[SymbolKey, Body], removed: Mapping[SymbolKey, Body]
+) -> Iterator[SymbolChange]:
+    """Yield a move for each added symbol that is similar to a removed one, and the others as they are.
+
+    The changes have no commit yet.
+    """
+    scores = [
+        (score, old_key, key)
+        for key, body in added.items()
+        for old_key, old_body in removed.items()
+        if (score := score_move(old_key, old_body, key, body))
+    ]
+    moved: set[SymbolKey] = set()
+    for score, old_key, key in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):
+        if key not in moved and old_key not in moved:
+            moved |= {key, old_key}
+            yield SymbolChange("", 0, "moved", "", key, None, old_key, added[key], is_exact=score == 1)
+    for key in added.keys() - moved:
+        yield SymbolChange("", 0, "introduced", "", key, body=added[key])
+    for key in removed.keys() - moved:
+        yield SymbolChange("", 0, "removed", "", key, body=removed[key])
+
+
+def score_move(old_key: SymbolKey, old_body: Body, key: SymbolKey, body: Body) -> float:
+    """Return the similarity of a removed and an added symbol of the same name; 0 if they are different symbols."""
+    similarity = old_body.compute_similarity(body)
+    least = MIN_MOVE_SIMILARITY if old_key.parent == key.parent else MIN_OTHER_PARENT_SIMILARITY
+    return similarity if similarity >= least else 0.0
+
+
+def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
+    """Give the touches by hunk headers, which name no parent, that of the only symbol of this name in the file.
+
+    Those in a file with several such symbols are left out.
+    """
+    parents_by_path: dict[bytes, set[str]] = defaultdict(set)
+    for touch in touches:
+        if touch.is_exact and touch.parent is not None:
+            parents_by_path[touch.path].add(touch.parent)
+    assigned = []
+    for touch in touches:
+        parents = parents_by_path.get(touch.path, set())
+        if touch.is_exact or not parents:
+            assigned.append(touch)
+        elif len(parents) == 1:
+            assigned.append(replace(touch, parent=next(iter(parents))))
+    return assigned
+
+
+def _select_changes(
+    touches: Sequence[SymbolTouch], file_changes: Sequence[SymbolTouch]
+) -> Iterable[SymbolTouch]:
+    """Return the changes of the touched files, and of files that became one of these or that they became."""
+    paths = {path for touch in touches for path in (touch.path, touch.old_path) if path is not None}
+    selected: dict[SymbolTouch, None] = {}
+    count = -1
+    while len(selected) > count:
+        count = len(selected)
+        for change in file_changes:
+            if change.path in paths or change.old_path in paths:
+                selected[change] = None
+                paths |= {change.path, change.old_path or change.path}
+    return selected

@@ -1,0 +1,288 @@
+"""Selection of the symbol that a name means, and its changes through moves and renames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from pipeline.file_roles import classify_role
+from pipeline.git.changes import decode_path
+from pipeline.git.repository import Repository
+from pipeline.syntax.languages import detect_language
+from serve.text import format_commit_count
+from serve.trace.bodies import DefinitionReader
+from serve.trace.symbol_changes import Deadline, NameHistory, SymbolChange, SymbolKey, score_move
+from serve.trace.symbol_renames import RenameFinder
+from serve.trace_types import HeadPlace
+from stores import symbol_history
+from stores.errors import LineageError
+from stores.hunk_details import Connection
+from stores.symbol_history import SymbolTouch
+
+# Time for reading definitions from git. Later commits count as modifications.
+MAX_SECONDS: Final = 4.0
+# Places of a name whose histories are compared to find out which belong together. More of them are listed instead.
+MAX_PLACES: Final = 40
+# Names that a symbol is followed to.
+MAX_NAMES: Final = 8
+# Languages that assign functions to properties of objects.
+SCRIPTS: Final = frozenset({"javascript", "typescript"})
+# Symbols that an error lists, and names that it suggests.
+MAX_CANDIDATES: Final = 12
+MAX_SUGGESTIONS: Final = 3
+
+
+class UnknownSymbol(LineageError):
+    """No recorded commit touched a symbol of this name."""
+
+
+class AmbiguousSymbol(LineageError):
+    """Several symbols have the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Symbol of a name: all of its places, and its changes."""
+
+    name: str
+    keys: frozenset[SymbolKey]
+    changes: tuple[SymbolChange, ...]
+
+    @property
+    def newest_change(self) -> SymbolChange:
+        """Newest change; of several with the same date, the last one in the order of parents before children."""
+        return max(reversed(self.changes), key=lambda change: change.date)
+
+    @property
+    def is_in_source(self) -> bool:
+        """True if the symbol is in source code, not in a test, a type stub or the like."""
+        path = decode_path(self.newest_change.key.path)
+        return classify_role(path) == "source" and not path.endswith(".pyi")
+
+    def __str__(self) -> str:
+        commits = format_commit_count(len({change.commit_sha for change in self.changes}))
+        newest = self.newest_change
+        date = datetime.fromtimestamp(newest.date, UTC).date()
+        removed = f", removed {date}" if newest.step == "removed" else ""
+        return f"{newest.key.format_place(self.name)} ({commits}{removed})"
+
+
+@dataclass(slots=True)
+class SymbolTracer:
+    """Tracer of symbols in an open index."""
+
+    repository: Repository
+    connection: Connection
+    is_reachable: Callable[[str], bool]
+    deadline: Deadline = field(default_factory=lambda: Deadline(time.monotonic() + MAX_SECONDS))
+    reader: DefinitionReader = field(init=False)
+    _histories: dict[str, NameHistory] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Create the reader of definitions."""
+        self.reader = DefinitionReader(self.repository)
+
+    def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
+        """Return the symbol that is meant, and others of the name that are less likely meant."""
+        path, qualified_name = parse_symbol(symbol)
+        name, keys = self._find_places(symbol, path, qualified_name)
+        if len(keys) > MAX_PLACES:
+            raise _build_ambiguous_error(symbol, [key.format_place(name) for key in keys])
+        candidates = self._find_candidates(name, keys)
+        if len(candidates) == 1:
+            return candidates[0], []
+        candidates.sort(key=lambda candidate: not candidate.is_in_source)
+        if [candidate.is_in_source for candidate in candidates[:2]] == [True, False]:
+            return candidates[0], candidates[1:]
+        raise _build_ambiguous_error(symbol, list(map(str, candidates)))
+
+    def follow_names(self, candidate: Candidate) -> list[SymbolChange]:
+        """Return the changes of a symbol, also under the names that it had before and after."""
+        finder = RenameFinder(self.reader, self.deadline)
+        changes: list[SymbolChange] = []
+        names = {candidate.name}
+        pending: list[tuple[Sequence[SymbolChange], SymbolChange | None]] = [(candidate.changes, None)]
+        while pending:
+            found_changes, link = pending.pop()
+            for change in found_changes:
+                if link is not None and not _is_beyond(change, link):
+                    continue
+                is_end = change.step in ("introduced", "removed") and len(names) < MAX_NAMES
+                partner = finder.find_partner(change) if is_end else None
+                if partner is None or partner.name in names:
+                    changes.append(change)
+                    continue
+                names.add(partner.name)
+                old, new = (change, partner) if change.step == "removed" else (partner, change)
+                changes.append(
+                    replace(
+                        change,
+                        step="renamed",
+                        name=new.name,
+                        key=new.key,
+                        old_name=old.name,
+                        old_key=old.key,
+                        is_exact=False,
+                    )
+                )
+                partner_candidates = self._find_candidates(partner.name, [partner.key])
+                pending += [(found.changes, change) for found in partner_candidates]
+        return changes
+
+    def find_head_places(self, changes: Sequence[SymbolChange]) -> tuple[HeadPlace, ...]:
+        """Return where HEAD defines the symbol."""
+        head = self.repository.read_head()
+        places = {(change.name, change.key) for change in changes}
+        return tuple(
+            HeadPlace(
+                key.format_symbol(name), symbol.kind, decode_path(path), symbol.start_line, symbol.end_line
+            )
+            for path in sorted({key.path for _, key in places})
+            for symbol in (self.reader.list_symbols(head, path) if head else None) or ()
+            if (name := symbol.name, key := SymbolKey(path, symbol.parent)) in places
+        )
+
+    def _find_places(self, symbol: str, path: str | None, qualified_name: str) -> tuple[str, list[SymbolKey]]:
+        """Return the name of the symbol, and its possible places. Raises UnknownSymbol."""
+        short_name = qualified_name.rpartition(".")[2]
+        for name in dict.fromkeys((qualified_name, short_name)):
+            all_keys = self._get_history(name).keys
+            keys = _select_keys(all_keys, name, path, qualified_name)
+            if not keys and len(all_keys) <= MAX_PLACES:
+                # A renamed container gives a symbol a place at which no commit touched it.
+                moved_keys = {key for each in all_keys for key in self._get_history(name).collect(each)[0]}
+                keys = _select_keys(sorted(moved_keys), name, path, qualified_name)
+            if keys:
+                return name, keys
+            if all_keys:
+                raise UnknownSymbol(
+                    f"The history has no symbol {symbol!r:.200}.",
+                    hint=list_places("Symbols of this name", [key.format_place(name) for key in all_keys]),
+                )
+        similar = symbol_history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+        question = f"Did you mean {' or '.join(similar)}? " if similar else ""
+        raise UnknownSymbol(
+            f"The history has no symbol {symbol!r:.200}.",
+            hint=f"{question}Case matters. `lineage grep` finds a text that is no symbol.",
+        )
+
+    def _find_candidates(self, name: str, places: Sequence[SymbolKey]) -> list[Candidate]:
+        """Return the symbols at these places, the last changed ones first. One symbol can have had several places."""
+        history = self._get_history(name)
+        # A symbol that was removed from one file and added to another one by a later commit has two histories.
+        parents = {key.parent for key in places}
+        relatives = [key for key in history.keys if key.parent in parents and key not in places]
+        keys = [*places, *relatives[:MAX_PLACES]]
+        candidates: list[Candidate] = []
+        known: set[SymbolKey] = set()
+        for key in keys:
+            if key not in known:
+                found_keys, changes = history.collect(key)
+                known |= found_keys
+                if changes:
+                    candidates.append(Candidate(name, frozenset(found_keys), tuple(changes)))
+        return [
+            candidate for candidate in _join_restored(candidates) if not candidate.keys.isdisjoint(places)
+        ]
+
+    def _get_history(self, name: str) -> NameHistory:
+        if name not in self._histories:
+            self._histories[name] = NameHistory(
+                name,
+                self._load_touches(name),
+                symbol_history.load_file_changes(self.connection, name, self.is_reachable),
+                self.reader,
+                self.deadline,
+                self._load_touches,
+            )
+        return self._histories[name]
+
+    def _load_touches(self, name: str) -> list[SymbolTouch]:
+        return symbol_history.load_symbol_touches(self.connection, name, self.is_reachable)
+
+
+def parse_symbol(symbol: str) -> tuple[str | None, str]:
+    """Return the file and the qualified name of `PATH:Class.method`, `Class::method` or `method()`."""
+    text = symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".")
+    path, _, name = text.rpartition(":")
+    return (path.removeprefix("./") or None), name.strip(".")
+
+
+def _select_keys(
+    keys: Sequence[SymbolKey], name: str, path: str | None, qualified_name: str
+) -> list[SymbolKey]:
+    """Return the places that a name can mean. It may lack enclosing symbols, and the path directories.
+
+    With a path, places that it names completely are preferred. Functions that JavaScript assigns to a property of an
+    object have no enclosing symbol: `res.send` finds `send`.
+    """
+    matches = [key for key in keys if f".{key.format_symbol(name)}".endswith(f".{qualified_name}")]
+    if not matches:
+        matches = [
+            key for key in keys if not key.parent and detect_language(decode_path(key.path)) in SCRIPTS
+        ]
+    if path is None:
+        return matches
+    matches = [key for key in matches if f"/{decode_path(key.path)}".endswith(f"/{path}")]
+    in_file = [key for key in matches if decode_path(key.path) == path] or matches
+    return [key for key in in_file if key.format_symbol(name) == qualified_name] or in_file
+
+
+def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Join symbols of which one was removed before another one with similar code was introduced elsewhere."""
+    joined = list(candidates)
+    for later in candidates:
+        for earlier in candidates:
+            if later is earlier or not _is_restored(earlier, later):
+                continue
+            groups = [group for group in joined if group.keys & (earlier.keys | later.keys)]
+            if len(groups) > 1:
+                joined = [group for group in joined if group not in groups]
+                joined.append(
+                    Candidate(
+                        later.name,
+                        frozenset().union(*(group.keys for group in groups)),
+                        tuple(dict.fromkeys(change for group in groups for change in group.changes)),
+                    )
+                )
+    return joined
+
+
+def _is_restored(earlier: Candidate, later: Candidate) -> bool:
+    removal = earlier.newest_change
+    introduction = min(later.changes, key=lambda change: change.date)
+    return (
+        removal.step == "removed"
+        and removal.date <= introduction.date
+        and score_restored(removal, introduction) > 0
+    )
+
+
+def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
+    """Return how similar an introduced symbol is to one that was removed before; 0 if it is another one."""
+    if introduction.step != "introduced" or removal.body is None or introduction.body is None:
+        return 0.0
+    return score_move(removal.key, removal.body, introduction.key, introduction.body)
+
+
+def _is_beyond(change: SymbolChange, link: SymbolChange) -> bool:
+    """Check whether a change under another name belongs to the symbol: it is after the rename, or before it."""
+    if change.commit_sha == link.commit_sha:
+        return False
+    return change.date >= link.date if link.step == "removed" else change.date <= link.date
+
+
+def _build_ambiguous_error(symbol: str, places: Sequence[str]) -> AmbiguousSymbol:
+    return AmbiguousSymbol(
+        f"{len(places)} symbols are called {symbol!r:.200}.",
+        hint=list_places("Give one of them", places),
+    )
+
+
+def list_places(heading: str, places: Sequence[str]) -> str:
+    """Return a sentence with the first `MAX_CANDIDATES` places, and the number of the others."""
+    others = f", and {len(places) - MAX_CANDIDATES:,} more" if len(places) > MAX_CANDIDATES else ""
+    return f"{heading}: {', '.join(places[:MAX_CANDIDATES])}{others}."

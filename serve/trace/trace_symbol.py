@@ -1,0 +1,176 @@
+"""History of a symbol by its name, also of one that HEAD no longer has: `trace_symbol`.
+
+A trace finds out which symbol of the name is meant, lists its changes, follows it to the names that it had before and
+after (`symbol_tracer`), sorts the changes, and builds a hit for each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pipeline.git import commit_graph
+from pipeline.git.changes import decode_path
+from pipeline.git.repository import Repository, open_repository
+from pipeline.syntax.languages import get_grammar_name
+from serve.answer_detail import get_subject
+from serve.api_types import format_author_date, format_rfc3339
+from serve.explain.commit_order import sort_newest_first
+from serve.index_status import (
+    IndexStatus,
+    build_compatibility,
+    build_index_hints,
+    build_index_state,
+    load_index_status,
+)
+from serve.repositories import locate_index
+from serve.text import UNREADABLE_HINT, format_commit_count
+from serve.trace.symbol_changes import Deadline, SymbolChange
+from serve.trace.symbol_tracer import Candidate, SymbolTracer, list_places, score_restored
+from serve.trace_types import (
+    HeadPlace,
+    TraceAnswer,
+    TraceDetails,
+    TraceHit,
+    TraceMeta,
+    TraceRequest,
+    TraceStep,
+)
+from stores import index_copy
+from stores.history import build_reachability_test
+
+STEPS: Final[tuple[TraceStep, ...]] = ("introduced", "restored", "modified", "moved", "renamed", "removed")
+
+
+def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
+    """Return the history of a symbol of the repository at `path`.
+
+    Raises UnknownSymbol, AmbiguousSymbol, and NotIndexed without an index.
+    """
+    repository = open_repository(path)
+    location = locate_index(home, repository)
+    with index_copy.open_index_or_copy(location) as index:
+        status = load_index_status(repository, index.connection, location=location, index_holder=index.holder)
+        tracer = SymbolTracer(
+            repository, index.connection, build_reachability_test(index.connection, status.reachability)
+        )
+        candidate, others = tracer.select_candidate(request.symbol)
+        changes = tracer.follow_names(candidate)
+        at_head = tracer.find_head_places(changes)
+    git = commit_graph.create_git_program(repository, location.git_directory)
+    order = sort_newest_first({change.commit_sha: change.date for change in changes}, repository, git)
+    changes = _mark_restored(_sort_changes(changes, order))
+    shown = _select_changes(changes, request)
+    limitations = _describe_limitations(changes, at_head, others, repository, tracer.deadline)
+    newest = changes[0]
+    return TraceAnswer(
+        tuple(_build_hit(repository, change) for change in shown),
+        TraceMeta(
+            index_status=build_index_state(status),
+            hint=" ".join(_build_hints(status)) or None,
+            compatibility=build_compatibility(status.verdict),
+            trace=TraceDetails(
+                symbol=newest.key.format_place(newest.name),
+                at_head=at_head,
+                commits=len(order),
+                steps=_count_steps(changes),
+                shown=len(shown),
+                order="oldest" if request.oldest_first else "newest",
+                limitation=" ".join(limitations) or None,
+            ),
+        ),
+    )
+
+
+def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list[SymbolChange]:
+    """Sort the changes by their commits; of one commit, by place."""
+    positions = {sha: position for position, sha in enumerate(order)}
+    return sorted(changes, key=lambda change: (positions[change.commit_sha], change.key, change.step))
+
+
+def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
+    """Return the changes, newest first, with `restored` for a symbol that is added after it was removed."""
+    marked: list[SymbolChange] = []
+    removal: SymbolChange | None = None
+    for change in reversed(changes):
+        if change.step == "removed":
+            removal = change
+        elif removal is not None and (similarity := score_restored(removal, change)):
+            change = replace(
+                change, step="restored", old_key=removal.key, old_name=removal.name, is_exact=similarity == 1
+            )
+        marked.append(change)
+    return marked[::-1]
+
+
+def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
+    """Return as many changes as requested: those that are no mere modifications first, then the newest ones."""
+    ranked = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
+    selected = [changes[index] for index in sorted(ranked[: request.limit])]
+    return selected[::-1] if request.oldest_first else selected
+
+
+def _count_steps(changes: Sequence[SymbolChange]) -> dict[TraceStep, int]:
+    counts = Counter(change.step for change in changes)
+    return {step: counts[step] for step in STEPS if counts[step]}
+
+
+def _build_hit(repository: Repository, change: SymbolChange) -> TraceHit:
+    commit = repository.read_commit(change.commit_sha)
+    symbol, path = change.key.format_symbol(change.name), decode_path(change.key.path)
+    old_symbol = old_path = None
+    if change.old_key is not None:
+        old_symbol = change.old_key.format_symbol(change.old_name or change.name)
+        old_path = decode_path(change.old_key.path)
+    return TraceHit(
+        commit_sha=commit.sha,
+        commit_subject=get_subject(commit.message),
+        commit_author=commit.author_name,
+        commit_date=format_rfc3339(commit.commit_date),
+        author_date=format_author_date(commit.author_date, commit.commit_date),
+        step=change.step,
+        symbol=symbol,
+        path=path,
+        old_symbol=None if old_symbol == symbol else old_symbol,
+        old_path=None if old_path == path else old_path,
+        provenance="EXACT" if change.is_exact else "INFERRED",
+    )
+
+
+def _describe_limitations(
+    changes: Sequence[SymbolChange],
+    at_head: Sequence[HeadPlace],
+    others: Sequence[Candidate],
+    repository: Repository,
+    deadline: Deadline,
+) -> Iterator[str]:
+    if others:
+        yield list_places("Others of this name, in tests, type stubs and the like", list(map(str, others)))
+    if all(get_grammar_name(decode_path(change.key.path)) is None for change in changes):
+        yield (
+            "Files of this language are not parsed: git's hunk headers name the symbol, so commits that introduced or "
+            "removed it count as modifications, and some can be missing."
+        )
+        return
+    if deadline.is_exceeded:
+        yield "Not all commits were compared with their parents: some modifications may be more than that."
+    steps = {change.step for change in changes}
+    if "introduced" not in steps:
+        reason = (
+            "this is a shallow clone"
+            if repository.is_shallow
+            else "it may be in a path that the index ignores"
+        )
+        yield f"The commit that introduced it was not found: {reason}."
+    if not at_head and changes[0].step != "removed":
+        yield "HEAD has no such symbol, but no commit that removed it was found."
+
+
+def _build_hints(status: IndexStatus) -> Iterator[str]:
+    yield from build_index_hints(status)
+    if status.unreadable_commits:
+        count = format_commit_count(status.unreadable_commits)
+        yield f"{count} could not be read and may have changed it. {UNREADABLE_HINT}"

@@ -1,0 +1,436 @@
+"""History of a symbol: each step with its commit, through renames and moves, also of a deleted symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from serve.errors import BadRequest
+from serve.trace import symbol_tracer
+from serve.trace.symbol_tracer import AmbiguousSymbol, UnknownSymbol
+from serve.trace.trace_symbol import trace_symbol
+from serve.trace_types import TraceAnswer, TraceRequest
+from stores.database import NotIndexed
+from tests.repos import Repo
+from tests.serve.sample_index import build_index
+
+CONNECT = """\
+def connect(host, port):
+    address = resolve_address(host)
+    socket = create_socket(address, port)
+    socket.set_timeout(30)
+    return socket
+"""
+SERVER = """\
+class Server:
+    def __init__(self, host, port):
+        self.listener = create_listener(host, port)
+        self.clients = []
+
+    def start(self, backlog):
+        self.listener.listen(backlog)
+        for client in self.listener.accept_all():
+            self.clients.append(client)
+"""
+OTHER = """\
+def parse_header(line):
+    name, _, value = line.partition(":")
+    if not name.strip():
+        raise ValueError(line)
+    return name.strip().lower(), value.strip()
+"""
+Trace = Callable[..., TraceAnswer]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo.create(tmp_path / "repo")
+
+
+@pytest.fixture
+def trace(repo: Repo, home: Path) -> Trace:
+    """Index the repository as it is now, and trace a symbol."""
+
+    def run(symbol: str, limit: int = 20, *, oldest_first: bool = True) -> TraceAnswer:
+        build_index(repo, home)
+        return trace_symbol(TraceRequest(symbol, limit, oldest_first), repo.path, home)
+
+    return run
+
+
+def list_steps(answer: TraceAnswer) -> list[tuple[str, str, str]]:
+    """Return step, subject and place of each change."""
+    return [(hit.step, hit.commit_subject, f"{hit.path}:{hit.symbol}{hit.source}") for hit in answer.hits]
+
+
+def test_deleted_function(repo: Repo, trace: Trace) -> None:
+    """A function that HEAD lacks has its history: introduced, modified, removed, with exact counts."""
+    repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Add")
+    changed = repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT.replace('30', '60')}", "Wait longer")
+    repo.commit_file(
+        "net.py", f"{OTHER.replace('lower', 'upper')}\n\n{CONNECT.replace('30', '60')}", "Change the other"
+    )
+    removed = repo.commit_file("net.py", OTHER, "Drop connect")
+    answer = trace("connect")
+    place = "net.py:connect"
+    assert list_steps(answer) == [
+        ("introduced", "Add", place),
+        ("modified", "Wait longer", place),
+        ("removed", "Drop connect", place),
+    ]
+    assert [hit.commit_sha for hit in answer.hits[1:]] == [changed, removed]
+    assert {hit.provenance for hit in answer.hits} == {"EXACT"}
+    details = answer.meta.trace
+    assert (details.symbol, details.at_head, details.place) == (place, (), "not at HEAD")
+    assert details.count == "3 commits: 1 introduced, 1 modified, 1 removed"
+    assert details.limitation is None
+
+
+def test_place_at_head(repo: Repo, trace: Trace) -> None:
+    """The answer has the lines at HEAD; calls are no changes, and the newest change comes first by default."""
+    repo.commit_file("net.py", SERVER, "Add")
+    repo.commit_file("net.py", f"{OTHER}\n\n{SERVER}", "Add a function above")
+    repo.commit_file("main.py", "Server('a', 1).start(5)\n", "Call it")
+    repo.commit_file("net.py", f"{OTHER}\n\n{SERVER.replace('backlog', 'count')}", "Rename an argument")
+    answer = trace("start", oldest_first=False)
+    assert [step for step, *_ in list_steps(answer)] == ["modified", "introduced"]
+    (place,) = answer.meta.trace.at_head
+    assert (place.symbol, place.kind, place.path, place.start_line, place.end_line) == (
+        *("Server.start", "method", "net.py"),
+        *(13, 16),
+    )
+    assert answer.meta.trace.place == "net.py:13-16"
+
+
+def test_deleted_file(repo: Repo, trace: Trace) -> None:
+    """A deleted file removes its symbols."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.remove("net.py")
+    repo.commit("Drop the file", add=False)
+    assert list_steps(trace("connect"))[-1] == ("removed", "Drop the file", "net.py:connect")
+
+
+def test_renamed_class(repo: Repo, trace: Trace) -> None:
+    """A class is followed to its new name, from either name; the step says that similarity is the evidence."""
+    repo.commit_file("net.py", f"{SERVER}\n\n{CONNECT}", "Add")
+    repo.commit_file("net.py", f"{SERVER.replace('Server', 'HttpServer')}\n\n{CONNECT}", "Rename")
+    repo.commit_file("net.py", f"{SERVER.replace('Server:', 'HttpServer:  # new')}\n\n{CONNECT}", "Change")
+    steps = [
+        ("introduced", "Add", "net.py:Server"),
+        ("renamed", "Rename", "net.py:HttpServer from Server"),
+        ("modified", "Change", "net.py:HttpServer"),
+    ]
+    for name in ("Server", "HttpServer"):
+        answer = trace(name)
+        assert list_steps(answer) == steps
+        assert [hit.provenance for hit in answer.hits] == ["EXACT", "INFERRED", "EXACT"]
+
+
+def test_method_of_a_renamed_class(repo: Repo, trace: Trace) -> None:
+    """A method moves with its class, although none of its lines changed."""
+    repo.commit_file("net.py", SERVER, "Add")
+    repo.commit_file("net.py", SERVER.replace("Server", "HttpServer"), "Rename")
+    for symbol in (
+        "start",
+        "Server.start",
+        "HttpServer.start",
+        "HttpServer::start()",
+        "net.py:HttpServer.start",
+    ):
+        assert list_steps(trace(symbol)) == [
+            ("introduced", "Add", "net.py:Server.start"),
+            ("moved", "Rename", "net.py:HttpServer.start from Server.start"),
+        ]
+
+
+def test_renamed_function(repo: Repo, trace: Trace) -> None:
+    """A function is followed to a new name in the same file, also if some of its lines changed."""
+    repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Add")
+    renamed = CONNECT.replace("connect", "open_connection").replace("30", "timeout")
+    repo.commit_file("net.py", f"{OTHER}\n\n{renamed}", "Rename")
+    assert list_steps(trace("connect"))[-1] == ("renamed", "Rename", "net.py:open_connection from connect")
+    assert list_steps(trace("open_connection"))[0] == ("introduced", "Add", "net.py:connect")
+
+
+def test_no_rename_without_confidence(repo: Repo, trace: Trace) -> None:
+    """Other code, and one of two equally similar functions, are no renames."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.commit_file("net.py", OTHER, "Replace")
+    assert [step for step, *_ in list_steps(trace("connect"))] == ["introduced", "removed"]
+    first, second = (CONNECT.replace("connect", name) for name in ("open_first", "open_second"))
+    repo.commit_file("two.py", CONNECT.replace("connect", "dial"), "Add dial")
+    repo.commit_file("two.py", f"{first}\n\n{second}", "Split dial")
+    assert [step for step, *_ in list_steps(trace("dial"))] == ["introduced", "removed"]
+
+
+def test_renamed_file(repo: Repo, trace: Trace) -> None:
+    """A renamed file renames the place of its symbols, also without a changed line, and from either path."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.rename("net.py", "src/net.py")
+    repo.commit("Move the file")
+    repo.commit_file("src/net.py", CONNECT.replace("30", "60"), "Wait longer")
+    for symbol in ("connect", "net.py:connect", "src/net.py:connect"):
+        answer = trace(symbol)
+        assert list_steps(answer) == [
+            ("introduced", "Add", "net.py:connect"),
+            ("renamed", "Move the file", "src/net.py:connect from net.py"),
+            ("modified", "Wait longer", "src/net.py:connect"),
+        ]
+
+
+def test_moved_to_another_file(repo: Repo, trace: Trace) -> None:
+    """A commit that removes a function here and adds it there moves it."""
+    repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Add")
+    repo.write("net.py", OTHER)
+    repo.commit_file("util.py", CONNECT, "Move")
+    answer = trace("connect")
+    assert list_steps(answer)[1] == ("moved", "Move", "util.py:connect from net.py")
+    assert answer.hits[1].provenance == "EXACT"
+
+
+def test_restored(repo: Repo, trace: Trace) -> None:
+    """A function that comes back is restored, at its place or at another one; other code of its name is introduced."""
+    repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Add")
+    repo.commit_file("net.py", OTHER, "Drop")
+    repo.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Revert")
+    repo.remove("net.py")
+    repo.commit("Out with the old")
+    repo.commit_file("net/core.py", CONNECT.replace("30", "60"), "In with the new")
+    assert [(step, subject) for step, subject, _ in list_steps(trace("connect"))] == [
+        ("introduced", "Add"),
+        ("removed", "Drop"),
+        ("restored", "Revert"),
+        ("removed", "Out with the old"),
+        ("restored", "In with the new"),
+    ]
+    repo.commit_file("net/core.py", OTHER, "Drop again")
+    repo.commit_file("net/core.py", OTHER.replace("parse_header", "connect"), "Reuse the name")
+    assert [step for step, *_ in list_steps(trace("connect"))][-1] != "restored"
+
+
+def test_merge_removes_a_symbol(repo: Repo, trace: Trace) -> None:
+    """A merge that drops a function removes it; a merge that takes a branch's removal does not."""
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER}", "Add")
+    repo.branch("topic")
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER.replace('lower', 'upper')}", "Change on topic")
+    repo.switch("main")
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER.replace('lower', 'title')}", "Change on main")
+    repo.merge("topic", message="Merge", resolution={"net.py": OTHER.replace("lower", "casefold")})
+    assert list_steps(trace("connect")) == [
+        ("introduced", "Add", "net.py:connect"),
+        ("removed", "Merge", "net.py:connect"),
+    ]
+
+
+def test_branch_removes_a_symbol(repo: Repo, trace: Trace) -> None:
+    """A clean merge of a branch that removed a function adds no step of its own."""
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER}", "Add")
+    repo.branch("topic")
+    repo.commit_file("net.py", OTHER, "Drop on topic")
+    repo.switch("main")
+    repo.commit_file("a.txt", "a\n", "Go on")
+    repo.merge("topic")
+    assert list_steps(trace("connect"))[-1] == ("removed", "Drop on topic", "net.py:connect")
+
+
+def test_merge_of_a_removal_with_changes_of_its_own(repo: Repo, trace: Trace) -> None:
+    """A merge that also changes the file removes only what all of its parents have."""
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER}", "Add")
+    repo.branch("topic")
+    repo.commit_file("net.py", OTHER.replace("lower", "upper"), "Drop on topic")
+    repo.switch("main")
+    repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER.replace('lower', 'title')}", "Change on main")
+    repo.merge("topic", resolution={"net.py": f"# connect() was here\n{OTHER.replace('lower', 'casefold')}"})
+    steps = list_steps(trace("connect"))
+    assert [subject for step, subject, _ in steps if step == "removed"] == ["Drop on topic"]
+
+
+def test_function_that_becomes_a_method(repo: Repo, trace: Trace) -> None:
+    """A function becomes the method of a new class, not the class, whose code is as similar."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    lines = CONNECT.replace("connect(host", "open(self, host").splitlines()
+    repo.commit_file("net.py", "class Connector:\n" + "".join(f"    {line}\n" for line in lines), "Wrap")
+    assert list_steps(trace("connect"))[-1] == ("renamed", "Wrap", "net.py:Connector.open from connect")
+
+
+def test_syntax_error(repo: Repo, trace: Trace) -> None:
+    """A change with a syntax error, which only git's hunk header names, belongs to the only symbol of this name."""
+    repo.write(".gitattributes", "*.py diff=python\n")
+    method = "".join(f"    {line}\n" for line in CONNECT.splitlines())
+    repo.commit_file("net.py", f"class Client:\n{method}", "Add")
+    for value in ("(socket", "(socket, host"):
+        text = method.replace("return socket", f"return {value}")
+        repo.commit_file("net.py", f"class Client:\n{text}", f"Return {value}")
+    answer = trace("connect")
+    assert list_steps(answer)[-1] == ("modified", "Return (socket, host", "net.py:Client.connect")
+    assert answer.hits[-1].provenance == "INFERRED"
+
+
+def test_ambiguous_name(repo: Repo, trace: Trace) -> None:
+    """Several symbols of a name are listed, each as what to ask for; a container or path selects one."""
+    repo.commit_file("net.py", SERVER, "Add")
+    repo.commit_file("jobs.py", "class Job:\n    def start(self):\n        self.run()\n", "Add jobs")
+    with pytest.raises(AmbiguousSymbol, match=r"2 symbols are called 'start'") as error:
+        trace("start")
+    assert error.value.hint == (
+        "Give one of them: jobs.py:Job.start (1 commit), net.py:Server.start (1 commit)."
+    )
+    repo.remove("net.py")
+    repo.commit("Drop the server", date=datetime(2021, 2, 3, tzinfo=UTC))
+    with pytest.raises(AmbiguousSymbol) as error:
+        trace("start")
+    assert "net.py:Server.start (2 commits, removed 2021-02-03)" in error.value.hint
+    for symbol in ("Job.start", "jobs.py:Job.start", "jobs.py:start"):
+        assert trace(symbol).meta.trace.symbol == "jobs.py:Job.start"
+
+
+def test_source_before_tests(repo: Repo, trace: Trace) -> None:
+    """The only symbol in source code is meant rather than those in tests, and the answer names these."""
+    repo.commit_file("net.py", SERVER, "Add")
+    repo.commit_file("tests/test_net.py", "class Server:\n    fake = True\n", "Add a test")
+    answer = trace("Server")
+    assert answer.meta.trace.symbol == "net.py:Server"
+    assert answer.meta.trace.limitation == (
+        "Others of this name, in tests, type stubs and the like: tests/test_net.py:Server (1 commit)."
+    )
+    repo.commit_file("net.pyi", "class Server:\n    listener: object\n", "Add a stub")
+    assert trace("Server").meta.trace.symbol == "net.py:Server"
+    assert trace("tests/test_net.py:Server").meta.trace.limitation is None
+
+
+def test_many_places(repo: Repo, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name with very many places is not compared at all of them: they are listed."""
+    monkeypatch.setattr(symbol_tracer, "MAX_PLACES", 3)
+    text = "".join(
+        f"class C{number}:\n    def run(self):\n        return {number}\n\n" for number in range(4)
+    )
+    repo.commit_file("a.py", text, "Add")
+    with pytest.raises(AmbiguousSymbol, match=r"4 symbols are called 'run'"):
+        trace("run")
+    assert trace("C2.run").meta.trace.commits == 1
+
+
+def test_unknown_name(repo: Repo, trace: Trace) -> None:
+    """An unknown name gets similar ones, and an unknown container the symbols of the name."""
+    repo.commit_file("net.py", SERVER + CONNECT, "Add")
+    with pytest.raises(UnknownSymbol, match="no symbol 'conect'") as error:
+        trace("conect")
+    assert "Did you mean connect?" in error.value.hint
+    with pytest.raises(UnknownSymbol) as error:
+        trace("Client.start")
+    assert error.value.hint == "Symbols of this name: net.py:Server.start."
+
+
+def test_function_of_an_object(repo: Repo, trace: Trace) -> None:
+    """In JavaScript, the object that a function is assigned to can be named; in other languages it must exist."""
+    repo.commit_file("response.js", "res.send = function send(body) {\n  this.end(body)\n}\n", "Add")
+    repo.commit_file("response.py", "def render(body):\n    return body\n", "Add Python")
+    assert trace("res.send").meta.trace.symbol == "response.js:send"
+    with pytest.raises(UnknownSymbol):
+        trace("res.render")
+
+
+def test_limit(repo: Repo, trace: Trace) -> None:
+    """The limit leaves out modifications first; the counts are of all changes."""
+    for timeout in (30, 40, 50, 60):
+        repo.commit_file("net.py", CONNECT.replace("30", str(timeout)), f"Wait {timeout}")
+    repo.commit_file("net.py", OTHER, "Drop")
+    answer = trace("connect", 3)
+    assert [subject for _, subject, _ in list_steps(answer)] == ["Wait 30", "Wait 60", "Drop"]
+    assert answer.meta.trace.count == ("5 commits: 1 introduced, 3 modified, 1 removed; 3 of 5 changes shown")
+
+
+def test_unreachable_commits(repo: Repo, trace: Trace) -> None:
+    """Commits of another branch do not count, although they are indexed."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.branch("topic")
+    repo.commit_file("net.py", OTHER, "Drop on topic")
+    assert len(trace("connect").hits) == 2
+    repo.switch("main")
+    assert [step for step, *_ in list_steps(trace("connect"))] == ["introduced"]
+
+
+def test_language_without_a_grammar(repo: Repo, trace: Trace) -> None:
+    """In a language that is not parsed, the steps are modifications, and the answer says so."""
+    repo.commit_file("a.c", "int total(int n)\n{\n  int sum = 0;\n  int i;\n\n\n\n  return sum;\n}\n", "Add")
+    repo.commit_file("a.c", "int total(int n)\n{\n  int sum = 0;\n  int i;\n\n\n\n  return n;\n}\n", "Change")
+    answer = trace("total")
+    assert [(hit.step, hit.provenance) for hit in answer.hits] == [("modified", "INFERRED")]
+    assert "are not parsed" in (answer.meta.trace.limitation or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "symbol", "step"),
+    [
+        (
+            "a.rs",
+            "struct A;\nimpl A {\n    fn run(&self, n: u32) -> u32 { self.go(n) + n * 2 - 1 }\n}\n",
+            "struct A;\nimpl Run for A {\n    fn run(&self, n: u32) -> u32 { self.go(n) + n * 2 - 1 }\n}\n",
+            "run",
+            ("moved", "Change", "a.rs:Run for A.run from A.run"),
+        ),
+        (
+            "a.js",
+            "exports.send = function (body) { return this.end(encode(body), this.charset); };\n",
+            "exports.write = function (body) { return this.end(encode(body), this.charset); };\n",
+            "write",
+            ("renamed", "Change", "a.js:write from send"),
+        ),
+        (
+            "A.java",
+            "class A {\n  int f(int n) { return go(n) + n * 2 - 1 + limit(n); }\n}\n",
+            "class B {\n  int f(int n) { return go(n) + n * 2 - 1 + limit(n); }\n}\n",
+            "f",
+            ("moved", "Change", "A.java:B.f from A.f"),
+        ),
+        (
+            "a.kt",
+            "class A {\n  companion object {\n    fun f(n: Int) = n * 2 + go(n)\n  }\n}\n",
+            "class A {\n  fun g(n: Int) = n\n}\n",
+            "Companion",
+            ("removed", "Change", "a.kt:A.Companion"),
+        ),
+    ],
+)
+def test_languages(
+    repo: Repo, trace: Trace, path: str, before: str, after: str, symbol: str, step: tuple[str, str, str]
+) -> None:
+    """The steps are found in each language, also where the definition has no keyword or the symbol no name."""
+    repo.commit_file(path, before, "Add")
+    repo.commit_file(path, after, "Change")
+    assert list_steps(trace(symbol))[-1] == step
+
+
+def test_deadline(repo: Repo, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the time is over, commits that were not compared count as modifications, and the answer says so."""
+    monkeypatch.setattr(symbol_tracer, "MAX_SECONDS", -1.0)
+    repo.commit_file("net.py", CONNECT, "Add")
+    answer = trace("connect")
+    assert [step for step, *_ in list_steps(answer)] == ["modified"]
+    assert "Not all commits were compared" in (answer.meta.trace.limitation or "")
+
+
+def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """In a shallow clone the introduction can be missing, and the answer says why."""
+    for timeout in (30, 40, 50):
+        repo.commit_file("net.py", CONNECT.replace("30", str(timeout)), f"Wait {timeout}")
+    clone = repo.clone(tmp_path / "clone", "--depth=2")
+    build_index(clone, home)
+    answer = trace_symbol(TraceRequest("connect"), clone.path, home)
+    assert [hit.step for hit in answer.hits] == ["modified"]
+    assert "this is a shallow clone" in (answer.meta.trace.limitation or "")
+
+
+def test_invalid_requests(repo: Repo, home: Path) -> None:
+    """Texts that are no names are usage errors; without an index the error names the command."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    for symbol in ("", "  ", "()", "a\0b", "\ud800", "x" * 10_001):
+        with pytest.raises(BadRequest, match="not the name of a symbol"):
+            TraceRequest(symbol)
+    with pytest.raises(BadRequest, match="less than 1"):
+        TraceRequest("connect", limit=0)
+    with pytest.raises(NotIndexed):
+        trace_symbol(TraceRequest("connect"), repo.path, home)
