@@ -2,7 +2,7 @@
 
 - `analysis`: Data frames and charts of a history, for notebooks
 - `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
-- `api_types`: Requests and answers of `find_pattern` and `explain_change`, and their JSON
+- `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
 - `backend`: Choice between the daemon and an in-process engine
 - `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
@@ -13,6 +13,8 @@
 - `engine`: In-process query engine with loaded models and open indexes
 - `errors`: User-facing request errors
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
+- `explain_types`: Request and answer of `explain_change`
+- `find_types`: Request and answer of `find_pattern`
 - `http_common`: Shared Tornado helpers: shutdown signals, access log
 - `index_status`: Status of an index relative to HEAD; hints and limits shared by all answers
 - `logs`: Log configuration (logfmt on stderr)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from serve.api_types import ExplainAnswer, ExplainHit, FindAnswer, PatternHit
 from serve.diff_excerpts import select_changed_lines
+from serve.explain_types import ExplainAnswer, ExplainHit
+from serve.find_types import FindAnswer, PatternHit
 
 
 class Detail(StrEnum):

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.options import Precision
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.config import Settings
+from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.find_types import FindAnswer, FindRequest
 
 if TYPE_CHECKING:
     from serve.daemon.process import DaemonUnavailable

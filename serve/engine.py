@@ -12,8 +12,10 @@ from pipeline.encoders.base import Encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.options import EncoderName, Precision
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
+from serve.api_types import NamedRepository
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.find_types import FindAnswer, FindRequest
 from stores.connections import ReaderPools
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
 from serve.analysis.metrics import find_index_location
-from serve.api_types import FindRequest
+from serve.find_types import FindRequest
 from serve.search import query, retrieval
 from serve.search.cache import load_snapshot_with_vectors
 from serve.search.query_hints import RepositoryContext

@@ -21,7 +21,8 @@ from serve.text import add_path_to_commands
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from serve.api_types import ExplainAnswer, FindAnswer
+    from serve.explain_types import ExplainAnswer
+    from serve.find_types import FindAnswer
 
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 
@@ -92,8 +93,8 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Find commits whose changes match a description."""
     from serve.answer_detail import Detail, reduce_find_answer
-    from serve.api_types import FindRequest, validate_query_text
     from serve.backend import select_backend
+    from serve.find_types import FindRequest, validate_query_text
 
     request = FindRequest(
         validate_query_text(query, path, context.args),
@@ -170,9 +171,10 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show which commits wrote the lines of a file, and earlier ones that shaped them, newest first."""
     from serve.answer_detail import Detail, reduce_explain_answer
-    from serve.api_types import ExplainRequest, parse_line_range
+    from serve.api_types import parse_line_range
     from serve.backend import select_backend
     from serve.cli import render_explain
+    from serve.explain_types import ExplainRequest
 
     start, end = parse_line_range(lines)
     request = ExplainRequest(

@@ -8,17 +8,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
-from serve.api_types import (
-    DEFAULT_QUERY_PROFILE,
-    ExplainAnswer,
-    ExplainHit,
-    FindAnswer,
-    FindMeta,
-    PatternHit,
-    format_rfc3339,
-    to_json_dict,
-)
+from serve.api_types import format_rfc3339, to_json_dict
 from serve.errors import BadRequest
+from serve.explain_types import ExplainAnswer, ExplainHit
+from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.text import add_path_to_command, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from serve.api_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.cli.render import format_message_lines, print_hit
+from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.text import escape_controls, format_ranges
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ from typing import Final, TypeVar
 
 from pipeline.cancellation import check_cancelled
 from pipeline.options import Precision
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest, NamedRepository
+from serve.api_types import NamedRepository
 from serve.daemon import headers, process, protocol
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
+from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.find_types import FindAnswer, FindRequest
 from stores import errors, locks
 from stores.errors import LineageError
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from pipeline.options import Precision
-from serve.api_types import ExplainRequest, FindRequest, NamedRepository
+from serve.api_types import NamedRepository
 from serve.errors import BadRequest, NeedsRebuild
+from serve.explain_types import ExplainRequest
+from serve.find_types import FindRequest
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ class StatusReport:
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of a dataclass of this module or of `serve.api_types`."""
+    """Return the JSON of a dataclass of this module, or of an answer."""
     return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import normalize_seconds
 from pipeline.git.repository import Repository
-from serve.api_types import ExplainRequest
 from serve.explain.target import Target
+from serve.explain_types import ExplainRequest
 
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"

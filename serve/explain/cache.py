@@ -15,9 +15,9 @@ from cachetools import LRUCache
 from pipeline.git.git_dir import blocks_on_open, read_small_file
 from pipeline.git.libgit2 import find_user_attributes_file
 from pipeline.git.repository import Repository
-from serve.api_types import ExplainRequest
 from serve.explain.blame import BlameIgnoreRevs
 from serve.explain.target import Target
+from serve.explain_types import ExplainRequest
 from stores.index_location import IndexLocation
 
 # An answer takes about 10 KB, but one about a large file contains all its lines, so the bytes are limited as well.

@@ -18,18 +18,7 @@ from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
-from serve.api_types import (
-    ExplainAnswer,
-    ExplainDetails,
-    ExplainedLine,
-    ExplainHit,
-    ExplainMeta,
-    ExplainRequest,
-    RelatedCommit,
-    format_author_date,
-    format_rfc3339,
-    validate_explain_request,
-)
+from serve.api_types import format_author_date, format_rfc3339
 from serve.explain import cache, notes
 from serve.explain.blame import (
     BlamedLine,
@@ -48,6 +37,16 @@ from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_
 from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
 from serve.explain.notes import Coverage
 from serve.explain.target import Target, resolve_target
+from serve.explain_types import (
+    ExplainAnswer,
+    ExplainDetails,
+    ExplainedLine,
+    ExplainHit,
+    ExplainMeta,
+    ExplainRequest,
+    RelatedCommit,
+    validate_explain_request,
+)
 from serve.index_status import build_compatibility, build_index_state, clamp_limit
 from serve.repositories import find_index
 from stores.connections import ReaderPools

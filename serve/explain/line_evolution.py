@@ -20,7 +20,7 @@ from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
-from serve.api_types import EvolutionLead, EvolutionStep, StepName, format_rfc3339
+from serve.api_types import format_rfc3339
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
@@ -41,6 +41,7 @@ from serve.explain.line_sources import (
     is_copy,
     read_lines,
 )
+from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 from serve.index_status import truncate_line
 
 # A function or a class. The evolution of more lines is the history of the file.

@@ -10,10 +10,10 @@ from typing import Final
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
-from serve.api_types import ExplainRequest
 from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs
 from serve.explain.file_history import Enrichment, FileHistoryReader
 from serve.explain.target import Target
+from serve.explain_types import ExplainRequest
 from serve.index_status import build_index_hints
 from serve.text import format_ranges
 

@@ -12,17 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from serve.answer_detail import get_subject
-from serve.api_types import (
-    DEFAULT_QUERY_PROFILE,
-    EvolutionLead,
-    EvolutionStep,
-    ExplainAnswer,
-    ExplainHit,
-    FindAnswer,
-    PatternHit,
-    RelatedCommit,
-)
 from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitFile, ShowAnswer
+from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
+from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.text import escape_controls, escape_line, format_more_files, format_ranges
 from serve.trace_types import TraceAnswer, TraceHit
 

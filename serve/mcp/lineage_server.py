@@ -25,17 +25,13 @@ from serve.answer_detail import (
     reduce_explain_answer,
     reduce_find_answer,
 )
-from serve.api_types import (
-    ExplainAnswer,
-    ExplainRequest,
-    FindAnswer,
-    FindRequest,
-    to_json_dict,
-)
+from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
 from serve.call_queue import CallQueue
 from serve.commit_types import ChangeSearchRequest, ShowRequest
 from serve.errors import BadRequest
+from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import base
 from serve.mcp.answer_text import (
     format_explain_answer,

@@ -20,7 +20,7 @@ from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, open_repository
 from pipeline.git.tree_diff import create_content_patch, read_content
 from serve.answer_detail import get_subject
-from serve.api_types import FindRequest, format_author_date, format_rfc3339
+from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -32,6 +32,7 @@ from serve.commit_types import (
 )
 from serve.diff_excerpts import parse_section_lines, split_sections
 from serve.errors import BadRequest
+from serve.find_types import FindRequest
 from serve.index_status import (
     EXCERPT_COLUMNS,
     IndexStatus,

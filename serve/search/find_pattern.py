@@ -25,16 +25,9 @@ from pipeline.encoders.base import Encoder
 from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
-from serve.api_types import (
-    ChangedFile,
-    FindAnswer,
-    FindMeta,
-    FindRequest,
-    PatternHit,
-    format_author_date,
-    format_rfc3339,
-)
+from serve.api_types import format_author_date, format_rfc3339
 from serve.errors import NeedsRebuild
+from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
     IndexStatus,
     build_compatibility,

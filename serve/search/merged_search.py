@@ -28,7 +28,8 @@ from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
 from pipeline.workers import count_usable_cpus
-from serve.api_types import FindAnswer, FindMeta, FindRequest, IndexState, NamedRepository, PatternHit
+from serve.api_types import IndexState, NamedRepository
+from serve.find_types import FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import build_compatibility, build_index_hints, build_index_state
 from serve.search.features import CandidateFeatures, build_rerank_inputs, compute_features
 from serve.search.find_pattern import (

@@ -18,8 +18,8 @@ from typing import Final
 
 from pipeline.file_roles import FileRole
 from pipeline.text import count_terms
-from serve.api_types import FindRequest, QueryProfile
 from serve.errors import BadRequest
+from serve.find_types import FindRequest, QueryProfile
 from serve.index_status import clamp_limit
 from serve.search.query_hints import (
     EMPTY_CONTEXT,

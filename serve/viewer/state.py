@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 from mindmap.document import Mindmap, utc_now
 from mindmap.paths import BadPath, NoWorkspace, WorkspacePaths
 from mindmap.validation import parse_line_range
-from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.backend import Backend
+from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.viewer.documents import DocumentCache
 from serve.viewer.responses import PAGE_DIRECTORY, NotTouched, RequestOriginPolicy, TooBusy, TookTooLong
 from serve.viewer.watcher import DirectoryWatcher

@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from serve.api_types import FindRequest, NamedRepository
+from serve.api_types import NamedRepository
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
+from serve.find_types import FindRequest
 from serve.repositories import ALL, resolve_repositories
 from tests.bench.histories import clone_history
 from tests.bench.programs import run_lineage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from serve.api_types import ExplainedLine, ExplainRequest
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainedLine, ExplainRequest
 from tests.bench import explain
 from tests.bench.histories import History, create_wide_history
 from tests.bench.report import BenchmarkOptions

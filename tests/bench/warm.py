@@ -24,9 +24,9 @@ from pipeline.encoders.base import OnnxEncoder
 from pipeline.encoders.cross_encoder import CrossEncoder
 from pipeline.options import Precision
 from pipeline.text import count_terms
-from serve.api_types import FindRequest
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
+from serve.find_types import FindRequest
 from serve.search import query, retrieval
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, rank_candidates

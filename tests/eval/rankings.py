@@ -22,7 +22,7 @@ import duckdb
 
 from pipeline.encoders.base import Encoder
 from pipeline.text import count_terms
-from serve.api_types import FindRequest
+from serve.find_types import FindRequest
 from serve.search import find_pattern, query, retrieval
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.query import Query

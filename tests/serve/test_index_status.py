@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pipeline import component_versions, write
-from serve.api_types import Compatibility, FindRequest
+from serve.api_types import Compatibility
+from serve.find_types import FindRequest
 from serve.index_status import build_index_hints, load_status_at_path
 from serve.search.find_pattern import describe_run_time, find_pattern
 from stores import database, locks

@@ -14,7 +14,7 @@ import pytest
 from pipeline.component_versions import get_component_versions
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.git.repository import open_repository
-from serve.api_types import FindRequest
+from serve.find_types import FindRequest
 from serve.index_status import load_status_at_path
 from serve.repositories import locate_index
 from serve.search.find_pattern import find_pattern

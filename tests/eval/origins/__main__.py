@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from serve.api_types import ExplainRequest
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainRequest
 from tests.bench.histories import History
 from tests.bench.programs import run_lineage
 from tests.bench.report import compute_median, create_temporary_directory, print_line

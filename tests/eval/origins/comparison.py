@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.explain import line_evolution
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainAnswer, ExplainRequest
 from tests.bench.programs import run_git
 from tests.eval.origins.lines import OriginLine
 

@@ -11,8 +11,8 @@ from pipeline import component_versions
 from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import EncoderName
-from serve.api_types import FindRequest
 from serve.engine import Engine
+from serve.find_types import FindRequest
 from serve.index_status import load_status_at_path
 from stores import database, locks
 from stores.locks import Deadline

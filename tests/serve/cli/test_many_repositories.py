@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from serve.api_types import FindRequest
 from serve.backend import InProcessBackend
 from serve.cli.query import print_hits
+from serve.find_types import FindRequest
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
 from tests.serve.commands import create_timeout_repo, run_lineage

@@ -8,17 +8,10 @@ from functools import partial
 
 import pytest
 
-from serve.api_types import (
-    DEFAULT_QUERY_PROFILE,
-    Compatibility,
-    FindAnswer,
-    FindMeta,
-    IndexState,
-    PatternHit,
-    QueryProfile,
-)
+from serve.api_types import Compatibility, IndexState
 from serve.cli import query, render
 from serve.errors import BadRequest
+from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit, QueryProfile
 from serve.index_status import build_compatibility
 from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from tests.serve.cli.terminals import format_output

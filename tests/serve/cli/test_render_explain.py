@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from serve.api_types import (
-    Compatibility,
+from serve.api_types import Compatibility, IndexState
+from serve.cli import render_explain
+from serve.explain_types import (
     EvolutionLead,
     EvolutionStep,
     ExplainAnswer,
@@ -14,10 +15,8 @@ from serve.api_types import (
     ExplainedLine,
     ExplainHit,
     ExplainMeta,
-    IndexState,
     RelatedCommit,
 )
-from serve.cli import render_explain
 from tests.serve.cli.terminals import format_output
 
 format_answer = partial(format_output, render_explain.print_explain_answer)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from serve.api_types import FindRequest
 from serve.cli import app
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
+from serve.find_types import FindRequest
 
 ROOT = Path(app.__file__).parents[2]
 REQUEST = FindRequest("timeout", rerank=False)

@@ -15,11 +15,11 @@ import pytest
 
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import Precision
-from serve.api_types import FindRequest
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.daemon.server import DaemonState
+from serve.find_types import FindRequest
 from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES

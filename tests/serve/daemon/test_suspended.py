@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.api_types import ExplainMeta, ExplainRequest, FindMeta
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
+from serve.explain_types import ExplainMeta, ExplainRequest
+from serve.find_types import FindMeta
 from serve.repositories import locate_index
 from stores import locks
 from tests.repos import Repo

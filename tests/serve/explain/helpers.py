@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.explain.blame import parse_porcelain
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainAnswer, ExplainRequest
 from tests.repos import Repo
 
 THREE_LINES = "one\ntwo\nthree\n"

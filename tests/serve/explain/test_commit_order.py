@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
-from serve.api_types import ExplainAnswer
 from serve.explain import commit_order
 from serve.explain.commit_order import sort_newest_first
+from serve.explain_types import ExplainAnswer
 from serve.repositories import locate_index
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.explain.helpers import explain, list_hit_commits

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.api_types import ExplainHit, ExplainRequest
 from serve.errors import BadRequest
+from serve.explain_types import ExplainHit, ExplainRequest
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.explain.helpers import (
     create_five_line_repo,

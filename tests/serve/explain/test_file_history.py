@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
+from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.repositories import find_index, locate_index
 from stores import database, index_copy, locks
 from stores.index_location import IndexLocation

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.api_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from serve.explain import line_evolution
+from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
 from tests.serve.sample_index import build_index

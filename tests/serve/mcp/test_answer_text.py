@@ -14,24 +14,7 @@ from serve.answer_detail import (
     reduce_explain_answer,
     reduce_find_answer,
 )
-from serve.api_types import (
-    DEFAULT_QUERY_PROFILE,
-    ChangedFile,
-    Compatibility,
-    EvolutionLead,
-    EvolutionStep,
-    ExplainAnswer,
-    ExplainDetails,
-    ExplainedLine,
-    ExplainHit,
-    ExplainMeta,
-    FindAnswer,
-    FindMeta,
-    IndexState,
-    PatternHit,
-    QueryProfile,
-    RelatedCommit,
-)
+from serve.api_types import Compatibility, IndexState
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -43,6 +26,24 @@ from serve.commit_types import (
     MatchingFile,
     MatchingLine,
     ShowAnswer,
+)
+from serve.explain_types import (
+    EvolutionLead,
+    EvolutionStep,
+    ExplainAnswer,
+    ExplainDetails,
+    ExplainedLine,
+    ExplainHit,
+    ExplainMeta,
+    RelatedCommit,
+)
+from serve.find_types import (
+    DEFAULT_QUERY_PROFILE,
+    ChangedFile,
+    FindAnswer,
+    FindMeta,
+    PatternHit,
+    QueryProfile,
 )
 from serve.mcp.answer_text import (
     format_explain_answer,

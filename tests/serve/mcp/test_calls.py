@@ -15,9 +15,9 @@ from mcp.client import Client
 from mcp.server import MCPServer
 
 from pipeline.cancellation import RequestCancelled, check_cancelled
-from serve.api_types import FindAnswer, FindRequest
 from serve.backend import InProcessBackend
 from serve.call_queue import CallQueue
+from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import calls
 from serve.mcp.calls import QueuedCalls
 from serve.mcp.lineage_server import create_lineage_server

@@ -15,9 +15,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ListRootsResult, Root, TextContent, Tool
 from pydantic import FileUrl
 
-from serve.api_types import PatternHit
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
+from serve.find_types import PatternHit
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client

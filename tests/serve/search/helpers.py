@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from serve.api_types import FindAnswer, FindRequest
+from serve.find_types import FindAnswer, FindRequest
 from serve.search.find_pattern import find_pattern
 from serve.search.query_hints import RepositoryContext
 from tests.repos import FIRST_DATE, Repo

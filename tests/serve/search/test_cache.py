@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
-from serve.api_types import FindAnswer, FindRequest
+from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import locate_index
 from serve.search import cache
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.api_types import FindRequest
+from serve.find_types import FindRequest
 from serve.repositories import locate_index
 from serve.search import features, retrieval
 from serve.search.cache import load_snapshot_with_vectors

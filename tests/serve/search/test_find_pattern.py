@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.api_types import ChangedFile, FindAnswer, FindRequest, PatternHit, format_rfc3339
+from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
+from serve.find_types import ChangedFile, FindAnswer, FindRequest, PatternHit
 from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.repositories import locate_index
 from serve.search import query, retrieval

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from serve.api_types import FindAnswer, FindRequest, NamedRepository
+from serve.api_types import NamedRepository
 from serve.errors import BadRequest
+from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import list_repositories, resolve_repositories
 from serve.search import find_pattern, merged_search
 from serve.search.features import CandidateFeatures

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve.api_types import FindAnswer, FindRequest
+from serve.find_types import FindAnswer, FindRequest
 from serve.index_status import load_status_at_path
 from serve.search.find_pattern import find_pattern
 from stores import database, vector_search, writer

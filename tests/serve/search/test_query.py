@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.api_types import DEFAULT_QUERY_PROFILE, FindRequest
+from serve.find_types import DEFAULT_QUERY_PROFILE, FindRequest
 from serve.search import query
 from serve.search.query_hints import RepositoryContext
 from stores.filters import translate_path_pattern

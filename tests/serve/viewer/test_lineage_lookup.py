@@ -16,8 +16,10 @@ from mindmap.document import FileTouch, Mindmap, Node
 from mindmap.file_touches import TouchInput, attach_to_target
 from mindmap.map_store import MapStore
 from mindmap.nodes import create_mindmap
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, to_json_dict
+from serve.api_types import to_json_dict
 from serve.backend import InProcessBackend
+from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.find_types import FindAnswer
 from serve.viewer import state
 from tests.mindmap.sample_maps import NOON
 from tests.repos import Repo

@@ -1,0 +1,151 @@
+"""Request and answer of `find_pattern`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from serve.api_types import MAX_FILTER_LENGTH, MAX_QUERY_LENGTH, Compatibility, IndexState, validate_text
+from serve.errors import BadRequest
+from serve.text import format_path_arguments
+
+
+@dataclass(frozen=True, slots=True)
+class FindRequest:
+    """Request for commits that match a text, to answer "how was it done before?"
+
+    `k` is the number of commits to return. `since` and `until` are dates or ages as typed, `path` a gitignore pattern,
+    `author` a part of a name or e-mail address.
+    """
+
+    text: str
+    k: int = 5
+    language: str | None = None
+    since: str | None = None
+    path: str | None = None
+    author: str | None = None
+    rerank: bool = True
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise BadRequest for texts that cannot be sent to the daemon or the database."""
+        validate_text("query", self.text, MAX_QUERY_LENGTH)
+        filters = {
+            "language": self.language,
+            "since": self.since,
+            "until": self.until,
+            "path": self.path,
+            "author": self.author,
+        }
+        for name, value in filters.items():
+            validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)
+
+
+def validate_query_text(query: str | None, path: Path, extra_words: Sequence[str] = ()) -> str:
+    """Return the text of the query; raise BadRequest with a corrected command if it is missing or incomplete.
+
+    If the user omits `--query`, the text is in `path`. If the user omits the quotes, `query` is only the first word,
+    `path` the second one, and `extra_words` the others.
+    """
+    if query is not None and not extra_words:
+        return query
+    is_path = os.path.exists(path)  # noqa: PTH110 - `Path.exists` can raise
+    words = [word for word in (query, None if is_path else str(path), *extra_words) if word is not None]
+    quoted_text = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
+    command = shlex.join(["lineage", "query", *(format_path_arguments(path) if is_path else ())])
+    raise BadRequest(
+        "The query is missing." if query is None else "The query is not quoted: it ends at the first space.",
+        hint=f"Pass it with --query: `{command} --query {quoted_text}`.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """File that a commit changes, with the numbers of added and removed lines."""
+
+    path: str
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class PatternHit:
+    """A commit that matches a query, shown by its best hunk, preferably one of source code.
+
+    - `author_date`: time of the original change. None if the commit is of the same day, as most are.
+    - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
+    - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
+      `merged` for a merge and `empty` for any other commit.
+    - `diff_excerpt`: the diff; of a long one, the lines with most of the query's words, below a `…` if lines above them
+      are omitted. Of a merge without a file, the files that it changes against its first parent. None if the request
+      excludes diffs.
+    - `similarity`: cosine of the query and the text of the hunk.
+    - `recency_weight`: share by which the recency of the commit raises its score.
+    - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,
+      raised by its recency and by a path or quoted name of the query that it has. Else: the score of rank fusion.
+    - `matched`: the query's words that the commit contains, by field (message, path, ...). None if not reranked.
+    - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
+      informative message.
+    - `repository`: name of the repository. None if one repository was asked, by its path.
+    - `files`: the first indexed files of the commit, that of the hit first; `file_count` counts all of them.
+    """
+
+    commit_sha: str
+    commit_message: str
+    commit_author: str
+    commit_date: str
+    file_path: str
+    change_kind: str
+    diff_excerpt: str | None
+    diff_truncated: bool
+    related_head_symbols: tuple[str, ...]
+    similarity: float
+    recency_weight: float
+    combined_score: float
+    matched: str | None = None
+    weak: bool | None = None
+    repository: str | None = None
+    author_date: str | None = None
+    files: tuple[ChangedFile, ...] = ()
+    file_count: int = 0
+    provenance: Literal["INFERRED"] = "INFERRED"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProfile:
+    """Intent of a query (`name`), and an explanation of how the intent and the hints changed the search."""
+
+    name: str
+    explanation: str
+
+
+# Profile of a query without cue words or hints.
+DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", "no cue words; default lanes and weights")
+
+
+@dataclass(frozen=True, slots=True)
+class FindMeta:
+    """Index status, hints and details about an answer."""
+
+    index_status: IndexState
+    hint: str | None
+    compatibility: Compatibility
+    query_profile: QueryProfile
+
+
+@dataclass(frozen=True, slots=True)
+class FindAnswer:
+    """Answer of `find_pattern`."""
+
+    hits: tuple[PatternHit, ...]
+    meta: FindMeta
+
+    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> FindAnswer:
+        """Return a copy with `rewrite` applied to the texts about the index."""
+        meta = self.meta
+        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
+        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
