@@ -12,6 +12,7 @@
 - `diff_excerpts`: Selection and format of diff excerpts
 - `engine`: In-process query engine with loaded models and open indexes
 - `errors`: User-facing request errors
+- `evidence`: References, first release and copies of the commits of an answer
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `explain_types`: Request and answer of `explain_change`
 - `find_types`: Request and answer of `find_pattern`
@@ -21,6 +22,7 @@
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
 - `mcp`: MCP servers of lineage and mindmap
 - `process`: Termination signals and standard streams
+- `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `repositories`: Index location of a repository
 - `search`: Search of the history: `find_pattern` and `search_changes`
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,

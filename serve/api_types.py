@@ -32,7 +32,7 @@ LINE_RANGE_HINT: Final = (
 )
 # Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
-    "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository"),
+    "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
 }
@@ -87,6 +87,14 @@ def is_encodable(name: str) -> bool:
         return bool(os.fsencode(name))
     except UnicodeEncodeError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """First tag that contains a commit, as `git describe --contains` names it, with the tag's date."""
+
+    tag: str
+    date: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from serve.api_types import Compatibility, IndexState, drop_empty_fields
+from serve.api_types import Compatibility, IndexState, Release, drop_empty_fields
 from serve.errors import BadRequest
+from serve.references import Reference
 
 # Commits of an answer, and files and lines of each of them, unless the request says otherwise.
 DEFAULT_COMMITS: Final = 20
@@ -79,7 +80,10 @@ class MatchingFile:
 
 @dataclass(frozen=True, slots=True)
 class ChangeHit:
-    """Commit that adds or removes the text. `files`: the first files; `file_count` counts all."""
+    """Commit that adds or removes the text. `files`: the first files; `file_count` counts all.
+
+    `references`, `release` and `also` are as in `PatternHit`.
+    """
 
     commit_sha: str
     commit_subject: str
@@ -88,6 +92,9 @@ class ChangeHit:
     author_date: str | None
     files: tuple[MatchingFile, ...]
     file_count: int
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
+    also: tuple[str, ...] = ()
     provenance: Literal["EXACT"] = "EXACT"
 
 
@@ -134,7 +141,7 @@ class ChangeSearchAnswer:
 
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`."""
-        hits = [_drop_none(asdict(hit)) for hit in self.hits]
+        hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
         meta = {name: drop_empty_fields(name, value) for name, value in asdict(self.meta).items()}
         return {"hits": hits, "meta": meta}
 
@@ -166,7 +173,10 @@ class CommitFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitDetails:
-    """Commit. `author_date` is None if the commit is of the same day, as most are."""
+    """Commit. `author_date` is None if the commit is of the same day, as most are.
+
+    `references`, `release` and `also` are as in `PatternHit`.
+    """
 
     commit_sha: str
     commit_message: str
@@ -175,6 +185,9 @@ class CommitDetails:
     commit_date: str
     author_date: str | None
     parents: tuple[str, ...]
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +232,7 @@ class ShowAnswer:
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, without the parts that the answer does not have."""
         answer = _drop_none(asdict(self))
-        answer["commit"] = _drop_none(answer["commit"])
+        answer["commit"] = drop_empty_fields("hits", answer["commit"])
         answer["files"] = [_drop_none(file) for file in answer["files"]]
         return answer
 

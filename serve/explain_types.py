@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from serve.api_types import MAX_FILTER_LENGTH, Compatibility, IndexState, is_encodable, validate_length
+from serve.api_types import (
+    MAX_FILTER_LENGTH,
+    Compatibility,
+    IndexState,
+    Release,
+    is_encodable,
+    validate_length,
+)
 from serve.errors import BadRequest
+from serve.references import Reference
 
 # MCP clients get this hint, too. They pass the two numbers as separate arguments.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
@@ -58,7 +66,8 @@ class ExplainHit:
     """A commit that wrote some of the lines, by blame.
 
     `blame_lines` are the numbers of these lines in the current file, `file_path` is the path of the file in the commit.
-    `diff_excerpt` is omitted if the request excludes diffs. `author_date` is as in `PatternHit`.
+    `diff_excerpt` is omitted if the request excludes diffs. `author_date`, `references`, `release`
+    and `also` are as in `PatternHit`.
     """
 
     commit_sha: str
@@ -70,6 +79,9 @@ class ExplainHit:
     diff_excerpt: str | None = field(default=None, kw_only=True)
     diff_truncated: bool
     author_date: str | None = None
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
+    also: tuple[str, ...] = ()
     provenance: Literal["EXACT"] = "EXACT"
 
 

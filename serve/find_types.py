@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from serve.api_types import MAX_FILTER_LENGTH, MAX_QUERY_LENGTH, Compatibility, IndexState, validate_text
+from serve.api_types import (
+    MAX_FILTER_LENGTH,
+    MAX_QUERY_LENGTH,
+    Compatibility,
+    IndexState,
+    Release,
+    validate_text,
+)
 from serve.errors import BadRequest
+from serve.references import Reference
 from serve.text import format_path_arguments
 
 
@@ -91,6 +99,9 @@ class PatternHit:
     - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
       informative message.
     - `repository`: name of the repository. None if one repository was asked, by its path.
+    - `references`: what the message refers to, and the pull request whose merge brought the commit to HEAD's branch.
+    - `release`: the first tag that contains the commit; None if there is none.
+    - `also`: other reachable commits with the same change, such as backports.
     - `files`: the first indexed files of the commit, that of the hit first; `file_count` counts all of them.
     """
 
@@ -112,6 +123,9 @@ class PatternHit:
     author_date: str | None = None
     files: tuple[ChangedFile, ...] = ()
     file_count: int = 0
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
+    also: tuple[str, ...] = ()
     provenance: Literal["INFERRED"] = "INFERRED"
 
 

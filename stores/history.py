@@ -102,7 +102,30 @@ FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunks})"""
 
 
+# A cherry-picked or rebased commit keeps its author and author date.
+_POSSIBLE_COPIES: Final = """
+SELECT original.commit_sha, other.commit_sha
+FROM commits original JOIN commits other USING (author_email, author_date)
+WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit_sha
+      AND len(original.parents) < 2 AND len(other.parents) < 2
+ORDER BY other.commit_date, other.commit_sha"""
+
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
+
+
+def find_possible_copies(
+    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, shas: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the reachable commits that have the author and author date of each of these commits, oldest first."""
+    copies: dict[str, list[str]] = {}
+    commits = ", ".join(f"'{sha}'" for sha in shas)
+    rows = connection.execute(_POSSIBLE_COPIES.format(commits=commits)).fetchall() if shas else []
+    if rows:
+        is_reachable = build_reachability_test(connection, reachability)
+        for sha, other in rows:
+            if is_reachable(other):
+                copies.setdefault(sha, []).append(other)
+    return copies
 
 
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 import pygit2
-from pygit2.enums import ConfigLevel, RepositoryOpenFlag
+from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from pipeline.git import git_dir
 from pipeline.git.errors import UnreadableObject
@@ -115,3 +115,11 @@ class ErrorTranslation:
             raise UnreadableObject(self._sha, f"object {error.args[0]} is missing") from error
         if isinstance(error, (pygit2.GitError, ValueError)):
             raise UnreadableObject(self._sha, str(error)) from error
+
+
+def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
+    """Return the data of a tree object; raise KeyError if it is missing or no tree."""
+    object_type, data = odb.read(pygit2.Oid(raw=object_id))
+    if object_type != ObjectType.TREE:
+        raise KeyError(object_id.hex())
+    return data

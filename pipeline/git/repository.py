@@ -42,6 +42,7 @@ from pipeline.git.libgit2 import (
     is_implicitly_bare,
     load_mailmap,
     open_without_index,
+    read_tree,
 )
 from pipeline.git.merges import TreeEntries, has_merge_changes
 from pipeline.git.objects import (
@@ -132,7 +133,7 @@ class Repository:
 
     def _create_readers(self) -> None:
         self._odb = self._git.odb
-        self._tree_reader = TreeReader(partial(_read_tree, self._odb))
+        self._tree_reader = TreeReader(partial(read_tree, self._odb))
         user_file = find_user_attributes_file(dict(self.config))
         local_files = (self.common_dir / "info" / "attributes", *([user_file] if user_file else []))
         self._attributes = AttributeReader(self._git, self.root, local_files, self.read_file_at_head)
@@ -161,15 +162,22 @@ class Repository:
             raise UnreadableObject("HEAD", str(error)) from error
         return self._peel_to_commit(str(target))
 
+    def list_tag_targets(self) -> list[tuple[str, str]]:
+        """Return the name of each tag and the sha of the object that it points to, sorted."""
+        targets = []
+        for reference in self._git.references.iterator():
+            if reference.name.startswith(TAG_PREFIX):
+                with suppress(pygit2.GitError, KeyError, ValueError):
+                    targets.append((reference.shorthand, str(reference.resolve().target)))
+        return sorted(targets)
+
     def list_tags(self) -> list[tuple[str, str]]:
         """Return the name of each tag and the sha of its commit; without tags of other or missing objects."""
         tags = []
-        for reference in self._git.references.iterator():
-            if reference.name.startswith(TAG_PREFIX):
-                with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
-                    sha = self._peel_to_commit(str(reference.resolve().target))
-                    tags.append((reference.shorthand, sha))
-        return sorted(tags)
+        for name, target in self.list_tag_targets():
+            with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
+                tags.append((name, self._peel_to_commit(target)))
+        return tags
 
     def resolve_revision(self, revision: str) -> str | None:
         """Return the sha of the commit that a revision names; None if it names none, or several.
@@ -439,10 +447,3 @@ class Repository:
             return self._read_links(sha).parents
         except UnreadableObject:
             return ()
-
-
-def _read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
-    object_type, data = odb.read(pygit2.Oid(raw=object_id))
-    if object_type != ObjectType.TREE:
-        raise KeyError(object_id.hex())
-    return data

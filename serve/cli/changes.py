@@ -138,8 +138,9 @@ def show_command(
     from serve.repositories import resolve_repository_path
 
     cwd = Path.cwd()
-    path = resolve_repository_path(config.load_settings().home, repository, cwd) if repository else cwd
-    answer = show_commit(ShowRequest(commit, file, lines), path, cwd)
+    home = config.load_settings().home
+    path = resolve_repository_path(home, repository, cwd) if repository else cwd
+    answer = show_commit(ShowRequest(commit, file, lines), path, cwd, home)
     _print_answer(
         answer.to_json_dict(),
         lambda console: render_changes.print_show_answer(answer, console),

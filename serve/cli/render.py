@@ -8,10 +8,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
+from serve.answer_detail import get_subject
 from serve.api_types import format_rfc3339, to_json_dict
+from serve.commit_types import ChangeHit, CommitDetails
 from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainHit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
+from serve.references import describe_evidence
 from serve.text import add_path_to_command, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:
@@ -132,6 +135,15 @@ def format_message_lines(message: str) -> list[str]:
     return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
 
 
+def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails) -> str:
+    """Return the references, release and copies of a commit, after two spaces; empty without any."""
+    # The message is shown in part, so its references are repeated, except those of the subject.
+    message = hit.commit_subject if isinstance(hit, ChangeHit) else get_subject(hit.commit_message)
+    tag = hit.release.tag if hit.release else None
+    description = describe_evidence(hit.references, tag, hit.also, message)
+    return f"  {description}" if description else ""
+
+
 def get_line_style(line: str) -> str:
     """Return the style of a line of a diff, by its first character."""
     styles = {"+": "green", "-": "red", "@": "blue"}
@@ -163,6 +175,7 @@ def _format_heading(hit_number: int, hit: PatternHit) -> Text:
     heading.append(
         f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
     )
+    heading.append(format_evidence(hit), style="green")
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
     repository = f"{escape_controls(hit.repository)}: " if hit.repository else ""
     heading.append(f"\n    {repository}{escape_controls(hit.file_path) or NO_FILE}", style="cyan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from serve.cli.render import format_message_lines, get_line_style
+from serve.cli.render import format_evidence, format_message_lines, get_line_style
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -47,7 +47,8 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
     subject = format_message_lines(hit.commit_subject)[0]
     yield Text().append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     row = Text().append(f"    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
-    yield row.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    row.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    yield row.append(format_evidence(hit), style="green")
     remaining = MAX_LINES
     for file in hit.files:
         row = Text().append(f"    {escape_controls(file.path)}", style="cyan")
@@ -88,6 +89,8 @@ def _format_commit(commit: CommitDetails) -> Iterator[Text]:
         f"{commit.author_date} (committed {commit.commit_date})" if commit.author_date else commit.commit_date
     )
     yield Text(f"{escape_controls(commit.commit_author)} <{escape_controls(commit.author_email)}>  {date}")
+    if evidence := format_evidence(commit).strip():
+        yield Text(evidence, style="green")
     yield Text()
     subject, *body = escape_controls(commit.commit_message.replace("\r\n", "\n")).strip().split("\n")
     yield Text(f"    {subject or '(no message)'}", style="bold")

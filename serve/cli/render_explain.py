@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from serve.cli.render import format_message_lines, print_hit
+from serve.cli.render import format_evidence, format_message_lines, print_hit
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.text import escape_controls, format_ranges
 
@@ -93,6 +93,7 @@ def _format_heading(hit_number: int, hit: ExplainHit) -> Text:
     heading.append(f"{hit_number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:SHA_DIGITS]}", style=_get_color(hit_number))
     heading.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    heading.append(format_evidence(hit), style="green")
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
     heading.append(f"\n    {escape_controls(hit.file_path)}", style="cyan")
     return heading.append(f"  {_format_lines(hit.blame_lines)}", style="dim")

@@ -77,6 +77,7 @@ def compute_answer_key(
         ignore_revs,
         repository.config,
         sorted(repository.shallow_boundary),
+        repository.list_tag_targets(),
         *map(_read_or_empty, _list_dependency_files(repository, target)),
         _read_file_signature(repository.git_dir / "index"),
         _read_tail(repository.git_dir / "index"),

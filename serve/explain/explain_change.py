@@ -19,6 +19,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import format_author_date, format_rfc3339
+from serve.evidence import EvidenceLoader
 from serve.explain import cache, notes
 from serve.explain.blame import (
     BlamedLine,
@@ -186,6 +187,8 @@ def _answer_from_blame(
     check_cancelled()
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
+    graph_dir = context.location.git_directory if context.location else None
+    hits = EvidenceLoader(repository, graph_dir, reader.find_possible_copies).add_to(hits)
     check_cancelled()
     evolution = _trace_evolution(context, result, reader, git)
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)

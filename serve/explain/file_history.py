@@ -6,7 +6,7 @@ Related commits are the neighbours of a hit in the file's history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -87,6 +87,14 @@ class FileHistoryReader:
                 return Enrichment(frozenset(indexed_shas), related_commits, bool(hunk_ids))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             return Enrichment(error=_format_error(error))
+
+    def find_possible_copies(self, shas: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return the commits that may be copies of each of these commits; none if the index cannot be read."""
+        if self.index is None:
+            return {}
+        with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
+            return history.find_possible_copies(self.index.connection, self.status.reachability, shas)
+        return {}
 
 
 @contextmanager

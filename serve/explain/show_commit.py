@@ -1,6 +1,6 @@
 """Display of a commit, of the diff of one of its files, or of a file as it was: `show_commit`.
 
-Everything comes from git, so it needs no index.
+Everything comes from git, so it needs no index; with one, it also finds copies of the commit.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
+from pipeline.walk import compute_reachability_delta
 from serve.answer_detail import CHARS_PER_TOKEN
 from serve.api_types import format_author_date, format_rfc3339, is_encodable, parse_line_range
 from serve.commit_types import (
@@ -31,9 +34,14 @@ from serve.commit_types import (
     ShowRequest,
 )
 from serve.errors import BadRequest
+from serve.evidence import EvidenceLoader
+from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.notes import MAX_SUGGESTIONS, find_similar_files
 from serve.explain.target import MAX_FILE_BYTES, list_candidate_paths
+from serve.repositories import find_index
 from serve.text import escape_line, format_command
+from stores import history, index_copy
+from stores.errors import LineageError
 
 # Files of a commit to list. Counting the lines of each reads both of its versions.
 MAX_FILES: Final = 100
@@ -45,10 +53,13 @@ _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
 
 
-def show_commit(request: ShowRequest, path: Path, cwd: Path | None = None) -> ShowAnswer:
+def show_commit(
+    request: ShowRequest, path: Path, cwd: Path | None = None, home: Path | None = None
+) -> ShowAnswer:
     """Return a commit of the repository at `path` with its files, or one of its files.
 
-    The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest.
+    The file name is relative to the repository or to `cwd`, the user's working directory. Copies of the commit are
+    found with the index under `home`, if there is one. Raises BadRequest.
     """
     repository = open_repository(path)
     revision, colon, path_in_revision = request.commit.partition(":")
@@ -60,7 +71,7 @@ def show_commit(request: ShowRequest, path: Path, cwd: Path | None = None) -> Sh
     if file is None and request.lines is not None:
         raise BadRequest("Lines need a file.", hint="Name the file of the lines, too.")
     sha = _resolve_commit(repository, revision)
-    answer = ShowAnswer(_load_commit(repository, sha))
+    answer = ShowAnswer(_add_evidence(_load_commit(repository, sha), repository, home))
     if file is None:
         answer = _add_files(answer, repository)
     elif path_in_revision or request.lines is not None:
@@ -149,6 +160,21 @@ def _load_commit(repository: Repository, sha: str) -> CommitDetails:
         author_date=format_author_date(commit.author_date, commit.commit_date),
         parents=commit.parents,
     )
+
+
+def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | None) -> CommitDetails:
+    """Add references, release and copies; no copies if the index cannot be read at once."""
+    location = find_index(home, repository) if home else None
+    loader = EvidenceLoader(repository, location.git_directory if location else None)
+    if location is None:
+        return loader.add_to([commit])[0]
+    with suppress(LineageError), index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index:
+        if summary := history.load_index_summary(index.connection):
+            reachability = compute_reachability_delta(repository, repository.read_head(), summary.head_commit)
+            find_copies = partial(history.find_possible_copies, index.connection, reachability)
+            loader = replace(loader, find_candidates=find_copies)
+        return loader.add_to([commit])[0]
+    return replace(loader, find_candidates=None).add_to([commit])[0]
 
 
 def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:

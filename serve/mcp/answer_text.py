@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from serve.answer_detail import get_subject
-from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitFile, ShowAnswer
+from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitDetails, CommitFile, ShowAnswer
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
+from serve.references import describe_evidence
 from serve.text import escape_controls, escape_line, format_more_files, format_ranges
 from serve.trace_types import TraceAnswer, TraceHit
 
@@ -110,7 +111,8 @@ def format_show_answer(answer: ShowAnswer) -> str:
     author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
     parents = ", ".join(sha[:SHA_LENGTH] for sha in commit.parents) or "none"
     date = _format_date(commit.commit_date, commit.author_date)
-    lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}", *_quote([subject, *body])]
+    evidence = _describe_evidence(commit, commit.commit_message)
+    lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
     lines += map(_describe_commit_file, answer.files)
     if omitted_count := (answer.file_count or 0) - len(answer.files):
         lines.append(
@@ -127,7 +129,8 @@ def format_show_answer(answer: ShowAnswer) -> str:
 
 def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
     subject = _split_message(hit.commit_subject)[0]
-    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {_format_date(hit.commit_date, hit.author_date)} {subject}"
+    date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
+    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {subject}{evidence}"
     for file in hit.files:
         added, removed = f" +{file.added}" if file.added else "", f" -{file.removed}" if file.removed else ""
         yield f"file: {escape_line(file.path)}{added}{removed}"
@@ -162,7 +165,8 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
     )
     date = _format_date(hit.commit_date, hit.author_date)
-    yield f"{number}. {repository}{hit.commit_sha[:SHA_LENGTH]} {date} {subject}{probability}"
+    evidence = _describe_evidence(hit, hit.commit_message)
+    yield f"{number}. {repository}{hit.commit_sha[:SHA_LENGTH]} {date} {subject}{probability}{evidence}"
     if description := _describe_files(hit):
         yield description
     yield from _quote(body)
@@ -173,11 +177,19 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     subject, *body = _split_message(hit.commit_message)
     date = _format_date(hit.commit_date, hit.author_date)
     author = escape_line(hit.commit_author)
-    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}"
+    evidence = _describe_evidence(hit, hit.commit_message)
+    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}{evidence}"
     noun = "line" if len(hit.blame_lines) == 1 else "lines"
     yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {escape_line(hit.file_path)}"
     yield from _quote(body)
     yield from _fence(hit.diff_excerpt)
+
+
+def _describe_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails, shown_message: str) -> str:
+    """Return the evidence about a commit for the end of its line; empty without any."""
+    tag = hit.release.tag if hit.release else None
+    description = describe_evidence(hit.references, tag, hit.also, shown_message)
+    return f" · {description}" if description else ""
 
 
 def _format_related_commit(commit: RelatedCommit) -> str:

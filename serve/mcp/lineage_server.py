@@ -253,7 +253,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         from serve.explain import show_commit as show
 
         request = ShowRequest(commit, path, lines, max_tokens)
-        answer = show.show_commit(request, resolver.resolve(repository, context))
+        answer = show.show_commit(request, resolver.resolve(repository, context), home=home)
         return _build_call_result(format_show_answer(answer), answer.to_json_dict())
 
     tools = [

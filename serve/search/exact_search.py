@@ -32,6 +32,7 @@ from serve.commit_types import (
 )
 from serve.diff_excerpts import parse_section_lines, split_sections
 from serve.errors import BadRequest
+from serve.evidence import EvidenceLoader
 from serve.find_types import FindRequest
 from serve.index_status import (
     EXCERPT_COLUMNS,
@@ -43,7 +44,7 @@ from serve.index_status import (
 )
 from serve.repositories import locate_index
 from serve.text import UNREADABLE_HINT, format_commit_count
-from stores import exact_search, hunk_details, index_copy
+from stores import exact_search, history, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
@@ -102,7 +103,9 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             oldest_first=request.oldest_first,
         )
         shown = commits[: request.limit]
-        hits = _build_hits(request, connection, pattern, shown, completed)
+        find_copies = partial(history.find_possible_copies, connection, status.reachability)
+        evidence = EvidenceLoader(repository, location.git_directory, find_copies)
+        hits = _build_hits(request, connection, pattern, shown, completed, evidence)
     return ChangeSearchAnswer(
         hits,
         ChangeSearchMeta(
@@ -216,6 +219,7 @@ def _build_hits(
     pattern: LinePattern,
     commits: Sequence[Sequence[HunkMatch]],
     completed: CompletedHunks,
+    evidence: EvidenceLoader,
 ) -> tuple[ChangeHit, ...]:
     hunk_ids = [match.hunk_id for matches in commits for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
@@ -234,7 +238,8 @@ def _build_hits(
                 file_count=len(matches),
             )
         )
-    return tuple(hits)
+    messages = {hunk.commit_sha: hunk.commit_message for hunk in details.values()}
+    return evidence.add_to(hits, {hit.commit_sha: messages[hit.commit_sha] for hit in hits})
 
 
 def _build_files(

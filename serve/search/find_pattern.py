@@ -27,6 +27,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
 from serve.errors import NeedsRebuild
+from serve.evidence import EvidenceLoader
 from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
     IndexStatus,
@@ -59,7 +60,7 @@ from serve.search.rerank import (
 )
 from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, run_retrievers
 from serve.text import UNREADABLE_HINT, format_commit_count
-from stores import hunk_details, vector_search
+from stores import history, hunk_details, vector_search
 from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
 from stores.connections import ReaderPools
 from stores.database import NotIndexed
@@ -103,12 +104,16 @@ def find_pattern(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenSearch:
-    """Open index, and the query parsed for its repository. `load_snapshot` returns the snapshot for this query."""
+    """Open index, and the query parsed for its repository.
+
+    `load_snapshot` returns the snapshot for this query, `evidence` loads what the hits have besides the index.
+    """
 
     connection: Connection
     query: Query
     status: IndexStatus
     load_snapshot: Callable[[], LoadedSnapshot]
+    evidence: EvidenceLoader
 
 
 class PatternSearcher:
@@ -185,7 +190,12 @@ class PatternSearcher:
                     raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
                 snapshot_key = SnapshotKey(location, index.fingerprint, status.reachability)
                 load_snapshot = partial(self._cache.get_snapshot, snapshot_key, connection)
-                yield OpenSearch(connection, query, status, load_snapshot)
+                evidence = EvidenceLoader(
+                    repository,
+                    location.git_directory,
+                    partial(history.find_possible_copies, connection, status.reachability),
+                )
+                yield OpenSearch(connection, query, status, load_snapshot, evidence)
         except NotIndexed:
             self._cache.evict_index(location)
             raise
@@ -201,10 +211,8 @@ class PatternSearcher:
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
         check_cancelled()
         best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
-        return FindAnswer(
-            build_hits(connection, query, results, best_candidates, encoder),
-            build_meta(status, query, best_candidates),
-        )
+        hits = build_hits(connection, query, results, best_candidates, encoder)
+        return FindAnswer(search.evidence.add_to(hits), build_meta(status, query, best_candidates))
 
     def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return statistics of every cached index."""

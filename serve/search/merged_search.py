@@ -191,6 +191,7 @@ class _IndexSearch:
             hits = build_hits(
                 self.open_search.connection, self.open_search.query, self._results, self.chosen, encoder
             )
+            hits = self.open_search.evidence.add_to(hits)
         self.hits = tuple(replace(hit, repository=self.repository.name) for hit in hits)
 
     def close(self) -> None:

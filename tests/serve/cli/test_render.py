@@ -8,11 +8,12 @@ from functools import partial
 
 import pytest
 
-from serve.api_types import Compatibility, IndexState
+from serve.api_types import Compatibility, IndexState, Release
 from serve.cli import query, render
 from serve.errors import BadRequest
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit, QueryProfile
 from serve.index_status import build_compatibility
+from serve.references import Reference
 from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from tests.serve.cli.terminals import format_output
 
@@ -85,6 +86,24 @@ def test_hit_without_a_file() -> None:
         "    (no file)  empty",
         "",
     ]
+
+
+def test_evidence() -> None:
+    """References that the subject lacks, the release and copies follow the score, with control characters escaped."""
+    references = (
+        Reference("pull_request", "#42"),
+        Reference("ticket", "AB-7"),
+        Reference("reviewed-by", "Ada"),
+    )
+    hit = replace(
+        HIT,
+        commit_message="Merge pull request #42\n\nAB-7",
+        references=references,
+        release=Release("v1\x1b", "2020-02-01T00:00:00Z"),
+        also=("5" * 40,),
+    )
+    lines = format_answer(FindAnswer((hit,), META)).splitlines()
+    assert lines[1].endswith("score 0.03  AB-7 · in v1␛ · also 55…")
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])
@@ -214,10 +233,17 @@ def test_json_document() -> None:
     assert list(document["hits"][0]) == [
         name
         for name in PatternHit.__dataclass_fields__
-        if name not in {"matched", "weak", "repository", "author_date"}
+        if name not in {"matched", "weak", "repository", "author_date", "references", "release", "also"}
     ]
     reranked = replace(
-        HIT, matched="message: retries", weak=False, repository="repo", author_date=HIT.commit_date
+        HIT,
+        matched="message: retries",
+        weak=False,
+        repository="repo",
+        author_date=HIT.commit_date,
+        references=(Reference("issue", "#12"),),
+        release=Release("1.0", HIT.commit_date),
+        also=(HIT.commit_sha,),
     )
     document = json.loads(render.to_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)

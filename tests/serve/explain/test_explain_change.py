@@ -39,11 +39,14 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "diff_excerpt": "@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n",
         "diff_truncated": False,
         "author_date": None,
+        "references": (),
+        "release": None,
+        "also": (),
         "provenance": "EXACT",
     }
     assert list(ExplainHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "blame_lines", "file_path", "diff_excerpt",
-        "diff_truncated", "author_date", "provenance",
+        "diff_truncated", "author_date", "references", "release", "also", "provenance",
     ]  # fmt: skip
 
 

@@ -55,6 +55,7 @@ def test_commit_with_files(repo: Repo) -> None:
             "author_email": "ada@example.org",
             "commit_date": "2020-01-01T13:00:00Z",
             "parents": (),
+            "release": {"tag": "v1.0", "date": "2020-01-01T13:00:00Z"},
         },
         "files": [
             {"path": "logo.png", "change_kind": "added", "added": 0, "removed": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from serve.answer_detail import (
     reduce_explain_answer,
     reduce_find_answer,
 )
-from serve.api_types import Compatibility, IndexState
+from serve.api_types import Compatibility, IndexState, Release
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -52,6 +53,7 @@ from serve.mcp.answer_text import (
     format_show_answer,
     format_trace_answer,
 )
+from serve.references import Reference
 from serve.trace_types import TraceAnswer, TraceDetails, TraceHit, TraceMeta
 
 DIFF = "@@ -1,6 +1,6 @@\n import os\n-limit = 3\n+limit = 4\n+retries = 2\n \n-a = 1\n+a = 2\n"
@@ -104,6 +106,34 @@ def test_find_answer() -> None:
         "> Servers close idle connections.\n"
         "```diff\n" + DIFF.rstrip("\n") + "\n```"
     )
+
+
+def test_evidence_on_the_first_line() -> None:
+    """References that the shown message lacks, the release and copies follow the subject, with controls escaped."""
+    evidence: dict[str, Any] = {
+        "references": (
+            Reference("pull_request", "#12"),
+            Reference("issue", "#3"),
+            Reference("reviewed-by", "Ada"),
+        ),
+        "release": Release("v1\u202e", "2024-03-01T10:00:00Z"),
+        "also": ("5" * 40,),
+    }
+    line = " · #12 · in v1\\u202e · also 5555555555"
+    message = "Retry uploads (#3)"
+    found = replace(PATTERN_HIT, commit_message=message, **evidence)
+    explained = replace(EXPLAIN_HIT, commit_message=message, **evidence)
+    details = ExplainDetails((1, 9), 1, 1.0, None)
+    changed = ChangeHit("6f1ed002ab", message, "Ada", "2024-02-01T10:00:00Z", None, (), 0, **evidence)
+    search = ChangeSearchDetails(1, 1, "newest", "Left out.")
+    meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), search)
+    assert format_find_answer(build_find_answer(found)).splitlines()[0] == (
+        f"1. 6f1ed002ab 2024-02-01 {message} (0.88){line}"
+    )
+    assert f"Ada: {message}{line}\n" in format_explain_answer(
+        build_explain_answer(explained, details=details)
+    )
+    assert f"{message}{line}\n" in format_search_answer(ChangeSearchAnswer((changed,), meta))
 
 
 def test_find_answer_with_notes() -> None:

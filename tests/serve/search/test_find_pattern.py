@@ -55,12 +55,15 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "author_date": None,
         "files": ({"path": "src/net/tcp.py", "added": 2, "removed": 0},),
         "file_count": 1,
+        "references": (),
+        "release": None,
+        "also": (),
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
         "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
-        "repository", "author_date", "files", "file_count", "provenance",
+        "repository", "author_date", "files", "file_count", "references", "release", "also", "provenance",
     ]  # fmt: skip
 
 

@@ -1,0 +1,147 @@
+"""Evidence about the commits of an answer: references of their messages, first release, and copies of them.
+
+`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases` and `first_parents`)
+and what the index has (commits with the same author and date).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pipeline.git import first_parents, releases
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitNotFound, GitProgram
+from pipeline.git.patch_ids import compute_patch_id
+from pipeline.git.repository import Repository
+from serve.api_types import Release, format_rfc3339
+from serve.references import PULL_REQUEST, Reference, find_pull_request, parse_references
+
+if TYPE_CHECKING:
+    from serve.commit_types import ChangeHit, CommitDetails
+    from serve.explain_types import ExplainHit
+    from serve.find_types import PatternHit
+
+# Commits to compare with each commit. One that was copied more often is a bot's.
+MAX_CANDIDATES: Final = 8
+_REMOTE_URL: Final = re.compile(r"remote\..+\.url")
+# The last two parts or more of `https://host/owner/repo.git` and `git@host:owner/repo.git`.
+_REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
+
+Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence about a commit; the fields are as in `PatternHit`."""
+
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvidenceLoader:
+    """Loader of evidence for one answer.
+
+    `graph_dir`: commit-graph of the index, which makes git faster. `find_candidates`: returns the commits that may be
+    copies of each of the given commits; None without an index.
+    """
+
+    repository: Repository
+    graph_dir: Path | None = None
+    find_candidates: Callable[[Sequence[str]], Mapping[str, Sequence[str]]] | None = None
+
+    @cached_property
+    def git(self) -> GitProgram:
+        """Git program, which only reads commits and tags and so needs no settings of filters."""
+        repository = self.repository
+        return GitProgram(repository.git_dir, None, repository.objects_dir, commit_graph_dir=self.graph_dir)
+
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """Names of the repository at its remotes, such as `owner/repo`, in lower case."""
+        return parse_remote_names(self.repository.config)
+
+    @cached_property
+    def releases(self) -> Mapping[str, releases.Tag]:
+        """First tag that contains each commit; empty without git."""
+        try:
+            return releases.load_releases(self.repository, self.git)
+        except GitNotFound:
+            return {}
+
+    @cached_property
+    def merges(self) -> Mapping[str, str]:
+        """Merge that brought each commit of a branch into HEAD's first-parent history; empty without git."""
+        head = self.repository.read_head()
+        try:
+            return first_parents.load_merges(self.repository, self.git, head) if head else {}
+        except GitNotFound:
+            return {}
+
+    def load(self, messages: Mapping[str, str]) -> dict[str, Evidence]:
+        """Return the evidence about commits, given with their complete messages."""
+        copies = self._find_copies(list(messages))
+        return {
+            sha: Evidence(self._list_references(sha, message), self._build_release(sha), copies.get(sha, ()))
+            for sha, message in messages.items()
+        }
+
+    def add_to(self, hits: Sequence[Hit], messages: Mapping[str, str] | None = None) -> tuple[Hit, ...]:
+        """Return the hits with their evidence. `messages`: by commit, if the hits have only subjects."""
+        if messages is None:
+            messages = {hit.commit_sha: getattr(hit, "commit_message", "") for hit in hits}
+        evidence = self.load(messages)
+        return tuple(_add_evidence(hit, evidence[hit.commit_sha]) for hit in hits)
+
+    def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
+        """Return the references of a message; if it names no pull request, first the one of its merge."""
+        references = parse_references(message, self.own_names)
+        if any(reference.kind == PULL_REQUEST for reference in references) or sha not in self.merges:
+            return references
+        try:
+            merge = self.repository.read_commit(self.merges[sha])
+        except UnreadableObject:
+            return references
+        pull_request = find_pull_request(merge.message, self.own_names)
+        if pull_request is None:
+            return references
+        return pull_request, *(other for other in references if other.text != pull_request.text)
+
+    def _build_release(self, sha: str) -> Release | None:
+        tag = self.releases.get(sha)
+        return Release(tag.name, format_rfc3339(tag.date)) if tag else None
+
+    def _find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the reachable commits with the same patch as each of the given ones that has some."""
+        candidates = self.find_candidates(shas) if self.find_candidates else {}
+        patch_ids: dict[str, bytes | None] = {}
+
+        def get_patch_id(sha: str) -> bytes | None:
+            if sha not in patch_ids:
+                patch_ids[sha] = compute_patch_id(self.repository, sha)
+            return patch_ids[sha]
+
+        return {
+            sha: tuple(
+                other
+                for other in others[:MAX_CANDIDATES]
+                if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
+            )
+            for sha, others in candidates.items()
+        }
+
+
+def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the names of a repository at its remotes, such as `owner/repo`, in lower case."""
+    matches = (_REMOTE_NAME.search(value) for name, value in configuration if _REMOTE_URL.fullmatch(name))
+    return frozenset(match["name"].removesuffix(".git").lower() for match in matches if match)
+
+
+def _add_evidence(hit: Hit, evidence: Evidence) -> Hit:
+    return replace(hit, references=evidence.references, release=evidence.release, also=evidence.also)

@@ -1,0 +1,289 @@
+"""References in commit messages: issues, pull requests, tickets, advisories, other commits and trailers.
+
+Numbers and URLs follow the rules of GitHub and GitLab, trailers those of git. See "References of commits" in
+serve/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from serve.text import escape_line
+
+# Messages of updates quote whole changelogs. No answer needs all of their numbers.
+MAX_REFERENCES: Final = 12
+# Longer messages quote logs; their trailers are read all the same.
+MAX_CHARS: Final = 20_000
+
+ISSUE: Final = "issue"
+CLOSES: Final = "closes"
+PULL_REQUEST: Final = "pull_request"
+# Kinds whose text is a number; the same number is one reference.
+NUMBERED_KINDS: Final = frozenset({ISSUE, CLOSES, PULL_REQUEST})
+
+# Kinds that an answer's text shows beside a hit, and how many of them.
+SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
+MAX_SHOWN: Final = 3
+SHA_DIGITS: Final = 10
+
+_REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
+# Without a leading zero or more digits, as in the colors `#000000` and `#112233ff`.
+_NUMBER: Final = r"[1-9]\d{0,6}(?![\w-]|\.\d)"
+_REFERENCE: Final = re.compile(
+    rf"""
+    https?://(?P<host>[\w.-]+)/(?P<url_repository>{_REPOSITORY}?)/(?:-/)?
+      (?P<page>issues|work_items|pull|pulls|merge_requests)/(?P<url_number>{_NUMBER})(?:[/?#][^\s<>()\[\]]*)?
+    | https?://[^\s<>()\[\]]+
+    | \b(?P<advisory>CVE-\d{{4}}-\d{{4,7}}|GHSA(?:-[2-9cfghjmpqrvwx]{{4}}){{3}})\b
+    | (?<![\w&/\#>.-])(?P<repository>{_REPOSITORY})?(?:(?P<sign>[\#!])|\b[Gg][Hh]-)(?P<number>{_NUMBER})(?!\]\()
+    | (?<![\w/.-])(?P<ticket>[A-Z][A-Z0-9]{{1,9}}-[1-9]\d{{0,5}})(?![\w/-]|\.\d)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_COMMIT: Final = re.compile(
+    r"This reverts commit (?P<reverts>[0-9a-f]{7,64})\b"
+    r"|\(cherry picked from commit (?P<cherry_picked_from>[0-9a-f]{7,64})\b"
+)
+_CLOSING_WORD: Final = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+\Z", re.IGNORECASE)
+_AND: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNORECASE)
+# Characters before a number in which to look for a word that closes it.
+_WORD_WINDOW: Final = 20
+_MERGE_SUBJECT: Final = re.compile(r"Merge pull request \Z")
+# The numbers that GitHub adds to the subject of a squashed pull request and of its backports.
+_SQUASH_SUFFIX: Final = re.compile(r"(?:\s*\((?:#|[Gg][Hh]-)\d{1,7}\))+\Z")
+# Not keys of tickets: encodings, digests, standards, protocols, licences, systems.
+_OTHER_PREFIXES: Final = frozenset(
+    [
+        "AES",
+        "AGPL",
+        "ANSI",
+        "ARM",
+        "ASCII",
+        "BASE",
+        "BSD",
+        "CC",
+        "CP",
+        "CRC",
+        "CWE",
+        "DES",
+        "ECMA",
+        "EPSG",
+        "ES",
+        "EUC",
+        "FIPS",
+        "GB",
+        "GH",
+        "GPL",
+        "HMAC",
+        "HTTP",
+        "IEC",
+        "IEEE",
+        "IPV",
+        "ISO",
+        "JAVA",
+        "JDK",
+        "JSR",
+        "KOI",
+        "LATIN",
+        "LGPL",
+        "MD",
+        "MIT",
+        "MP",
+        "MPEG",
+        "MPL",
+        "NIST",
+        "PEP",
+        "PKCS",
+        "POSIX",
+        "PY",
+        "PYTHON",
+        "RFC",
+        "RIPEMD",
+        "RSA",
+        "SHA",
+        "SSE",
+        "SSL",
+        "TLS",
+        "UCS",
+        "UTF",
+        "UUID",
+        "WCAG",
+        "WINDOWS",
+    ]
+)
+_TRAILER: Final = re.compile(r"([A-Za-z0-9-]+)[ \t]*:(.*)")
+# Lines that git itself adds: with one of them, other lines of the paragraph need not be trailers.
+_GENERATED_TRAILERS: Final = ("Signed-off-by: ", "(cherry picked from commit ")
+# Says nothing about the change.
+_OMITTED_TRAILER: Final = "signed-off-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Reference in a commit message.
+
+    `kind`: `issue` (also a pull request, where the message does not tell), `closes` (an issue that the commit closes),
+    `pull_request`, `ticket` (`ABC-12`), `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from`, or the key of a
+    trailer in lower case, such as `reviewed-by`. `text`: `#12`, `owner/repo#12`, `group/project!12`, key, sha or value.
+    """
+
+    kind: str
+    text: str
+
+
+def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Reference, ...]:
+    """Return the references of a commit message, at most `MAX_REFERENCES`, each once, in order; trailers come last.
+
+    `own_names`: names of the repository in lower case, such as `owner/repo`, which are omitted before a number.
+    """
+    trailers = parse_trailers(message)
+    references = (
+        *_find_references(message, own_names),
+        *_find_commits(message),
+        *(reference for trailer in trailers for reference in _convert_trailer(*trailer, own_names)),
+    )
+    found: dict[str | Reference, Reference] = {}
+    for reference in references:
+        key = reference.text if reference.kind in NUMBERED_KINDS else reference
+        if key not in found or found[key].kind == ISSUE:
+            found[key] = reference
+    return tuple(found.values())[:MAX_REFERENCES]
+
+
+def describe_evidence(
+    references: Iterable[Reference], tag: str | None, copies: Sequence[str], shown_message: str
+) -> str:
+    """Return a phrase such as `#12 · in 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
+
+    It leaves out references that the shown part of the message has already.
+    """
+    names = [
+        reference.text
+        for reference in references
+        if reference.kind in SHOWN_KINDS and reference.text not in shown_message
+    ]
+    parts = (
+        ", ".join(names[:MAX_SHOWN]),
+        f"in {tag}" if tag else "",
+        f"also {', '.join(sha[:SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
+    )
+    return escape_line(" · ".join(filter(None, parts)))
+
+
+def find_numbers(text: str, own_names: Collection[str] = ()) -> frozenset[str]:
+    """Return the issues and pull requests that a text names, as in `Reference.text`, however many."""
+    return frozenset(
+        reference.text for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS
+    )
+
+
+def find_pull_request(message: str, own_names: Collection[str] = ()) -> Reference | None:
+    """Return the first pull request that a commit message names as its own; None if it names none."""
+    references = parse_references(message, own_names)
+    return next((reference for reference in references if reference.kind == PULL_REQUEST), None)
+
+
+def parse_trailers(message: str) -> list[tuple[str, str]]:
+    """Return the key and value of each trailer: of the lines `Key: value` at the end, as git finds them.
+
+    They are the last paragraph, but not the first one, if it has only trailers; or if a line that git adds is among
+    them, and trailers are a quarter of its lines. Lines that begin with white space continue a value.
+    """
+    lines = message.replace("\r\n", "\n").rstrip().split("\n")
+    start = next((number for number in range(len(lines) - 1, -1, -1) if not lines[number].strip()), -1)
+    block = lines[start + 1 :]
+    if start < 0 or not any(line.strip() for line in lines[:start]):
+        return []
+    if not _is_trailer_block(block):
+        return []
+    trailers: list[tuple[str, str]] = []
+    for line in block:
+        if line[:1].isspace() and trailers:
+            key, value = trailers[-1]
+            trailers[-1] = key, f"{value} {line.strip()}"
+        elif match := _TRAILER.match(line):
+            trailers.append((match[1], match[2].strip()))
+    return trailers
+
+
+def _is_trailer_block(lines: Iterable[str]) -> bool:
+    """Return whether git takes a paragraph for trailers."""
+    trailer_lines = other_lines = 0
+    has_generated_line = is_trailer = False
+    for line in lines:
+        if line.startswith("#"):  # a comment
+            continue
+        if line.startswith(_GENERATED_TRAILERS):
+            has_generated_line = is_trailer = True
+        elif not line[:1].isspace():
+            is_trailer = _TRAILER.match(line) is not None
+        elif is_trailer:
+            continue
+        trailer_lines, other_lines = trailer_lines + is_trailer, other_lines + (not is_trailer)
+    if has_generated_line:
+        return trailer_lines * 3 >= other_lines
+    return bool(trailer_lines) and not other_lines
+
+
+def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterator[Reference]:
+    """Yield the references of a trailer, if its value has nothing else; else the trailer itself."""
+    if key.lower() == _OMITTED_TRAILER or not value:
+        return
+    references = list(_find_references(f"{key}: {value}", own_names))
+    if references and not _REFERENCE.sub("", value).strip(" ,;&"):
+        yield from references
+    else:
+        yield Reference(key.lower(), value)
+
+
+def _find_commits(message: str) -> Iterator[Reference]:
+    for match in _COMMIT.finditer(message):
+        kind = str(match.lastgroup)
+        yield Reference(kind, match[kind])
+
+
+def _find_references(message: str, own_names: Collection[str]) -> Iterator[Reference]:
+    """Yield issues, pull requests, tickets and advisories, in the order of the message."""
+    text = message.strip()[:MAX_CHARS]
+    subject = text.partition("\n")[0].rstrip()
+    suffix = _SQUASH_SUFFIX.search(subject)
+    squash_start = suffix.start() if suffix else len(text)
+    closing_end = None
+    for match in _REFERENCE.finditer(text):
+        if match["advisory"]:
+            yield Reference("advisory", match["advisory"])
+        elif match["ticket"]:
+            if match["ticket"].partition("-")[0] not in _OTHER_PREFIXES:
+                yield Reference("ticket", match["ticket"])
+        elif number := _format_number(match, own_names):
+            before = text[max(0, match.start() - _WORD_WINDOW) : match.start()]
+            is_next = closing_end is not None and _AND.fullmatch(text, closing_end, match.start())
+            if (
+                "!" in number
+                or match["page"] in {"pull", "pulls"}
+                or _MERGE_SUBJECT.search(before)
+                or squash_start <= match.start() < len(subject)
+            ):
+                kind = PULL_REQUEST
+            elif is_next or _CLOSING_WORD.search(before):
+                kind, closing_end = CLOSES, match.end()
+            else:
+                kind = ISSUE
+            yield Reference(kind, number)
+
+
+def _format_number(match: re.Match[str], own_names: Collection[str]) -> str:
+    """Return the number of an issue or pull request after the name of another repository; "" for other matches."""
+    repository, sign = match["repository"] or "", match["sign"] or "#"
+    number = match["number"]
+    if match["url_number"]:
+        host, repository, number = match["host"].lower(), match["url_repository"], match["url_number"]
+        sign = "!" if match["page"] == "merge_requests" else "#"
+        if host not in {"github.com", "www.github.com", "gitlab.com"} and repository.lower() not in own_names:
+            repository = f"{host}/{repository}"
+    if not number or (sign == "!" and not repository):
+        return ""
+    return f"{'' if repository.lower() in own_names else repository}{sign}{number}"

@@ -1,0 +1,127 @@
+"""First releases of commits, compared with `git describe --contains`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipeline.git import releases
+from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.releases import Tag
+from pipeline.git.repository import open_repository
+from tests.repos import Repo
+
+TAGGED_AT = datetime(2020, 1, 1, 17, 30, tzinfo=UTC)
+
+
+def load(repo: Repo) -> dict[str, Tag]:
+    """Return the release of each commit that has one."""
+    repository = open_repository(repo.path)
+    return dict(
+        releases.load_releases(repository, GitProgram(repository.git_dir, None, repository.objects_dir))
+    )
+
+
+def describe(repo: Repo) -> dict[str, str]:
+    """Return the tag of `git describe --contains` for each commit of every branch that has one."""
+    names = {
+        sha: repo.git("describe", "--contains", sha, check=False)
+        for sha in repo.git("rev-list", "--all").split()
+    }
+    return {sha: name.partition("~")[0].partition("^")[0] for sha, name in names.items() if name}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Two branches with merges, annotated and lightweight tags, and commits that no tag contains."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "1\n", "One")
+    repo.git("tag", "v1.0")
+    repo.commit_file("a.py", "2\n", "Two")
+    repo.branch("feature")
+    repo.commit_file("b.py", "1\n", "Branch")
+    repo.commit_file("b.py", "2\n", "Branch again")
+    repo.switch("main")
+    repo.commit_file("a.py", "3\n", "Three")
+    repo.git("tag", "--annotate", "v1.1", "--message", "Release", date=TAGGED_AT)
+    repo.merge("feature")
+    repo.git("tag", "--annotate", "release/2.0", "--message", "Release")
+    repo.branch("maintenance", "v1.1")
+    repo.commit_file("a.py", "3\n4\n", "Fix in the old release")
+    repo.git("tag", "v1.1.1")
+    repo.switch("main")
+    repo.commit_file("c.py", "1\n", "Not released")
+    return repo
+
+
+def test_equals_git(repo: Repo) -> None:
+    """The release of every commit is the tag that `git describe --contains` names; commits after all tags have none."""
+    found = {sha: tag.name for sha, tag in load(repo).items()}
+    assert found == describe(repo)
+    assert set(found.values()) == {"v1.0", "v1.1", "v1.1.1", "release/2.0"}
+    assert repo.head not in found
+
+
+def test_date(repo: Repo) -> None:
+    """The date of a release is that of the annotated tag, or of the commit of a lightweight one."""
+    found = load(repo)
+    lightweight = repo.git("rev-parse", "v1.0")
+    committed = datetime.fromisoformat(repo.git("show", "-s", "--format=%cI", lightweight))
+    assert found[lightweight] == Tag("v1.0", committed.astimezone(UTC).replace(tzinfo=None))
+    assert found[repo.git("rev-parse", "v1.1^0")] == Tag("v1.1", TAGGED_AT.replace(tzinfo=None))
+
+
+def test_new_tag(repo: Repo) -> None:
+    """A tag created, moved or deleted later changes the releases."""
+    assert repo.head not in load(repo)
+    repo.git("tag", "v3")
+    assert load(repo)[repo.head].name == "v3"
+    repo.git("tag", "--force", "v3", "HEAD~1")
+    assert repo.head not in load(repo)
+    repo.git("tag", "--delete", "v1.1")
+    assert {sha: tag.name for sha, tag in load(repo).items()} == describe(repo)
+
+
+def test_without_tags(tmp_path: Path) -> None:
+    """A repository without tags, or with tags of other objects only, has no releases."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    assert load(repo) == {}
+    repo.git("tag", "tree", "HEAD^{tree}")
+    assert load(repo) == {}
+
+
+def test_odd_names(tmp_path: Path) -> None:
+    """Names of tags may be like a branch's, look like a path, or contain letters of any script."""
+    repo = Repo.create(tmp_path)
+    for number, name in enumerate(("main", "tags/x", "refs/tags/y", "ü-1", "undefined")):
+        repo.commit_file("a.py", f"{number}\n")
+        repo.git("tag", name)
+    shas = repo.git("rev-list", "--reverse", "HEAD").split()
+    assert [load(repo)[sha].name for sha in shas] == ["main", "tags/x", "refs/tags/y", "ü-1", "undefined"]
+
+
+def test_name_that_is_not_utf_8(repo: Repo) -> None:
+    """A tag whose name is not UTF-8 does not prevent an answer."""
+    (repo.path / ".git/packed-refs").write_bytes(f"{repo.head} refs/tags/v\xe9\n".encode("latin-1"))
+    assert "v1.0" in {tag.name for tag in load(repo).values()}
+
+
+def test_shallow_clone(repo: Repo, tmp_path: Path) -> None:
+    """A shallow clone answers from the tags and commits that it has."""
+    clone = repo.clone(tmp_path / "clone", "--depth=2", "--no-single-branch")
+    assert {sha: tag.name for sha, tag in load(clone).items()} == describe(clone)
+    clone.git("fetch", "--quiet", "--unshallow")
+    assert {sha: tag.name for sha, tag in load(clone).items()} == describe(clone)
+
+
+def test_timeout(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git takes too long, no release is known."""
+
+    def time_out(*_arguments: object, **_options: object) -> None:
+        raise GitTimeout(1)
+
+    monkeypatch.setattr(GitProgram, "run", time_out)
+    assert load(repo) == {}
