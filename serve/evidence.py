@@ -7,7 +7,7 @@ and what the index has (commits with the same author and date).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,8 @@ from pipeline.git.git_cli import GitNotFound, GitProgram
 from pipeline.git.patch_ids import compute_patch_id
 from pipeline.git.repository import Repository
 from serve.api_types import Release, format_rfc3339
-from serve.references import PULL_REQUEST, Reference, find_pull_request, parse_references
+from serve.references import PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
+from stores.filters import ReleaseFilter
 
 if TYPE_CHECKING:
     from serve.commit_types import ChangeHit, CommitDetails
@@ -98,6 +99,31 @@ class EvidenceLoader:
             messages = {hit.commit_sha: getattr(hit, "commit_message", "") for hit in hits}
         evidence = self.load(messages)
         return tuple(_add_evidence(hit, evidence[hit.commit_sha]) for hit in hits)
+
+    def find_release(self, name: str) -> ReleaseFilter | None:
+        """Return the commits first released in a tag, which may be written with or without `v`; None without one."""
+        tags = {tag for tag, _ in self.repository.list_tag_targets()}
+        tag = next(filter(tags.__contains__, (name, f"v{name}", name.removeprefix("v"))), None)
+        if tag is None:
+            return None
+        return ReleaseFilter(tag, frozenset(sha for sha, first in self.releases.items() if first.name == tag))
+
+    def find_referring_commits(
+        self, load_messages_with: Callable[[str], Mapping[str, str]], numbers: Collection[str]
+    ) -> frozenset[str]:
+        """Return the commits whose message names one of the issues or pull requests, or whose merge is one of them.
+
+        `load_messages_with`: returns the commits whose message contains a text. `numbers`: as `#12`.
+        """
+        messages = {
+            sha: message
+            for number in numbers
+            for sha, message in load_messages_with(re.split("[#!]", number)[-1]).items()
+            if number in find_numbers(message, self.own_names)
+        }
+        pull_requests = {sha: find_pull_request(message, self.own_names) for sha, message in messages.items()}
+        merges = {sha for sha, request in pull_requests.items() if request and request.text in numbers}
+        return frozenset({*messages, *(sha for sha, merge in self.merges.items() if merge in merges)})
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
         """Return the references of a message; if it names no pull request, first the one of its merge."""

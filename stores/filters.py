@@ -38,12 +38,20 @@ class BadPathFilter(LineageError):
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseFilter:
+    """Condition that a tag is the first one with the commit. `commits`: all such commits."""
+
+    tag: str
+    commits: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class QueryFilter:
     """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
     language: as in the column `hunks.language`. since: earliest commit date. until: commit date before which commits
     count. path: gitignore pattern. author: part of the name or address, in any case. preferred_paths: gitignore
-    patterns that raise the score of matching hunks and exclude none.
+    patterns that raise the score of matching hunks and exclude none. release: first release of the commit.
     """
 
     language: str | None = None
@@ -52,11 +60,12 @@ class QueryFilter:
     author: str | None = None
     preferred_paths: tuple[str, ...] = ()
     until: datetime | None = None
+    release: ReleaseFilter | None = None
 
     @property
     def has_conditions(self) -> bool:
         """True if any condition is set."""
-        conditions = (self.language, self.since, self.until, self.path, self.author)
+        conditions = (self.language, self.since, self.until, self.path, self.author, self.release)
         return any(condition is not None for condition in conditions)
 
 
@@ -93,6 +102,8 @@ def apply_filter(
         is_reachable = positions >= 0
         for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
             mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
+    if query_filter.release:
+        is_included &= snapshot.hunks.find_hunks_of(query_filter.release.commits)
     return FilterMask(is_included, is_preferred)
 
 

@@ -128,6 +128,12 @@ def find_possible_copies(
     return copies
 
 
+def load_messages_with(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, str]:
+    """Return the recorded commits whose message contains a text, with the message."""
+    sql = "SELECT commit_sha, message FROM commits WHERE contains(message, $text)"
+    return dict(connection.execute(sql, {"text": text}).fetchall())
+
+
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:
     """Return the status numbers of the index; None before its first index run."""
     row = connection.execute(_SUMMARY).fetchone()

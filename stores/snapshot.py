@@ -6,6 +6,7 @@ the lower position comes first, so a ranking does not depend on the row numbers 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -78,6 +79,11 @@ class Hunks:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def find_hunks_of(self, commits: Collection[str]) -> Bools:
+        """Return for each hunk whether it belongs to one of these commits."""
+        shas = pa.array(commits, pa.string())
+        return np.asarray(pc.is_in(self.commit_info.column("commit_sha"), shas), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ from serve.search.rerank import (
     rerank_by_features,
     select_best_hunks,
 )
-from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, run_retrievers
+from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, select_candidates
 from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import history, hunk_details, vector_search
 from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
@@ -180,21 +180,26 @@ class PatternSearcher:
                     location=location,
                     index_holder=index.holder,
                 )
+                evidence = EvidenceLoader(
+                    repository,
+                    location.git_directory,
+                    partial(history.find_possible_copies, connection, status.reachability),
+                )
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),
                     work_tree=_get_work_tree(repository),
+                    find_release=evidence.find_release,
+                    find_referring_commits=partial(
+                        evidence.find_referring_commits, partial(history.load_messages_with, connection)
+                    ),
+                    own_names=evidence.own_names,
                 )
                 query = parse_query(request, now, context)
                 if status.verdict and status.verdict.status is CompatibilityStatus.NEEDS_REBUILD:
                     raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
                 snapshot_key = SnapshotKey(location, index.fingerprint, status.reachability)
                 load_snapshot = partial(self._cache.get_snapshot, snapshot_key, connection)
-                evidence = EvidenceLoader(
-                    repository,
-                    location.git_directory,
-                    partial(history.find_possible_copies, connection, status.reachability),
-                )
                 yield OpenSearch(connection, query, status, load_snapshot, evidence)
         except NotIndexed:
             self._cache.evict_index(location)
@@ -207,7 +212,7 @@ class PatternSearcher:
         encoder = self.load_encoder(status.encoder_name)
         results = run_retrievers(connection, search.load_snapshot, query, encoder)
         check_cancelled()
-        fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
+        fused_candidates = select_candidates(results, query)
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
         check_cancelled()
         best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
@@ -408,6 +413,7 @@ def _format_filters(filters: QueryFilter) -> str:
         "until": format_date(filters.until) if filters.until else None,
         "path": filters.path,
         "author": filters.author,
+        "release": filters.release.tag if filters.release else None,
     }
     return ", ".join(f"{name} {value!r}" for name, value in values.items() if value is not None)
 

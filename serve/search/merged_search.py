@@ -45,10 +45,11 @@ from serve.search.rerank import (
     FeatureReranker,
     Reranker,
     ScoredCandidate,
+    get_sort_key,
     rerank_by_features,
     select_best_hunks,
 )
-from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, run_retrievers
+from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, select_candidates
 from serve.text import add_path_to_commands
 from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
@@ -162,9 +163,7 @@ class _IndexSearch:
                 return
             encoder = _CachedEncoder(self._encoders, search.status.encoder_name)
             self._results = run_retrievers(search.connection, search.load_snapshot, search.query, encoder)
-            self._candidates = fuse_rankings(
-                self._results.lanes, search.query.retrieval_profile.candidate_count
-            )
+            self._candidates = select_candidates(self._results, search.query)
             if self._candidates:
                 self._features = compute_features(
                     search.connection, search.query, self._results, self._candidates
@@ -349,9 +348,9 @@ class _MergedSearch:
         )
 
 
-def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> float:
-    # Only the score: sorting is stable, and the searches have the order of the names.
-    return -entry[0].score
+def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> tuple[bool, float]:
+    # Only the candidate: sorting is stable, and the searches have the order of the names.
+    return get_sort_key(entry[0])
 
 
 def _build_index_hints(search: _IndexSearch) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -41,7 +41,8 @@ class Query:
 
     `text` is for the encoder and the cross-encoder, `terms` are the stemmed words for the full-text lanes. `symbols`
     are quoted names, `roles` the file roles that the query asks for besides source code. `query_profile` describes the
-    intent to the user. `k` is the number of commits to return. Ages count from `now`.
+    intent to the user. `k` is the number of commits to return. Ages count from `now`. `referring_commits` belong to the
+    issues and pull requests that the query names; their hits come first.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Query:
     query_profile: QueryProfile
     k: int
     now: datetime
+    referring_commits: frozenset[str] = frozenset()
 
     @property
     def symbol_terms(self) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
     requested_filters = parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
     classification = classify_intent(request.text)
+    referring_commits = context.find_referring_commits(hints.numbers) if hints.numbers else frozenset()
     text = strip_question_phrases(hints.text)
     filters = QueryFilter(
         language=requested_filters.language or hints.language,
@@ -74,6 +77,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         path=requested_filters.path,
         author=requested_filters.author,
         preferred_paths=tuple(_build_preferred_pattern(path) for path in hints.paths),
+        release=hints.release,
     )
     return Query(
         text=text,
@@ -83,9 +87,10 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         intent=classification.intent,
         roles=classification.roles,
         retrieval_profile=classification.retrieval_profile,
-        query_profile=_describe_profile(classification, hints, requested_filters),
+        query_profile=_describe_profile(classification, hints, requested_filters, referring_commits),
         k=clamp_limit(request.k),
         now=now,
+        referring_commits=referring_commits,
     )
 
 
@@ -132,13 +137,20 @@ def _build_preferred_pattern(path: str) -> str:
 
 
 def _describe_profile(
-    classification: IntentClassification, hints: Hints, requested_filters: QueryFilter
+    classification: IntentClassification,
+    hints: Hints,
+    requested_filters: QueryFilter,
+    referring_commits: Collection[str],
 ) -> QueryProfile:
     """Describe the intent and the hints that were applied; filters of the request override hints."""
     cues = f"cue words {', '.join(classification.cues)}" if classification.cues else "no cue words"
     applied_hints = {
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
+        "first released in": hints.release.tag if hints.release else None,
+        f"commits of {', '.join(hints.numbers)}": describe_referring(referring_commits)
+        if hints.numbers
+        else None,
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
@@ -261,6 +273,11 @@ def classify_intent(text: str) -> IntentClassification:
     intent = max(cues, key=lambda intent: len(cues[intent]))
     roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
     return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles)
+
+
+def describe_referring(commits: Collection[str]) -> str:
+    """Return a phrase about the commits of the issues and pull requests that a query names."""
+    return f"{len(commits):,}, shown first" if commits else "none"
 
 
 def _find_cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:

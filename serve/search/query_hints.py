@@ -10,7 +10,7 @@ Function words ("how", "the", "was") carry no meaning of their own; content word
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -20,6 +20,8 @@ from typing import Final
 from pipeline.syntax.languages import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMBOLS, detect_language
 from pipeline.text import count_terms
 from serve.errors import BadRequest
+from serve.references import find_numbers
+from stores.filters import ReleaseFilter
 from stores.types import QuotedSymbol
 
 # A month counts 30 days and a year 365: relative ages need no calendar.
@@ -70,6 +72,9 @@ _FILTERABLE_LANGUAGES: Final = (
 # Paths of a query to look up. Each costs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
+# Phrases of a query that may name a release.
+MAX_RELEASES: Final = 20
+
 # Languages to list that the history lacks. A pasted text may have thousands of words that look like one.
 MAX_ABSENT_LANGUAGES: Final = 5
 
@@ -103,6 +108,12 @@ _RELATIVE_PERIOD: Final = re.compile(
     rf"(?:(?P<count>\d{{1,6}}|{'|'.join(_NUMBER_WORDS)}) )?(?P<unit>day|week|month|year)s?\b(?! of\b)",
     re.IGNORECASE,
 )
+# "in Python 3.8" is about another program, so nothing but a word such as "version" stands between.
+_RELEASE: Final = re.compile(
+    r"\b(?:(?:in|of|for)\s+(?:the\s+)?(?:(?:version|release|tag)\s+)?|(?:version|release|tag)\s+)`?"
+    r"(?P<tag>[\w/+-]*\d[\w./+-]*)`?",
+    re.IGNORECASE,
+)
 _SINCE_DATE: Final = re.compile(rf"\b(?:since|after) ({DATE_PATTERN})(?![\d.-])", re.IGNORECASE)
 _NEXT_WORD: Final = re.compile(r"\s+([\w-]+)")
 _PATH: Final = re.compile(
@@ -121,6 +132,7 @@ class Hints:
 
     `text` is the query without the phrases that state a language or a time range. `paths` are files or directories to
     prefer, `symbols` are quoted names. `absent_languages` are languages that the query names and the history lacks.
+    `release` is the release that it asks about, `numbers` are the issues and pull requests that it names.
     """
 
     text: str
@@ -129,6 +141,8 @@ class Hints:
     paths: tuple[str, ...] = ()
     symbols: tuple[QuotedSymbol, ...] = ()
     absent_languages: tuple[str, ...] = ()
+    release: ReleaseFilter | None = None
+    numbers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +151,18 @@ class RepositoryContext:
 
     `has_language` checks for files in a language in the history, `has_path` for a path that contains the given one as
     complete components. `work_tree` is the root of the work tree, None without one. `is_indexed` is False if there is
-    no index, so that the languages of the history are unknown.
+    no index, so that the languages of the history are unknown. `find_release` returns the commits first released in a
+    tag, None if there is no such tag; `find_referring_commits` those that belong to an issue or pull request.
+    `own_names` are as in `parse_references`.
     """
 
     has_language: Callable[[str], bool]
     has_path: Callable[[str], bool]
     work_tree: Path | None = None
     is_indexed: bool = True
+    find_release: Callable[[str], ReleaseFilter | None] = lambda _: None
+    find_referring_commits: Callable[[Collection[str]], frozenset[str]] = lambda _: frozenset()
+    own_names: Collection[str] = ()
 
 
 # Without an index no word of a query is a language or a path.
@@ -153,6 +172,7 @@ EMPTY_CONTEXT: Final = RepositoryContext(lambda _: False, lambda _: False, is_in
 def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
     """Find the hints in a query. Languages and paths that the history lacks are no hints."""
     remaining_text, language = _extract_language(text, context.has_language)
+    remaining_text, release = _extract_release(remaining_text, context.find_release)
     remaining_text, since = _extract_timeframe(remaining_text, now)
     remaining_text = " ".join(remaining_text.split())
     return Hints(
@@ -163,6 +183,8 @@ def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
         paths=tuple(filter(context.has_path, islice(dict.fromkeys(_find_paths(remaining_text)), MAX_PATHS))),
         symbols=tuple(dict.fromkeys(_find_symbols(remaining_text))),
         absent_languages=_find_absent_languages(text, context) if context.is_indexed else (),
+        release=release,
+        numbers=tuple(sorted(find_numbers(text, context.own_names))),
     )
 
 
@@ -220,6 +242,19 @@ def _resolve_language_mention(word: str) -> str | None:
     ):
         return None
     return language
+
+
+def _extract_release(
+    text: str, find_release: Callable[[str], ReleaseFilter | None]
+) -> tuple[str, ReleaseFilter | None]:
+    """Return the text without the phrase that names a release, and the release; None if no phrase does."""
+    for match in islice(_RELEASE.finditer(text), MAX_RELEASES):
+        name = match["tag"].rstrip("./+-")
+        # A bare number may be a count: "in 2 steps".
+        release = None if name.isdecimal() else find_release(name)
+        if release:
+            return f"{text[: match.start()]} {text[match.end() :]}", release
+    return text, None
 
 
 def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:

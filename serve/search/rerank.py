@@ -83,6 +83,8 @@ class ScoredCandidate:
 
         A low probability says nothing about a commit without an informative message: many right answers have one.
         """
+        if self.candidate.is_referring:
+            return False
         if self.probability is None or (self.probability < WEAK_PROBABILITY and not self.has_message):
             return None
         return self.probability < WEAK_PROBABILITY
@@ -151,7 +153,8 @@ def rerank_by_features(
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
-    Ties keep the order of `candidates`, which is that of fusion.
+    Those of commits that belong to an issue or pull request of the query come first. Ties keep the order of
+    `candidates`, which is that of fusion.
     """
     probabilities = reranker.predict(features)
     boosted_probabilities = _add_to_logits(
@@ -176,7 +179,12 @@ def rerank_by_features(
             strict=True,
         )
     ]
-    return sorted(scored_candidates, key=lambda candidate: -candidate.score)
+    return sorted(scored_candidates, key=get_sort_key)
+
+
+def get_sort_key(scored: ScoredCandidate) -> tuple[bool, float]:
+    """Return the key that sorts candidates, the best first."""
+    return not scored.candidate.is_referring, -scored.score
 
 
 def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:

@@ -19,6 +19,8 @@ from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+
 from pipeline.cancellation import check_cancelled
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
@@ -26,11 +28,10 @@ from stores import filters, fulltext, vector_search
 from stores.filters import FilterMask
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
-from stores.snapshot import RankedHunk
+from stores.snapshot import LANE_DEPTH, RankedHunk, Snapshot, select_top_k
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 # The constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
@@ -43,7 +44,7 @@ class RetrieverResults:
 
     `query_vector` is the encoded query. `term_lookup` has the postings of the query's terms. `filter_mask` marks the
     hunks of the snapshot that pass the query's filters. `messages` holds the message of every commit in a lane.
-    `details` loads the details of hunks.
+    `details` loads the details of hunks. `referring_hunks` are those of the query's referring commits.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -55,6 +56,7 @@ class RetrieverResults:
     filter_mask: FilterMask
     messages: CommitMessages
     details: HunkDetailsCache
+    referring_hunks: tuple[RankedHunk, ...] = ()
 
     @property
     def lanes(self) -> Sequence[tuple[RankedHunk, ...]]:
@@ -90,7 +92,9 @@ def run_retrievers(
         query_vector = vector_future.result()[0]
     check_cancelled()
     nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
-    shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest_hunks, hunk_text_lane, symbol_lane))
+    referring_hunks = _find_hunks_of(snapshot, query.referring_commits, filter_mask)
+    hunks = chain(nearest_hunks, hunk_text_lane, symbol_lane, referring_hunks)
+    shas = dict.fromkeys(hunk.commit_sha for hunk in hunks)
     messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))
     return RetrieverResults(
         vector_lane=order_with_messages(nearest_hunks, messages, query_vector),
@@ -102,7 +106,18 @@ def run_retrievers(
         filter_mask=filter_mask,
         messages=messages,
         details=HunkDetailsCache(connection, loaded_snapshot.diffs),
+        referring_hunks=referring_hunks,
     )
+
+
+def _find_hunks_of(
+    snapshot: Snapshot, commits: frozenset[str], filter_mask: FilterMask
+) -> tuple[RankedHunk, ...]:
+    """Return the hunks of these commits that pass the filter, the newest first, at most as many as in a lane."""
+    if not commits:
+        return ()
+    is_eligible = snapshot.hunks.find_hunks_of(commits) & filter_mask.is_included
+    return select_top_k(snapshot, np.zeros(len(snapshot.hunks)), is_eligible, LANE_DEPTH)
 
 
 def order_with_messages(
@@ -142,13 +157,33 @@ def _search_symbol_names(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hunk after fusion: `score` is the sum of 1 / (60 + rank) over the lanes that contain it."""
+    """A hunk after fusion: `score` is the sum of 1 / (60 + rank) over the lanes that contain it.
+
+    `is_referring`: the query names an issue or pull request of its commit, so it comes before all others.
+    """
 
     hunk_id: int
     score: float
     commit_sha: str
     commit_date: datetime
     file_path: str
+    is_referring: bool = False
+
+
+def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
+    """Fuse the lanes, and put the hunks of the query's referring commits first, also those that no lane has."""
+    candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
+    referring_hunks = {hunk.hunk_id: hunk for hunk in results.referring_hunks}
+    if not referring_hunks:
+        return candidates
+    fused_hunks = {candidate.hunk_id: candidate for candidate in candidates}
+    found = (replace(fused_hunks[hunk], is_referring=True) for hunk in fused_hunks if hunk in referring_hunks)
+    added = (
+        replace(_to_candidate(ranked, 0.0), is_referring=True)
+        for hunk, ranked in referring_hunks.items()
+        if hunk not in fused_hunks
+    )
+    return *found, *added, *(other for other in candidates if other.hunk_id not in referring_hunks)
 
 
 def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
