@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FloatRect, Locator, Page
 
 from tests.browser.conftest import TIMEOUT_MS
 
@@ -29,3 +29,27 @@ def wait_until_stable(page: Page, read: Callable[[], Any]) -> Any:
             return current
         previous = current
     raise AssertionError(f"not stable: {previous}")
+
+
+def get_rectangle(locator: Locator) -> FloatRect:
+    """Return the box of a visible element, in pixels of the window."""
+    box = locator.bounding_box()
+    assert box is not None
+    return box
+
+
+# JavaScript function that returns the size of the smallest visible text, in pixels on the screen.
+SMALLEST_TEXT = """scope => Math.min(...[...document.querySelectorAll(`${scope} *`)].flatMap(element => {
+  const hasText = [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+  const box = element.getBoundingClientRect();
+  const isInWindow = box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight;
+  const isShown = element.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  if (!hasText || !box.width || !isInWindow || !isShown || element.closest(".visually-hidden")) return [];
+  const matrix = element.ownerSVGElement?.contains(element) ? element.getScreenCTM() : { a: 1 };
+  return parseFloat(getComputedStyle(element).fontSize) * matrix.a;
+}))"""
+
+
+def measure_smallest_text(page: Page, scope: str = "body") -> float:
+    """Return the height in pixels of the smallest text in the window."""
+    return float(page.evaluate(SMALLEST_TEXT, scope))

@@ -297,7 +297,7 @@ def test_narrow_window(site: Site, session: PageSession) -> None:
     expect(page.locator(".pane")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     expect(page.locator(".side")).to_have_count(0)
-    find_card(page, RISK).click()
+    find_card(page, ACTIVE_TASK).click()
     page.get_by_role("button", name="Side panel").click()
     expect(page.locator(".side")).to_be_visible()
     expect(page.locator(".card.selected")).to_be_in_viewport(ratio=0.99)

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Mindmap } from "../src/api/types";
 import { createCard } from "../src/layout/card";
-import { type Layout, layOutMap, intersects } from "../src/layout/layout";
+import { type Box, type Layout, type Size, computeScale, intersects, isReadable, layOutMap, uniteBoxes } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
 import { truncateText, wrapText } from "../src/layout/text";
 import { type Branch, buildTree, walkTree } from "../src/model/tree";
-import { chooseCollapsedNodes, collapseTree } from "../src/state/collapse";
+import { type PartToFit, chooseCollapsedNodes, collapseTree } from "../src/state/collapse";
 import { parseRoute, formatRoute } from "../src/state/route";
 import { createMap, measureFixedWidth } from "./maps";
 
@@ -21,9 +21,11 @@ function createMapWithPlans(plans: number, steps: number): Mindmap {
   return createMap(nodes);
 }
 
-function computeLayout(tree: Branch, aspect = 1.5, previous?: Layout): Layout {
+const WINDOW: Size = { width: 1000, height: 700 };
+
+function computeLayout(tree: Branch, window = WINDOW, previous?: Layout): Layout {
   const cards = [...walkTree(tree)].map(({ id, node, children }) => [id, createCard(node, undefined, 0, children.length > 0, fonts)] as const);
-  return layOutMap(tree, new Map(cards), aspect, previous);
+  return layOutMap(tree, new Map(cards), window, previous);
 }
 
 test("lines break between words, long words are split, and truncated text ends with an ellipsis", () => {
@@ -48,25 +50,21 @@ test("no cards overlap, and all are within the bounds", () => {
 
 test("a large map has about the aspect ratio of its window", () => {
   for (const aspect of [0.6, 1, 2]) {
-    const { bounds } = computeLayout(buildTree(createMapWithPlans(60, 10)), aspect);
+    const { bounds } = computeLayout(buildTree(createMapWithPlans(60, 10)), { width: 700 * aspect, height: 700 });
     assert.ok(Math.abs(Math.log(bounds.width / bounds.height / aspect)) < 0.4, `${bounds.width} x ${bounds.height}`);
   }
 });
 
-test("a cached tree layout equals a computed one, and another card height gives another layout", () => {
-  const listCorners = (map: Mindmap): string[] => [...computeLayout(buildTree(map)).cards.values()].map(({ x, y }) => `${x} ${y}`);
-  const map = createMapWithPlans(6, 4);
-  const cornersBefore = listCorners(map);
-  assert.deepEqual(listCorners(map), cornersBefore);
-  map.nodes["p0s1"]!.label = "A label so long that it takes a second and a third line of its card to be shown";
-  const cornersAfter = listCorners(map);
-  assert.notDeepEqual(cornersAfter, cornersBefore);
-  assert.equal(new Set(cornersAfter).size, cornersAfter.length);
+test("columns use the width of the window, below a single branch too", () => {
+  for (const [plans, steps] of [[12, 0], [1, 20]] as const) {
+    const { bounds } = computeLayout(buildTree(createMapWithPlans(plans, steps)));
+    assert.ok(bounds.width > WINDOW.width * 0.7 && computeScale(bounds, WINDOW) > 0.92, `${bounds.width} x ${bounds.height}`);
+  }
 });
 
 test("a map with one more branch keeps its number of columns", () => {
   const before = computeLayout(buildTree(createMapWithPlans(30, 10)));
-  assert.equal(computeLayout(buildTree(createMapWithPlans(31, 10)), 1.5, before).columns, before.columns);
+  assert.equal(computeLayout(buildTree(createMapWithPlans(31, 10)), WINDOW, before).columns, before.columns);
 });
 
 test("a link to a collapsed node leads to the card that shows it, and links with equal ends share a route", () => {
@@ -80,17 +78,25 @@ test("a link to a collapsed node leads to the card that shows it, and links with
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(buildTree(map), new Set(["a"]));
   assert.equal(hiddenCounts.get("a"), 2);
   assert.equal(visibleIdOf.get("b"), "a");
-  const routes = routeLinks(map.links, computeLayout(tree), visibleIdOf).map(({ from, to, style, label }) => [from, to, style, label]);
+  const routes = routeLinks(map.links, computeLayout(tree), visibleIdOf, measureFixedWidth).map(({ from, to, style, label }) => [from, to, style, label]);
   assert.deepEqual(routes, [["a", "d", "solid", "x +1"], ["d", "a", "dashed", ""]]);
 });
 
-test("a small map is expanded, a large one partly, starting with the active tasks", () => {
-  assert.equal(chooseCollapsedNodes(createMapWithPlans(3, 5)).size, 0);
-  const map = createMapWithPlans(28, 10);
-  map.nodes["p17s3"]!.status = "in_progress";
-  const collapsed = chooseCollapsedNodes(map);
-  assert.ok(!collapsed.has("p17") && !collapsed.has("root"));
-  assert.ok(collapsed.size >= 25);
+const fitWindow = (map: Mindmap, window: Size): PartToFit[] => [
+  { has: () => true, fits: (collapsed) => isReadable(computeLayout(collapseTree(buildTree(map), collapsed).tree, window), window) },
+];
+
+test("what fits the window is expanded: all of a small map, and of others the active task and branches that are not completed", () => {
+  const small = createMapWithPlans(3, 5);
+  assert.equal(chooseCollapsedNodes(small, fitWindow(small, WINDOW)).size, 0);
+  const map = createMapWithPlans(8, 4);
+  map.nodes["p6s3"]!.status = "in_progress";
+  for (const id of ["p0", "p1", "p2"]) for (const child of [id, ...map.nodes[id]!.children]) map.nodes[child]!.status = "completed";
+  const collapsed = chooseCollapsedNodes(map, fitWindow(map, { width: 850, height: 700 }));
+  for (const id of ["p0", "p1", "p2"]) assert.ok(collapsed.has(id));
+  for (const id of ["p3", "p4", "p6"]) assert.ok(!collapsed.has(id));
+  assert.ok(chooseCollapsedNodes(map, fitWindow(map, { width: 300, height: 700 })).size > 3);
+  assert.ok(!chooseCollapsedNodes(map, []).has("p6"));
 });
 
 test("formatting a parsed route gives the same URL fragment, and an invalid fragment is the route of the sessions", () => {
@@ -99,3 +105,25 @@ test("formatting a parsed route gives the same URL fragment, and an invalid frag
   }
   assert.deepEqual(parseRoute("#/elsewhere/%E0%A4%A?view=sideways"), { map: null, node: null, view: null });
 });
+
+test("links run around the cards, and their labels cover neither cards nor each other", () => {
+  const map = createMapWithPlans(9, 6);
+  const ids = Object.keys(map.nodes);
+  const links = Array.from({ length: 30 }, (_, index) => ({ id: `${index}`, from: ids[(index * 7 + 2) % ids.length]!, to: ids[(index * 13 + 9) % ids.length]!, label: "calls" }));
+  const layout = computeLayout(buildTree(map), { width: 1200, height: 700 });
+  const routes = routeLinks(links, layout, new Map(ids.map((id) => [id, id])), measureFixedWidth).filter(({ from, to }) => from !== to);
+  const cards = [...layout.cards.values()];
+  for (const { path } of routes) {
+    const points = [...path.matchAll(/(-?[\d.]+) (-?[\d.]+)/gu)].map(([, x, y]) => ({ x: Number(x), y: Number(y), width: 0, height: 0 }));
+    for (const [index, point] of points.slice(1).entries()) {
+      const crossed = cards.filter((card) => intersects(shrinkBox(card), uniteBoxes(points[index]!, point)));
+      assert.deepEqual(crossed.map(({ branch }) => branch.id), [], path);
+    }
+  }
+  const placed = routes.filter(({ isCrowded }) => !isCrowded);
+  assert.ok(placed.length > 3, `${placed.length} of ${routes.length} labels`);
+  const labels = placed.map(({ labelPoint: [x, y] }) => ({ x: x - 28, y: y - 8, width: 56, height: 16 }));
+  for (const [index, label] of labels.entries()) assert.ok(![...cards, ...labels.slice(index + 1)].some((box) => intersects(box, label)));
+});
+
+const shrinkBox = ({ x, y, width, height }: Box): Box => ({ x: x + 1, y: y + 1, width: width - 2, height: height - 2 });

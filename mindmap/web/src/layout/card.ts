@@ -4,12 +4,18 @@ import type { MapNode } from "../api/types";
 import type { Progress } from "../model/progress";
 import { isTask } from "../model/tree";
 import { ROOT, getGlyphAndLabel, getTypeName } from "../model/vocabulary";
+import { GRID } from "./layout";
 import { type Measure, truncateText, wrapText } from "./text";
 
 // Sizes in pixels at scale 1, like all sizes in this folder.
-export const CARD_METRICS = { width: 236, icon: 30, pad: 12, line: 18, caption: 14, footer: 20 } as const;
+export const CARD_METRICS = { width: 35 * GRID, icon: 30, pad: 12, top: 9, line: 18, caption: 15, footer: 20 } as const;
+// The root's title has one line up to this width.
+const MAX_ROOT_WIDTH = 62 * GRID;
+const MIN_HEIGHT = 36;
+// Narrower than the padding, because few lines fill their width.
+const RIGHT_MARGIN = 8;
 const MAX_LINES = 3;
-const MAX_FILES_WIDTH = 118;
+const MAX_FILES_WIDTH = 96;
 
 export interface Card {
   caption: string;
@@ -34,8 +40,11 @@ export interface Fonts {
 }
 
 export function createCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean, fonts: Fonts): Card {
-  const caption = node.type === "task" || node.id === ROOT ? "" : getTypeName(node.type);
-  const textWidth = CARD_METRICS.width - CARD_METRICS.pad * 2 - CARD_METRICS.icon;
+  // Plans are bold instead.
+  const caption = node.type === "task" || node.type === "plan" || node.id === ROOT ? "" : getTypeName(node.type);
+  const margins = CARD_METRICS.pad + CARD_METRICS.icon + RIGHT_MARGIN;
+  const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;
+  const textWidth = width - margins;
   const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
   const files = truncateText(describeFiles(node), MAX_FILES_WIDTH, fonts.small);
   const progress = taskProgress?.total ? taskProgress : null;
@@ -48,8 +57,8 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
     hiddenCount,
     isCollapsible,
     isCollapsed: isCollapsible && hiddenCount > 0,
-    width: CARD_METRICS.width,
-    height: Math.max(CARD_METRICS.pad * 2 + rows - 2, 40),
+    width,
+    height: Math.ceil(Math.max(CARD_METRICS.top * 2 + rows - 2, MIN_HEIGHT) / GRID) * GRID,
   };
 }
 

@@ -1,16 +1,18 @@
-// Layout of a map. The root is on top. Below it, in columns that suit the window, are its branches ("blocks"), each a
-// tree that grows to the right.
+// Layout of a map. Children are stacked below their parent, indented. Where a branch is too tall for the window, its
+// children stand side by side in columns; the branches of the root usually do.
 
 import type { Branch } from "../model/tree";
 import { walkTree } from "../model/tree";
 import type { Card } from "./card";
-import { layOutTree } from "./treeLayout";
 
-export interface Box {
-  x: number;
-  y: number;
+export interface Size {
   width: number;
   height: number;
+}
+
+export interface Box extends Size {
+  x: number;
+  y: number;
 }
 
 /** Card with its position. */
@@ -21,107 +23,189 @@ export interface PlacedCard extends Box {
   subtreeBox: Box;
 }
 
+/** Lines from a parent to its children in a column, as an SVG path. */
+export interface Connector {
+  path: string;
+  box: Box;
+}
+
 export interface Layout {
   cards: Map<string, PlacedCard>;
   bounds: Box;
+  /** Number of columns below the root. */
   columns: number;
-  /** Lines from the root to its branches, as SVG paths. */
-  rootConnectors: { path: string; box: Box }[];
+  connectors: Connector[];
 }
 
-// `lane` is the space between the root and the columns, where the connectors run.
-const GAP = { columns: 84, lane: 52, blocks: 36 } as const;
-// Another number of columns must reduce the error of `divideIntoColumns` by this much, so that cards rarely move.
+/** Text of 12 pixels, the smallest on cards, is at least 11 pixels high at this scale. */
+export const OPENING_SCALE = 0.92;
+
+// All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
+export const GRID = 6;
+// `columns` has room for the lines of links and for the connector, `lane` is the space between a parent and its columns.
+const GAP = { cards: 12, branches: 24, columns: 24, lane: 30 } as const;
+const INDENT = 18;
+const CONNECTOR_RADIUS = 6;
+// Shorter branches than this share of the window's height are not divided into columns.
+const MIN_COLUMN_SHARE = 0.5;
+// Ratio between two column heights to try, and the levels on which branches are divided.
+const HEIGHT_STEP = 1.1;
+const MAX_DIVIDED_LEVELS = 3;
+// Wider gaps than this hold no more labels.
+const MAX_GAP_COLUMNS = 120;
+// Another number of columns must reduce the error of an arrangement by this much, so that cards rarely move.
 const KEEP_COLUMNS_BONUS = 0.35;
+// Weight of the scale at which an arrangement fits, against the share of the window's width that it uses.
+const SCALE_WEIGHT = 4;
 
-/** Lays out one branch of the root, with bounds starting at 0, 0. */
-function layOutBlock(root: Branch, cards: Map<string, Card>): { placedCards: Map<string, PlacedCard>; bounds: Box } {
+/** A branch with its children in columns; in a single column, the descendants are stacked without own arrangements. */
+interface Arrangement extends Size {
+  branch: Branch;
+  columns: Arrangement[][];
+}
+
+/** Lays out a map for a window of a size. It prefers the number of columns of `previous`. */
+export function layOutMap(root: Branch, cards: Map<string, Card>, window: Size, previous?: Layout): Layout {
   const order = [...walkTree(root)];
-  const points = layOutTree(order, cards);
-  const placedCards = new Map<string, PlacedCard>();
-  order.forEach((branch, index) => {
-    const card = cards.get(branch.id)!;
-    const box = { ...points[index]!, width: card.width, height: card.height };
-    placedCards.set(branch.id, { ...box, branch, card, subtreeBox: { ...box } });
-  });
+  const sizes = measureStacks(order, cards);
+  const arrangement = chooseArrangement(root, cards, sizes, window, previous?.columns ?? 0);
+  const scale = Math.max(OPENING_SCALE, computeScale(arrangement, window));
+  const spare = (window.width / scale - arrangement.width) / Math.max(arrangement.columns.length - 1, 1);
+  const gap = Math.min(MAX_GAP_COLUMNS, GAP.columns + Math.max(0, Math.floor(spare / GRID) * GRID));
+  const layout: Layout = { cards: new Map(), bounds: { x: 0, y: 0, width: 0, height: 0 }, columns: Math.max(arrangement.columns.length, 1), connectors: [] };
+  place(arrangement, 0, 0, cards, gap, layout);
+  layout.cards = new Map(order.map(({ id }) => [id, layout.cards.get(id)!])); // parents first
   for (const branch of order.reverse()) {
-    const parent = branch !== root && placedCards.get(branch.parent!.id);
-    if (parent) parent.subtreeBox = uniteBoxes(parent.subtreeBox, placedCards.get(branch.id)!.subtreeBox);
+    const parent = branch.parent && layout.cards.get(branch.parent.id);
+    if (parent) parent.subtreeBox = uniteBoxes(parent.subtreeBox, layout.cards.get(branch.id)!.subtreeBox);
   }
-  return { placedCards, bounds: { ...placedCards.get(root.id)!.subtreeBox } };
+  layout.bounds = layout.cards.get(root.id)!.subtreeBox;
+  return layout;
 }
 
-/** Lays out a map for a window's aspect ratio (width / height). It prefers the number of columns of `previous`. */
-export function layOutMap(root: Branch, cards: Map<string, Card>, aspect: number, previous?: Layout): Layout {
-  const blocks = root.children.map((child) => layOutBlock(child, cards));
-  const columns = divideIntoColumns(blocks.map((block) => block.bounds), aspect, previous?.columns ?? 0);
-  const card = cards.get(root.id)!;
-  const rootBox: Box = { x: 0, y: 0, width: card.width, height: card.height };
-  const placedCards = new Map<string, PlacedCard>([[root.id, { ...rootBox, branch: root, card, subtreeBox: { ...rootBox } }]]);
-  const rootConnectors: Layout["rootConnectors"] = [];
-  let x = GAP.columns / 2;
-  for (const column of columns) {
-    let y = card.height + (columns.length > 1 ? GAP.lane : GAP.blocks / 1.5);
-    for (const index of column) {
-      const { placedCards: blockCards, bounds } = blocks[index]!;
-      for (const [id, placedCard] of blockCards) placedCards.set(id, translatePlacedCard(placedCard, x, y));
-      rootConnectors.push(createRootConnector(rootBox, x, placedCards.get(root.children[index]!.id)!));
-      y += bounds.height + GAP.blocks;
-    }
-    x += Math.max(...column.map((index) => blocks[index]!.bounds.width)) + GAP.columns;
+/** Checks whether a layout fits into a window at a readable size. */
+export const isReadable = ({ bounds }: Layout, window: Size): boolean => computeScale(bounds, window) >= OPENING_SCALE;
+
+/** Returns the scale at which all of an area fits into a window, 1 at most. */
+export const computeScale = (area: Size, window: Size): number => Math.min(1, window.width / area.width, window.height / area.height);
+
+const getGap = (parent: Branch): number => (parent.parent ? GAP.cards : GAP.branches);
+const getLane = (columns: Arrangement[][], parent: Branch): number => (columns.length > 1 ? GAP.lane : getGap(parent));
+
+/** Returns the size of every branch whose descendants are stacked in one column. */
+function measureStacks(order: Branch[], cards: Map<string, Card>): Map<Branch, Size> {
+  const sizes = new Map<Branch, Size>(order.map((branch) => [branch, { width: cards.get(branch.id)!.width, height: cards.get(branch.id)!.height }]));
+  for (let index = order.length - 1; index > 0; index--) {
+    const { width, height } = sizes.get(order[index]!)!;
+    const parent = order[index]!.parent!;
+    const size = sizes.get(parent)!;
+    size.width = Math.max(size.width, width + INDENT);
+    size.height += height + getGap(parent);
   }
-  const bounds = [...placedCards.values()].reduce((all, placedCard) => uniteBoxes(all, placedCard), rootBox);
-  placedCards.get(root.id)!.subtreeBox = bounds;
-  return { cards: placedCards, bounds, columns: columns.length, rootConnectors };
+  return sizes;
 }
 
-/** Divides the blocks, in order, into columns with about the aspect ratio of the window; returns their indexes. */
-function divideIntoColumns(sizes: Box[], aspect: number, previousColumns: number): number[][] {
-  let best: { columns: number[][]; error: number } | null = null;
-  for (let count = 1; count <= Math.min(sizes.length, 64); count++) {
-    const columns = fillColumns(sizes, count);
-    const height = Math.max(...columns.map((column) => column.reduce((sum, index) => sum + sizes[index]!.height + GAP.blocks, 0)));
-    const width = columns.reduce((sum, column) => sum + Math.max(...column.map((index) => sizes[index]!.width)) + GAP.columns, 0);
-    const error = Math.abs(Math.log(width / height / aspect)) - (columns.length === previousColumns ? KEEP_COLUMNS_BONUS : 0);
-    if (!best || error < best.error) best = { columns, error };
+/** Chooses the column height with which the map fits the window at the largest scale, and then uses most of its width. */
+function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Branch, Size>, window: Size, previousColumns: number): Arrangement {
+  let best: { arrangement: Arrangement; error: number } | null = null;
+  const total = sizes.get(root)!.height;
+  for (let height = window.height * MIN_COLUMN_SHARE; ; height *= HEIGHT_STEP) {
+    const arrangement = arrange(root, height, cards, sizes, 0);
+    const scale = computeScale(arrangement, window);
+    const keepBonus = arrangement.columns.length === previousColumns ? KEEP_COLUMNS_BONUS : 0;
+    const error = -SCALE_WEIGHT * Math.log(scale) - Math.min(1, arrangement.width / window.width) - keepBonus;
+    if (!best || error < best.error) best = { arrangement, error };
+    if (height >= total) return best.arrangement;
   }
-  return best?.columns ?? [];
+}
+
+/** Arranges a branch in columns of about a height. */
+function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, sizes: Map<Branch, Size>, level: number): Arrangement {
+  const stacked = { branch, columns: [], ...sizes.get(branch)! };
+  const card = cards.get(branch.id)!;
+  if (stacked.height <= maxHeight || !branch.children.length || level >= MAX_DIVIDED_LEVELS) return stacked;
+  const columnHeight = Math.max(maxHeight - card.height - GAP.lane, maxHeight / 2);
+  const children = branch.children.map((child) => arrange(child, columnHeight, cards, sizes, level + 1));
+  const gap = getGap(branch);
+  const total = children.reduce((sum, child) => sum + child.height + gap, -gap);
+  const columns = fillColumns(children, Math.ceil(total / columnHeight), gap);
+  const width = columns.reduce((sum, column) => sum + Math.max(...column.map((child) => child.width)), INDENT + GAP.columns * (columns.length - 1));
+  const height = Math.max(...columns.map((column) => column.reduce((sum, child) => sum + child.height + gap, -gap)));
+  return { branch, columns, width: Math.max(width, card.width), height: card.height + getLane(columns, branch) + height };
 }
 
 /** Fills at most `count` columns of similar height. */
-function fillColumns(sizes: Box[], count: number): number[][] {
-  let remainingHeight = sizes.reduce((sum, size) => sum + size.height + GAP.blocks, 0);
-  const columns: number[][] = [[]];
+function fillColumns(children: Arrangement[], count: number, gap: number): Arrangement[][] {
+  let remainingHeight = children.reduce((sum, child) => sum + child.height + gap, 0);
+  const columns: Arrangement[][] = [[]];
   let height = 0;
-  sizes.forEach((size, index) => {
+  for (const child of children) {
     const target = (remainingHeight + height) / (count - columns.length + 1);
-    if (columns.at(-1)!.length && columns.length < count && height + size.height / 2 > target) {
+    if (columns.at(-1)!.length && columns.length < count && height + child.height / 2 > target) {
       columns.push([]);
       height = 0;
     }
-    columns.at(-1)!.push(index);
-    height += size.height + GAP.blocks;
-    remainingHeight -= size.height + GAP.blocks;
-  });
+    columns.at(-1)!.push(child);
+    height += child.height + gap;
+    remainingHeight -= child.height + gap;
+  }
   return columns;
 }
 
-const translatePlacedCard = (placedCard: PlacedCard, x: number, y: number): PlacedCard => ({
-  ...placedCard,
-  x: placedCard.x + x,
-  y: placedCard.y + y,
-  subtreeBox: { ...placedCard.subtreeBox, x: placedCard.subtreeBox.x + x, y: placedCard.subtreeBox.y + y },
-});
+/** Places an arrangement with its corner at x, y. */
+function place({ branch, columns }: Arrangement, x: number, y: number, cards: Map<string, Card>, gap: number, layout: Layout): void {
+  if (!columns.length) {
+    placeStack(branch, x, y, cards, layout);
+    return;
+  }
+  const parent = placeCard(branch, x, y, cards, layout);
+  let left = x + INDENT;
+  for (const column of columns) {
+    let top = y + parent.height + getLane(columns, branch);
+    for (const child of column) {
+      place(child, left, top, cards, GAP.columns, layout);
+      top += child.height + getGap(branch);
+    }
+    layout.connectors.push(createConnector(parent, column.map((child) => layout.cards.get(child.branch.id)!)));
+    left += Math.max(...column.map((child) => child.width)) + gap;
+  }
+}
 
-// The path runs down from the root, along the lane, down beside a column, and into the first card of a block.
-function createRootConnector(rootBox: Box, x: number, to: Box): { path: string; box: Box } {
-  const from = GAP.columns / 4;
-  const lane = rootBox.y + rootBox.height + GAP.lane / 2;
-  const side = x - GAP.columns / 4;
-  const y = to.y + to.height / 2;
-  const across = side > from ? `V${lane - 8}Q${from} ${lane} ${from + 8} ${lane}H${side - 8}Q${side} ${lane} ${side} ${lane + 8}` : "";
-  const path = `M${from} ${rootBox.y + rootBox.height}${across}V${y - 8}Q${side} ${y} ${side + 8} ${y}H${to.x}`;
-  return { path, box: { x: 0, y: rootBox.y, width: to.x, height: y } };
+/** Places a branch and its descendants in one column. */
+function placeStack(root: Branch, x: number, y: number, cards: Map<string, Card>, layout: Layout): void {
+  const order = [...walkTree(root)];
+  let top = y;
+  for (const branch of order) {
+    if (branch !== root) top += getGap(branch.parent!);
+    top += placeCard(branch, x + (branch.depth - root.depth) * INDENT, top, cards, layout).height;
+  }
+  for (const branch of order) {
+    const children = branch.children.map((child) => layout.cards.get(child.id)!);
+    if (children.length) layout.connectors.push(createConnector(layout.cards.get(branch.id)!, children));
+  }
+}
+
+function placeCard(branch: Branch, x: number, y: number, cards: Map<string, Card>, layout: Layout): PlacedCard {
+  const card = cards.get(branch.id)!;
+  const box = { x, y, width: card.width, height: card.height };
+  const placedCard = { ...box, branch, card, subtreeBox: { ...box } };
+  layout.cards.set(branch.id, placedCard);
+  return placedCard;
+}
+
+// The path runs down from the parent, along the lane if the column stands further right, down beside the column and into
+// each of its cards.
+function createConnector(parent: Box, children: Box[]): Connector {
+  const r = CONNECTOR_RADIUS;
+  const from = parent.x + INDENT / 2;
+  const side = children[0]!.x - INDENT / 2;
+  const bottom = parent.y + parent.height;
+  const lane = bottom + GAP.lane / 2;
+  const last = children.at(-1)!;
+  const end = last.y + last.height / 2;
+  const across = side > from ? `V${lane - r}Q${from} ${lane} ${from + r} ${lane}H${side - r}Q${side} ${lane} ${side} ${lane + r}` : "";
+  const elbows = children.map(({ x, y, height }) => `M${side} ${y + height / 2 - r}q0 ${r} ${r} ${r}H${x}`).join("");
+  return { path: `M${from} ${bottom}${across}V${end - r}${elbows}`, box: { x: from, y: bottom, width: last.x - from, height: end - bottom } };
 }
 
 export function uniteBoxes(a: Box, b: Box): Box {

@@ -7,7 +7,7 @@ import { ToolButton } from "./icon";
 export const fitAll = (): void => panes.forEach(({ scene }) => scene.fit());
 
 export const Controls = () => (
-  <div class="controls" role="toolbar" aria-label="Map">
+  <div class="controls" role="toolbar" aria-label="View">
     <ToolButton icon="plus" label="Zoom in" keys="+" onClick={() => getCurrentPane()?.scene.scaleBy(1.3)} />
     <ToolButton icon="minus" label="Zoom out" keys="-" onClick={() => getCurrentPane()?.scene.scaleBy(1 / 1.3)} />
     <ToolButton icon="fit" label="Fit all" keys="0" onClick={fitAll} />

@@ -1,13 +1,13 @@
 // Root component: the sessions, or a map with its panels.
 
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { createOfflineError } from "../api/client";
 import { app, getCurrentView } from "../state/app";
 import { useSelector } from "../state/store";
-import { Controls } from "./controls";
 import { Header } from "./header";
 import { Help } from "./help";
-import { Pane, type MapPart } from "./pane";
+import { type MapPart, foldToFit } from "../state/drawings";
+import { Pane } from "./pane";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
 import { Loading, ErrorMessage, TextWithCode } from "./messages";
@@ -50,13 +50,14 @@ function MapPage() {
 
 function Panes() {
   const view = useSelector(app, getCurrentView);
+  const mapId = useSelector(app, (state) => state.map?.id);
   const parts: MapPart[] = view === "both" ? ["plan", "model"] : [view];
+  useLayoutEffect(() => foldToFit(), [mapId, view]); // the panes have their sizes: their effects run first
   return (
     <div class="panes">
       {parts.map((part) => (
-        <Pane key={part} part={part} title={parts.length > 1} />
+        <Pane key={`${part} ${mapId}`} part={part} hasControls={part === parts.at(-1)} />
       ))}
-      <Controls />
     </div>
   );
 }

@@ -1,72 +1,21 @@
 // Pane with a tree of cards.
 
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { MapNode, Mindmap } from "../api/types";
+import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import type { Drawing } from "../layout/drawing";
-import { uniteBoxes, layOutMap } from "../layout/layout";
-import { type Card, type Fonts, createCard } from "../layout/card";
-import { routeLinks } from "../layout/links";
-import { createMeasure } from "../layout/text";
-import type { Progress } from "../model/progress";
-import { type Branch, type NodeFilter, findAncestors, includeAll, buildTree, walkTree } from "../model/tree";
+import { findActiveTask } from "../model/progress";
+import { findAncestors } from "../model/tree";
 import { Scene } from "../render/scene";
-import { type AppState, app, getMatches, getHighlightedNodes, getModelNodeIds, getProgress } from "../state/app";
+import { type AppState, app, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
-import { collapseTree } from "../state/collapse";
+import { type MapPart, createDrawing, foldToFit, getFonts } from "../state/drawings";
 import { panes } from "../state/panes";
 import { useSelector } from "../state/store";
+import { Controls } from "./controls";
 import { Minimap, type MinimapHandle } from "./minimap";
 
-export type MapPart = "map" | "plan" | "model";
-const TITLES: Record<MapPart, string> = { map: "Map", plan: "Plan", model: "Mental model" };
+const TITLES: Record<MapPart, string> = { map: "Whole map", plan: "Plan", model: "Mental model" };
 
-function createFilter(map: Mindmap, part: MapPart): NodeFilter {
-  const modelIds = getModelNodeIds(map);
-  return part === "map" ? includeAll : ({ id }) => modelIds.has(id) === (part === "model");
-}
-
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
-let fonts: Fonts | null = null;
-const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5px ${FONT}`), bold: createMeasure(`650 13.5px ${FONT}`), small: createMeasure(`11.5px ${FONT}`) });
-
-const cardCache = new WeakMap<MapNode, Map<string, Card>>();
-
-/** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
-function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
-  let cards = cardCache.get(node);
-  if (!cards) cardCache.set(node, (cards = new Map()));
-  const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${isCollapsible}`;
-  let card = cards.get(key);
-  if (!card) cards.set(key, (card = createCard(node, taskProgress, hiddenCount, isCollapsible, getFonts())));
-  return card;
-}
-
-/** Lays out the cards and links of a part of a map. */
-export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, aspect: number, previous?: Drawing): Drawing {
-  const matchesAndAncestors = matches && addAncestors(map, matches);
-  const isInPart = createFilter(map, part);
-  const includes: NodeFilter = (node) => isInPart(node) && (!matchesAndAncestors || matchesAndAncestors.has(node.id));
-  const fullTree = buildTree(map, includes);
-  const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matchesAndAncestors ? new Set() : collapsed);
-  const branchesById = new Map<string, Branch>([...walkTree(fullTree)].map((branch) => [branch.id, branch]));
-  const progressById = getProgress(map);
-  const cards = new Map<string, Card>();
-  for (const { id, node } of walkTree(tree)) {
-    cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, branchesById.get(id)!.children.length > 0));
-  }
-  const layout = layOutMap(tree, cards, aspect, previous?.layout);
-  const routes = routeLinks(map.links, layout, visibleIdOf);
-  const bounds = routes.reduce((all, { box }) => uniteBoxes(all, box), layout.bounds);
-  return { layout: { ...layout, bounds }, visibleIdOf, routes };
-}
-
-function addAncestors(map: Mindmap, ids: ReadonlySet<string>): Set<string> {
-  const all = new Set(ids);
-  for (const id of ids) for (const ancestor of findAncestors(map, id)) all.add(ancestor.id);
-  return all;
-}
-
-export function Pane({ part, title }: { part: MapPart; title: boolean }) {
+export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolean }) {
   const host = useRef<HTMLDivElement>(null);
   const tree = useRef<HTMLDivElement>(null);
   const scene = useRef<Scene | null>(null);
@@ -75,6 +24,7 @@ export function Pane({ part, title }: { part: MapPart; title: boolean }) {
   const collapsed = useSelector(app, (state) => state.collapsed);
   const matches = useSelector(app, (state) => (state.showOnlyMatches ? getMatches(state) : null));
   const selected = useSelector(app, (state) => state.route.node);
+  const [resizeCount, layOutAgain] = useReducer((count: number) => count + 1, 0);
 
   useLayoutEffect(() => {
     const newScene = new Scene(host.current!, part, getFonts().small, {
@@ -83,12 +33,16 @@ export function Pane({ part, title }: { part: MapPart; title: boolean }) {
         tree.current!.focus({ preventScroll: true });
       },
       toggle: toggleCollapsed,
+      zoom: (id) => newScene.zoomTo(id),
       hover: (id) => app.get().hovered !== id && app.set({ hovered: id }),
       onMove: () => minimap.current?.scheduleViewportUpdate(),
     });
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {
-      newScene.onResize();
+      if (newScene.onResize() && newScene.isFollowing) {
+        foldToFit();
+        layOutAgain(undefined as never);
+      }
       minimap.current?.scheduleViewportUpdate();
     });
     watcher.observe(host.current!);
@@ -107,14 +61,12 @@ export function Pane({ part, title }: { part: MapPart; title: boolean }) {
 
   const lastDrawing = useRef<Drawing | undefined>(undefined);
   useLayoutEffect(() => {
-    const drawing = createDrawing(map, part, collapsed, matches, scene.current!.aspect, lastDrawing.current);
-    const isFirst = !lastDrawing.current;
+    const drawing = createDrawing(map, part, collapsed, matches, scene.current!.availableSize, lastDrawing.current);
     lastDrawing.current = drawing;
-    scene.current!.show(drawing);
+    scene.current!.show(drawing, listFocus(app.get()));
     scene.current!.setHighlight(buildHighlight(app.get()));
-    if (isFirst) scene.current!.fit(false);
     minimap.current?.draw();
-  }, [part, map, collapsed, matches]);
+  }, [part, map, collapsed, matches, resizeCount]);
 
   useEffect(() => {
     if (selected) scene.current!.reveal(selected);
@@ -123,7 +75,10 @@ export function Pane({ part, title }: { part: MapPart; title: boolean }) {
   const activeCard = selected && lastDrawing.current?.visibleIdOf.get(selected);
   return (
     <section class={`pane ${part}`} aria-label={TITLES[part]}>
-      {title && <h2 class="pane-title">{TITLES[part]}</h2>}
+      <div class="pane-head">
+        <h2>{TITLES[part]}</h2>
+        {hasControls && <Controls />}
+      </div>
       <div
         ref={tree}
         class="canvas"
@@ -139,6 +94,13 @@ export function Pane({ part, title }: { part: MapPart; title: boolean }) {
       <Minimap scene={scene} handle={minimap} />
     </section>
   );
+}
+
+/** Returns the nodes to keep in view, the most important last: the path to the active task, or the selected node, and added nodes. */
+function listFocus({ map, route, recentChanges }: AppState): string[] {
+  const id = route.node ?? findActiveTask(map!);
+  const path = id ? [...findAncestors(map!, id).reverse().map((node) => node.id), id] : [];
+  return [...path, ...[...recentChanges].flatMap(([added, kind]) => (kind === "added" ? added : []))];
 }
 
 function buildHighlight(state: AppState) {

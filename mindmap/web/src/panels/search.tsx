@@ -58,8 +58,10 @@ export function Search() {
 }
 
 function onSearchKey(event: KeyboardEvent, close: () => void): void {
-  if (event.key === "Enter") selectNextMatch(event.shiftKey ? -1 : 1);
-  else if (event.key === "Escape") {
+  if (event.key === "Enter") {
+    selectNextMatch(event.shiftKey ? -1 : 1);
+    close(); // the list covers the toolbar
+  } else if (event.key === "Escape") {
     if (app.get().search) app.set({ search: "" });
     else (event.currentTarget as HTMLElement).blur();
     close();

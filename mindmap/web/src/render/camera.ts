@@ -2,17 +2,17 @@
 
 import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
-import type { Box } from "../layout/layout";
+import { type Box, OPENING_SCALE, type Size, computeScale } from "../layout/layout";
 
 // Below this scale text is unreadable.
 export const READABLE_SCALE = 0.4;
 const SCALE_LIMITS: [number, number] = [0.002, 2.5];
 // Scale after revealing a card that was unreadable.
-const REVEAL_SCALE = 0.85;
+const REVEAL_SCALE = 1;
 // The view is at rest after this time without a move.
 const REST_MS = 180;
-// Pixels around a fitted map. The toolbar is on the left.
-const PADDING = { left: 60, right: 28, top: 40, bottom: 28 } as const;
+// Pixels around a fitted map.
+const PADDING = 14;
 // A card closer to the edge of the window counts as not visible.
 const EDGE_PIXELS = 8;
 const ANIMATION_MS = 260;
@@ -25,6 +25,8 @@ interface Animation {
 }
 
 export interface CameraListener {
+  /** A gesture of the user has moved the view. */
+  onGesture: () => void;
   onMove: () => void;
   onRest: () => void;
 }
@@ -44,7 +46,10 @@ export class Camera {
     private readonly listener: CameraListener,
   ) {
     const zoomBehaviour = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
-      if (sourceEvent) this.animation = null; // a gesture ends the animation
+      if (sourceEvent) {
+        this.animation = null; // a gesture ends the animation
+        this.listener.onGesture();
+      }
       this.onZoom(transform, !!sourceEvent || this.isAnimating);
     });
     select(host).call(zoomBehaviour).on("dblclick.zoom", null);
@@ -56,8 +61,9 @@ export class Camera {
     return { x: -x / k, y: -y / k, width: this.size.width / k, height: this.size.height / k };
   }
 
-  get aspect(): number {
-    return this.size.height ? this.size.width / this.size.height : 1.6;
+  /** The size for a fitted map, in pixels. */
+  get availableSize(): Size {
+    return { width: Math.max(1, this.size.width - 2 * PADDING), height: Math.max(1, this.size.height - 2 * PADDING) };
   }
 
   /** Updates the size; returns true if it has changed. */
@@ -68,16 +74,24 @@ export class Camera {
     return true;
   }
 
-  fit({ x, y, width, height }: Box, isAnimated: boolean): void {
+  /** Shows all of a box, at the top of the window. */
+  fit(box: Box, isAnimated: boolean): void {
     if (!this.size.width) return;
-    const available = {
-      width: this.size.width - PADDING.left - PADDING.right,
-      height: this.size.height - PADDING.top - PADDING.bottom,
-    };
-    const scale = Math.max(SCALE_LIMITS[0], Math.min(available.width / width, available.height / height, 1));
-    const left = PADDING.left + (available.width - width * scale) / 2 - x * scale;
-    const top = PADDING.top + (available.height - height * scale) / 2 - y * scale;
-    this.setTransform(zoomIdentity.translate(left, top).scale(scale), isAnimated);
+    const scale = Math.max(SCALE_LIMITS[0], computeScale(box, this.availableSize));
+    const left = (this.size.width - box.width * scale) / 2 - box.x * scale;
+    this.setTransform(zoomIdentity.translate(left, PADDING - box.y * scale).scale(scale), isAnimated);
+  }
+
+  /** Shows a box at a readable scale: all of it if it fits, else its start, moved as far as the last of the `focus` boxes needs. */
+  fitReadably(box: Box, focus: Box[], isAnimated: boolean): void {
+    const { width, height } = this.availableSize;
+    const scale = Math.max(OPENING_SCALE, computeScale(box, this.availableSize));
+    let [left, top] = [box.x, box.y];
+    for (const { x, y, width: boxWidth, height: boxHeight } of focus) {
+      left = Math.min(Math.max(left, x + boxWidth - width / scale), x);
+      top = Math.min(Math.max(top, y + boxHeight - height / scale), y);
+    }
+    this.setTransform(zoomIdentity.translate(PADDING - left * scale, PADDING - top * scale).scale(scale), isAnimated);
   }
 
   /** Moves a card into view at a readable scale, unless it is visible and readable. */
@@ -99,12 +113,14 @@ export class Camera {
 
   scaleBy(factor: number): void {
     this.finishAnimation();
+    this.listener.onGesture();
     this.zoom.scaleBy(select(this.host), factor);
   }
 
   /** Moves the view by pixels. */
   panBy(x: number, y: number): void {
     this.finishAnimation();
+    this.listener.onGesture();
     this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k);
   }
 

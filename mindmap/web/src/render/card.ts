@@ -35,7 +35,7 @@ export function createCardElement(placedCard: PlacedCard, prefix: string, treePo
   });
   group.append(
     createElement("path", { class: "shape", d: buildOutline(node.type, card.width, card.height) }),
-    createIcon(getIcon(node.type, status), CARD_METRICS.pad, CARD_METRICS.pad - 1, "icon"),
+    createIcon(getIcon(node.type, status), CARD_METRICS.pad, CARD_METRICS.top, "icon"),
     ...createTexts(card),
     ...createFooter(card),
   );
@@ -59,15 +59,15 @@ export function createIcon({ line, solid }: Icon, x: number, y: number, name: st
 
 function createTexts(card: Card): SVGTextElement[] {
   const x = CARD_METRICS.pad + CARD_METRICS.icon - 6;
-  const top = CARD_METRICS.pad + 11;
+  const top = CARD_METRICS.top + 12;
   const lines = card.lines.map((line, row) =>
     createElement("text", { class: "label", x, y: top + row * CARD_METRICS.line + (card.caption ? CARD_METRICS.caption : 0) }, line),
   );
-  return card.caption ? [createElement("text", { class: "caption", x, y: top - 2 }, card.caption.toUpperCase()), ...lines] : lines;
+  return card.caption ? [createElement("text", { class: "caption", x, y: top - 1 }, card.caption), ...lines] : lines;
 }
 
 function createFooter(card: Card): SVGElement[] {
-  const y = card.height - CARD_METRICS.pad + 1;
+  const y = card.height - CARD_METRICS.top - 1;
   const elements: SVGElement[] = [];
   if (card.files) elements.push(createElement("text", { class: "files", x: CARD_METRICS.pad + CARD_METRICS.icon - 6, y }, card.files));
   if (!card.progress) return elements;

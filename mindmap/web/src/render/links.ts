@@ -1,7 +1,7 @@
 // SVG elements of links and branches.
 
 import type { LinkRoute } from "../layout/links";
-import { type Layout, type Box, type PlacedCard, intersects } from "../layout/layout";
+import { type Box, type Layout, intersects } from "../layout/layout";
 import { createElement } from "./svg";
 
 // Pixels at scale 1. Browsers compute dashes along the whole link, so longer links are solid and thin.
@@ -9,7 +9,7 @@ const LONG_LINK_LENGTH = 1_800;
 
 export interface LinkElements {
   line: SVGGElement;
-  /** Text that is drawn above the cards, to be readable everywhere; null without a label. */
+  /** Text that is drawn above the cards; null without a label. */
   label: SVGTextElement | null;
 }
 
@@ -18,42 +18,27 @@ export const buildTooltip = ({ links }: LinkRoute): string =>
   links.flatMap((link) => [link.label, link.notes].filter(Boolean).join(": ") || []).join("\n");
 
 export function createLinkElements(route: LinkRoute): LinkElements {
-  const [x, y] = route.middle;
+  const [x, y] = route.labelPoint;
   const notes = buildTooltip(route);
   const line = createElement(
     "g",
     { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG_LINK_LENGTH ? " long" : ""}`, "data-key": route.key },
     notes ? createElement("title", {}, notes) : null,
+    createElement("path", { class: "hit", d: route.path }),
     createElement("path", { class: "run", d: route.path }),
     createElement("path", { class: "arrow", d: route.arrow }),
   );
   if (!route.label) return { line, label: null };
-  return { line, label: createElement("text", { class: "link-label", x, y: y + 4, "text-anchor": route.anchor }, route.label) };
+  const label = createElement("text", { class: `link-label${route.isCrowded ? " crowded" : ""}`, x, y: y + 4, "text-anchor": "middle" }, route.label);
+  for (const [event, isPointed] of [["pointerenter", true], ["pointerleave", false]] as const) {
+    line.addEventListener(event, () => [line, label].forEach((part) => part.classList.toggle("pointed", isPointed)));
+  }
+  return { line, label };
 }
 
 /** Returns the lines between parents and children that cross a view as one SVG path; all lines if it is null. */
-export function buildBranchesPath(layout: Layout, view: Box | null): string {
-  const parts: string[] = [];
-  for (const placedCard of layout.cards.values()) {
-    const parent = placedCard.branch.parent && layout.cards.get(placedCard.branch.parent.id);
-    if (!parent?.branch.parent) continue; // children of the root have root connectors
-    if (!view || intersects(createBoxBetween(parent, placedCard), view)) parts.push(buildBranchPath(parent, placedCard));
-  }
-  for (const { path, box } of layout.rootConnectors) if (!view || intersects(box, view)) parts.push(path);
-  return parts.join("");
-}
-
-function buildBranchPath(from: PlacedCard, to: PlacedCard): string {
-  const [x1, y1] = [from.x + from.width, from.y + from.height / 2];
-  const [x2, y2] = [to.x, to.y + to.height / 2];
-  const middle = (x1 + x2) / 2;
-  return `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
-}
-
-const createBoxBetween = (from: PlacedCard, to: PlacedCard): Box => {
-  const [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y + from.height, to.y + to.height)];
-  return { x: from.x + from.width, y: top, width: Math.max(to.x - from.x - from.width, 1), height: bottom - top };
-};
+export const buildBranchesPath = ({ connectors }: Layout, view: Box | null): string =>
+  connectors.flatMap(({ path, box }) => (!view || intersects(box, view) ? path : [])).join("");
 
 // Browsers paint one path with hundreds of self-intersections more slowly than many short paths.
 const LINKS_PER_PATH = 40;

@@ -6,7 +6,7 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type PlacedCard, contains, intersects } from "../layout/layout";
+import { type Box, type Layout, type PlacedCard, type Size, OPENING_SCALE, contains, intersects, isReadable } from "../layout/layout";
 import type { Measure } from "../layout/text";
 import { Backdrop } from "./backdrop";
 import { Camera } from "./camera";
@@ -17,6 +17,7 @@ import { Surface, computeDistance, computeCentre } from "./surface";
 export interface SceneCallbacks {
   select: (id: string | null) => void;
   toggle: (id: string) => void;
+  zoom: (id: string) => void;
   hover: (id: string | null) => void;
   onMove: () => void;
 }
@@ -27,6 +28,9 @@ const MARGIN = 0.3;
 const MAX_SCALE_CHANGE = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
 // A gesture that changes the scale by less than this is a pan.
 const PAN_TOLERANCE = 1.02;
+
+/** What the view follows: all cards at a readable size, all cards at any size, or nothing after a move by the user. */
+type ViewMode = "readable" | "all" | "free";
 
 /** Part of the map that the surface shows, and the transform for which it was drawn. */
 interface DrawnRegion {
@@ -44,6 +48,8 @@ export class Scene {
   private highlightStyles = new HighlightStyles(NO_HIGHLIGHT, new Map());
   private drawnRegion: DrawnRegion | null = null;
   private isComplete = true;
+  private mode: ViewMode = "readable";
+  private focus: readonly string[] = [];
   private frameRequest = 0;
 
   constructor(
@@ -57,8 +63,16 @@ export class Scene {
     this.hoverShield.className = "shield";
     this.hoverShield.hidden = true;
     host.append(this.backdrop.canvas, svg, this.hoverShield);
-    this.camera = new Camera(host, { onMove: () => this.onCameraMove(), onRest: () => this.onCameraRest() });
+    this.camera = new Camera(host, {
+      onGesture: () => (this.mode = "free"),
+      onMove: () => this.onCameraMove(),
+      onRest: () => this.onCameraRest(),
+    });
     svg.addEventListener("click", (event) => this.onClick(event));
+    svg.addEventListener("dblclick", (event) => {
+      const id = findNodeId(event);
+      if (id) callbacks.zoom(id);
+    });
     svg.addEventListener("pointerover", (event) => callbacks.hover(findNodeId(event)));
     svg.addEventListener("pointerleave", () => callbacks.hover(null));
     this.onResize();
@@ -66,13 +80,28 @@ export class Scene {
 
   // ---- content
 
-  show(drawing: Drawing): void {
+  /** Shows a drawing. Unless the user has moved the view, it follows the drawing; the last node of `focus` stays in view. */
+  show(drawing: Drawing, focus: readonly string[]): void {
     const previous = this.drawing;
     const offset = previous && this.findOffset(previous, drawing);
     this.drawing = drawing;
+    this.focus = focus;
     this.updateHighlights();
     this.redrawAll();
-    if (offset) this.camera.shift(offset.x, offset.y);
+    if (this.mode === "free" && offset) this.camera.shift(offset.x, offset.y);
+    else if (this.mode !== "free") this.follow(!!previous);
+  }
+
+  /** True until the user moves the view, and again after `fit`. */
+  get isFollowing(): boolean {
+    return this.mode !== "free";
+  }
+
+  private follow(isAnimated: boolean): void {
+    const { layout } = this.drawing!;
+    const focus = this.focus.flatMap((id) => this.findCard(id) ?? []);
+    if (this.mode === "all" && !isReadable(layout, this.availableSize)) this.camera.fit(layout.bounds, isAnimated);
+    else this.camera.fitReadably(layout.bounds, focus, isAnimated);
   }
 
   setHighlight(highlight: Highlight): void {
@@ -90,16 +119,18 @@ export class Scene {
     this.surface.applyHighlights(this.highlightStyles);
   }
 
-  onResize(): void {
+  /** Adapts to the size of the pane; returns true if it has changed. */
+  onResize(): boolean {
     const selected = this.findCard(this.highlight.selected);
     const wasVisible = selected && contains(this.view, selected);
-    if (!this.camera.updateSize()) return;
+    if (!this.camera.updateSize()) return false;
     // An opening panel must not cover the selected card.
-    if (wasVisible && !contains(this.view, selected)) this.centreOn(computeCentre(selected));
+    if (wasVisible && !this.isFollowing && !contains(this.view, selected)) this.camera.reveal(selected, false);
     const { width, height } = this.camera.size;
     this.surface.svg.setAttribute("width", String(width * (1 + 2 * MARGIN)));
     this.surface.svg.setAttribute("height", String(height * (1 + 2 * MARGIN)));
     this.redrawAll();
+    return true;
   }
 
   /** Redraws everything including the backdrop, after a change of layout or colours. */
@@ -113,8 +144,8 @@ export class Scene {
     return this.camera.view;
   }
 
-  get aspect(): number {
-    return this.camera.aspect;
+  get availableSize(): Size {
+    return this.camera.availableSize;
   }
 
   get currentDrawing(): Drawing | null {
@@ -131,8 +162,20 @@ export class Scene {
 
   // ---- moving
 
-  fit(isAnimated = true): void {
-    if (this.drawing) this.camera.fit(this.drawing.layout.bounds, isAnimated);
+  /** Shows all cards, and follows them again. */
+  fit(): void {
+    this.mode = "all";
+    if (this.drawing) this.follow(true);
+  }
+
+  /** Moves a card into view at a readable scale. */
+  zoomTo(id: string): void {
+    const placedCard = this.findCard(id);
+    if (!placedCard) return;
+    if (this.camera.transform.k < OPENING_SCALE) {
+      this.mode = "free";
+      this.camera.centre(computeCentre(placedCard), 1, true);
+    } else this.camera.reveal(placedCard, true);
   }
 
   reveal(id: string, isAnimated = true): void {
@@ -142,6 +185,7 @@ export class Scene {
 
   /** Centres a point at the current scale, without animation. */
   centreOn(point: { x: number; y: number }): void {
+    this.mode = "free";
     this.camera.centre(point, this.camera.transform.k, false);
   }
 

@@ -11,6 +11,7 @@ import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
 import { app, getMatches, type Theme } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
+import { foldToFit } from "./drawings";
 import { panes } from "./panes";
 import { parseRoute, type Route, type View, formatRoute } from "./route";
 
@@ -76,8 +77,8 @@ function applyMap(id: string, after: Mindmap): void {
   const { route, map: previous, step } = app.get();
   if (route.map !== id) return;
   if (!previous) {
-    app.set({ map: after, failure: null, collapsed: chooseCollapsedNodes(after) });
-    if (route.node) app.set({ collapsed: expandTo(after, [route.node]) });
+    // The panes are not on the page yet; they expand what fits.
+    app.set({ map: after, failure: null, isFoldedByUser: false, collapsed: chooseCollapsedNodes(after, [], route.node ? [route.node] : []) });
     return;
   }
   if (previous.updatedAt === after.updatedAt && JSON.stringify(previous) === JSON.stringify(after)) {
@@ -92,6 +93,7 @@ function applyMap(id: string, after: Mindmap): void {
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
+  if ([...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys());
   if (app.get().isFollowing) followAgent(after, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }
@@ -145,14 +147,14 @@ export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
 export function toggleCollapsed(id: string): void {
   const collapsed = new Set(app.get().collapsed);
   if (!collapsed.delete(id)) collapsed.add(id);
-  app.set({ collapsed });
+  app.set({ collapsed, isFoldedByUser: true });
 }
 
-export const expandAll = (): void => app.set({ collapsed: new Set() });
+export const expandAll = (): void => app.set({ collapsed: new Set(), isFoldedByUser: true });
 
 export function collapseAll(): void {
   const nodes = Object.values(app.get().map?.nodes ?? {});
-  app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)) });
+  app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)), isFoldedByUser: true });
 }
 
 // ---- search
@@ -173,11 +175,22 @@ export function toggleInSet(set: ReadonlySet<string>, value: string): Set<string
 
 export const clearSearch = (): void => app.set({ search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false });
 
+/** Shows the task in progress, or if there is none the selected node, at a readable size. */
 export function goToActiveTask(): void {
-  const { map } = app.get();
-  const active = map && findActiveTask(map);
-  if (active) select(active);
-  else notify("No task is in progress.");
+  const { map, route } = app.get();
+  const id = (map && findActiveTask(map)) ?? route.node;
+  if (!id) {
+    notify("No task is in progress.");
+    return;
+  }
+  select(id);
+  zoomTo(id);
+}
+
+/** Shows a node at a readable size. */
+export function zoomTo(id: string): void {
+  // The panes draw its expanded ancestors in a microtask.
+  window.setTimeout(() => panes.forEach(({ scene }) => scene.zoomTo(id)));
 }
 
 // ---- activity log

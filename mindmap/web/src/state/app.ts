@@ -27,6 +27,8 @@ export interface AppState {
   map: Mindmap | null;
   failure: ApiError | null;
   collapsed: ReadonlySet<string>;
+  /** True if the user has collapsed or expanded something, so that the page does not. */
+  isFoldedByUser: boolean;
   recentChanges: ReadonlyMap<string, ChangeKind>;
   hovered: string | null;
   file: string | null;
@@ -55,6 +57,7 @@ export const app = new Store<AppState>({
   map: null,
   failure: null,
   collapsed: new Set(),
+  isFoldedByUser: false,
   recentChanges: new Map(),
   hovered: null,
   file: null,

@@ -1,34 +1,53 @@
 // Collapsing of branches.
 
 import type { Mindmap } from "../api/types";
-import { findActiveTask } from "../model/progress";
+import { computeProgress, findActiveTask, isDone } from "../model/progress";
 import { type Branch, findAncestors, buildTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
-// More cards do not fit a window at a readable size.
-const INITIAL_CARDS = 40;
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
+// After this many branches that do not fit, there is room for few others.
+const MAX_REJECTED = 24;
 
-/** Returns the ids of the nodes that are collapsed at first: on a large map, all but the first levels and the active tasks. */
-export function chooseCollapsedNodes(map: Mindmap): Set<string> {
-  const parents = Object.values(map.nodes).filter((node) => node.children.length);
-  if (Object.keys(map.nodes).length <= INITIAL_CARDS) return new Set();
-  const expanded = new Set([ROOT]);
-  let visibleCount = map.nodes[ROOT]!.children.length;
-  for (const id of [findActiveTask(map) ?? ROOT, ...listActiveNodes(map), ...listNodesByLevel(map)]) {
-    const toExpand = [map.nodes[id]!, ...findAncestors(map, id)].filter((node) => !expanded.has(node.id));
-    const added = toExpand.reduce((sum, node) => sum + node.children.length, 0);
-    if (visibleCount + added > INITIAL_CARDS) continue;
-    for (const node of toExpand) expanded.add(node.id);
-    visibleCount += added;
-  }
-  return new Set(parents.map((node) => node.id).filter((id) => !expanded.has(id)));
+/** Part of a map in a pane: its nodes, and whether the rest fits the pane if some nodes are collapsed. */
+export interface PartToFit {
+  has: (id: string) => boolean;
+  fits: (collapsed: ReadonlySet<string>) => boolean;
 }
 
-const listActiveNodes = (map: Mindmap): string[] =>
-  Object.values(map.nodes)
-    .filter((node) => ACTIVE_STATUSES.has(node.status ?? ""))
-    .map((node) => node.id);
+/**
+ * Returns the ids of the nodes to collapse so that every part fits its pane. The root, the path to the task in progress
+ * and the paths to `shown` nodes are always expanded; then, while they fit, other active tasks, the levels from the top,
+ * and completed branches.
+ */
+export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: Iterable<string> = []): Set<string> {
+  const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));
+  for (const id of [findActiveTask(map) ?? ROOT, ...shown]) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
+  const fitting = parts.filter(({ fits }) => fits(collapsed));
+  const order = fitting.length ? listByImportance(map) : [];
+  for (const { has, fits } of fitting) {
+    let rejected = 0;
+    for (const id of order) {
+      const toExpand = [id, ...findAncestors(map, id).map((node) => node.id)].filter((candidate) => collapsed.has(candidate) && has(candidate));
+      if (!toExpand.length) continue;
+      for (const candidate of toExpand) collapsed.delete(candidate);
+      if (fits(collapsed)) continue;
+      for (const candidate of toExpand) collapsed.add(candidate);
+      if (++rejected > MAX_REJECTED) break;
+    }
+  }
+  return collapsed;
+}
+
+/** Returns the nodes with children in the order in which they are expanded. */
+function listByImportance(map: Mindmap): string[] {
+  const nodes = Object.values(map.nodes);
+  const active = nodes.filter((node) => ACTIVE_STATUSES.has(node.status ?? "")).flatMap((node) => node.parent ?? []);
+  const progressById = computeProgress(map);
+  const byLevel = listNodesByLevel(map).filter((id) => map.nodes[id]!.children.length);
+  const isCompleted = (id: string): boolean => map.nodes[id]!.status === "completed" || isDone(progressById.get(id)!);
+  return [...active, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
+}
 
 function listNodesByLevel(map: Mindmap): string[] {
   const order: string[] = [];

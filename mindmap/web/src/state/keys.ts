@@ -25,6 +25,7 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["/"], labels: ["/"], description: "Search", run: () => document.getElementById("search")?.focus() },
   { keys: ["n", "N"], labels: ["n", "N"], description: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
   { keys: ["g"], labels: ["g"], description: "Go to the task in progress", run: actions.goToActiveTask },
+  { keys: ["z"], labels: ["z"], description: "Show the selected node at a readable size, as a double click does", run: () => zoomToSelected() },
   { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
   { keys: ["F"], labels: ["Shift", "F"], description: "Follow what agents do", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
   { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], description: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
@@ -74,6 +75,11 @@ const isHandledByControl = ({ target, key }: KeyboardEvent): boolean =>
 function toggleSelected(): void {
   const { route, map } = app.get();
   if (route.node && map?.nodes[route.node]?.children.length) actions.toggleCollapsed(route.node);
+}
+
+function zoomToSelected(): void {
+  const { node } = app.get().route;
+  if (node) actions.zoomTo(node);
 }
 
 function focusPanel(): void {

@@ -1,0 +1,93 @@
+// Drawings of the parts of the map, and the collapsed nodes with which they fit their panes.
+
+import type { MapNode, Mindmap } from "../api/types";
+import { type Card, type Fonts, createCard } from "../layout/card";
+import type { Drawing } from "../layout/drawing";
+import { type Layout, type Size, isReadable, layOutMap } from "../layout/layout";
+import { routeLinks } from "../layout/links";
+import { createMeasure } from "../layout/text";
+import type { Progress } from "../model/progress";
+import { type Branch, type NodeFilter, buildTree, findAncestors, includeAll, walkTree } from "../model/tree";
+import { app, getModelNodeIds, getProgress, memoizeByObject } from "./app";
+import { chooseCollapsedNodes, collapseTree } from "./collapse";
+import { panes } from "./panes";
+
+export type MapPart = "map" | "plan" | "model";
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
+let fonts: Fonts | null = null;
+export const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5px ${FONT}`), bold: createMeasure(`650 13.5px ${FONT}`), small: createMeasure(`12px ${FONT}`) });
+
+const cardCache = new WeakMap<MapNode, Map<string, Card>>();
+
+/** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
+function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
+  let cards = cardCache.get(node);
+  if (!cards) cardCache.set(node, (cards = new Map()));
+  const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${isCollapsible}`;
+  let card = cards.get(key);
+  if (!card) cards.set(key, (card = createCard(node, taskProgress, hiddenCount, isCollapsible, getFonts())));
+  return card;
+}
+
+/** Full tree of a part with its nodes that have children. */
+interface PartTree {
+  tree: Branch;
+  parents: Set<string>;
+}
+
+const partTrees = memoizeByObject((_map: Mindmap) => new Map<MapPart, PartTree>());
+
+function getPartTree(map: Mindmap, part: MapPart): PartTree {
+  let partTree = partTrees(map).get(part);
+  if (!partTree) {
+    const modelIds = getModelNodeIds(map);
+    partTree = createPartTree(map, part === "map" ? includeAll : ({ id }) => modelIds.has(id) === (part === "model"));
+    partTrees(map).set(part, partTree);
+  }
+  return partTree;
+}
+
+function createPartTree(map: Mindmap, includes: NodeFilter): PartTree {
+  const tree = buildTree(map, includes);
+  return { tree, parents: new Set([...walkTree(tree)].flatMap(({ id, children }) => (children.length ? id : []))) };
+}
+
+/** Keeps the nodes of a part that match a search, and their ancestors. */
+function createMatchTree(map: Mindmap, part: MapPart, matches: ReadonlySet<string>): PartTree {
+  const ids = new Set([...walkTree(getPartTree(map, part).tree)].map(({ id }) => id));
+  const kept = new Set(matches);
+  for (const id of matches) for (const ancestor of findAncestors(map, id)) kept.add(ancestor.id);
+  return createPartTree(map, ({ id }) => ids.has(id) && kept.has(id));
+}
+
+/** Lays out the cards of a part of a map for a pane's size; with matches, only these and their ancestors, all expanded. */
+function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, size: Size, previous?: Layout): Pick<Drawing, "layout" | "visibleIdOf"> {
+  const { tree: fullTree, parents } = matches ? createMatchTree(map, part, matches) : getPartTree(map, part);
+  const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matches ? new Set() : collapsed);
+  const progressById = getProgress(map);
+  const cards = new Map<string, Card>();
+  for (const { id, node } of walkTree(tree)) {
+    cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, parents.has(id)));
+  }
+  return { layout: layOutMap(tree, cards, size, previous), visibleIdOf };
+}
+
+/** Lays out the cards and links of a part of a map. */
+export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, size: Size, previous?: Drawing): Drawing {
+  const { layout, visibleIdOf } = layOutPart(map, part, collapsed, matches, size, previous?.layout);
+  return { layout, visibleIdOf, routes: routeLinks(map.links, layout, visibleIdOf, getFonts().small) };
+}
+
+/** Collapses what does not fit the panes at a readable size, unless the user has chosen what is collapsed. */
+export function foldToFit(added: Iterable<string> = []): void {
+  const { map, isFoldedByUser, route, collapsed: before } = app.get();
+  const sizes = [...panes].map(([part, { scene }]) => [part as MapPart, scene.availableSize] as const);
+  if (!map || isFoldedByUser || !sizes.length) return;
+  const parts = sizes.map(([part, size]) => ({
+    has: (id: string) => getPartTree(map, part).parents.has(id),
+    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, size).layout, size),
+  }));
+  const collapsed = chooseCollapsedNodes(map, parts, [...(route.node ? [route.node] : []), ...added]);
+  if (collapsed.size !== before.size || [...collapsed].some((id) => !before.has(id))) app.set({ collapsed });
+}
