@@ -24,7 +24,7 @@ function createMapWithPlans(plans: number, steps: number): Mindmap {
 const WINDOW: Size = { width: 1000, height: 700 };
 
 function computeLayout(tree: Branch, window = WINDOW, previous?: Layout): Layout {
-  const cards = [...walkTree(tree)].map(({ id, node, children }) => [id, createCard(node, undefined, 0, children.length > 0, fonts)] as const);
+  const cards = [...walkTree(tree)].map(({ id, node, children }) => [id, createCard(node, undefined, 0, 0, children.length > 0, fonts)] as const);
   return layOutMap(tree, new Map(cards), window, previous);
 }
 

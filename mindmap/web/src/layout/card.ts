@@ -26,6 +26,8 @@ export interface Card {
   progress: Progress | null;
   /** Number of nodes that are collapsed under this card. */
   hiddenCount: number;
+  /** Number of links of the node and of those collapsed under it to the other pane. */
+  crossLinkCount: number;
   isCollapsible: boolean;
   isCollapsed: boolean;
   width: number;
@@ -39,7 +41,7 @@ export interface Fonts {
   small: Measure;
 }
 
-export function createCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean, fonts: Fonts): Card {
+export function createCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, crossLinkCount: number, isCollapsible: boolean, fonts: Fonts): Card {
   // Plans are bold instead.
   const caption = node.type === "task" || node.type === "plan" || node.id === ROOT ? "" : getTypeName(node.type);
   const margins = CARD_METRICS.pad + CARD_METRICS.icon + RIGHT_MARGIN;
@@ -55,6 +57,7 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
     files,
     progress,
     hiddenCount,
+    crossLinkCount,
     isCollapsible,
     isCollapsed: isCollapsible && hiddenCount > 0,
     width,
@@ -70,6 +73,8 @@ function describeFiles(node: MapNode): string {
   return `${files.length} ${files.length === 1 ? "file" : "files"}${glyphs ? `   ${glyphs}` : ""}`;
 }
 
+export const describeCrossLinks = (count: number): string => `${count} ${count === 1 ? "link" : "links"} to the other pane`;
+
 /** Returns the text that screen readers announce for a card. */
 export function buildAccessibleName(node: MapNode, card: Card): string {
   const status = isTask(node) ? (node.status ?? "planned").replace(/_/gu, " ") : "";
@@ -79,6 +84,7 @@ export function buildAccessibleName(node: MapNode, card: Card): string {
     status,
     card.progress ? `${card.progress.done} of ${card.progress.total} tasks done` : "",
     files ? `${files} ${files === 1 ? "file" : "files"}` : "",
+    card.crossLinkCount ? describeCrossLinks(card.crossLinkCount) : "",
     card.hiddenCount ? `${card.hiddenCount} collapsed` : "",
   ];
   return `${node.label}, ${parts.filter(Boolean).join(", ")}`;

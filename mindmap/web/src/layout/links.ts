@@ -51,15 +51,15 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
 
 export const getLinkStyle = ({ style }: Link): string => (style === "dashed" || style === "animated" ? style : "solid");
 
-/** Routes lines between pairs of boxes around the obstacles, and places their labels. */
-export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID): LinkGeometry[] {
+/** Routes lines between pairs of boxes around the obstacles, and places their labels; if `showsAll`, above cards where no room is left. */
+export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, showsAll = false): LinkGeometry[] {
   if (!ends.length) return [];
   const router = new Router(obstacles, bounds, step);
   const routes = ends.map(({ boxes: [from, to] }) => (from === to ? null : router.findRoute(from, to)));
   return routes.map((route, index) => {
     const { boxes, label } = ends[index]!;
     if (boxes[0] === boxes[1]) return createLoop(boxes[0]);
-    const place = route && label ? router.placeLabel(route, measure(label) + 6, LABEL_HEIGHT) : null;
+    const place = route && label ? router.placeLabel(route, measure(label) + 6, LABEL_HEIGHT, showsAll) : null;
     return createLine(route ?? createStraightLine(...boxes), place);
   });
 }

@@ -60,8 +60,8 @@ export class Router {
   }
 
   /** Reserves a place for a label along a route, near its middle, that no card and no other label covers; null if there is none. */
-  placeLabel(route: Point[], width: number, height: number): Box | null {
-    const candidates: { box: Box; distance: number }[] = [];
+  placeLabel(route: Point[], width: number, height: number, mayCoverCards: boolean): Box | null {
+    const candidates: { box: Box; cost: number }[] = [];
     const [middleX, middleY] = findMiddle(route);
     for (let index = 1; index < route.length; index++) {
       const [[x1, y1], [x2, y2]] = [route[index - 1]!, route[index]!];
@@ -70,12 +70,16 @@ export class Router {
         const [x, y] = [x1 + ((x2 - x1) * part) / count, y1 + ((y2 - y1) * part) / count];
         const distance = Math.hypot(x - middleX, y - middleY);
         const shifts = y1 === y2 ? [0] : [0, width / 2 + 3, -width / 2 - 3];
-        for (const shift of shifts) candidates.push({ box: { x: x - width / 2 + shift, y: y - height / 2, width, height }, distance: distance + Math.abs(shift) / 4 });
+        for (const shift of shifts) {
+          const box = { x: x - width / 2 + shift, y: y - height / 2, width, height };
+          const ownPoints = shift ? 0 : (y1 === y2 ? width : height) / this.step + 2;
+          candidates.push({ box, cost: distance + Math.abs(shift) / 4 + Math.max(0, this.countLines(box) - ownPoints) * COVERED_LINE_COST });
+        }
       }
     }
-    const costs = candidates.map(({ box, distance }) => distance + this.countLines(box) * COVERED_LINE_COST);
-    const lowest = Math.min(...costs);
-    const place = lowest < Infinity ? candidates[costs.indexOf(lowest)]!.box : null;
+    candidates.sort((a, b) => a.cost - b.cost);
+    const free = candidates[0]!.cost < Infinity ? candidates[0] : mayCoverCards ? candidates.find(({ box }) => !this.isLabelled(box)) : null;
+    const place = free?.box ?? null;
     if (place) this.labels.push(place);
     return place;
   }
@@ -93,7 +97,11 @@ export class Router {
         count += this.uses[point]!;
       }
     }
-    return this.labels.some((label) => intersects(label, box)) ? Infinity : count;
+    return this.isLabelled(box) ? Infinity : count;
+  }
+
+  private isLabelled(box: Box): boolean {
+    return this.labels.some((label) => intersects(label, box));
   }
 
   private block({ x, y, width, height }: Box): void {

@@ -88,6 +88,12 @@ export function Help() {
                 <span class="link-style animated" aria-hidden="true" />
                 Animated: a live stream, events
               </li>
+              <li>
+                <span class="link-count" aria-hidden="true">
+                  ↔ 2
+                </span>
+                Links to the other pane: hover or select the card
+              </li>
             </ul>
           </section>
         </div>

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { createOfflineError } from "../api/client";
 import { app, getCurrentView } from "../state/app";
 import { useSelector } from "../state/store";
+import { CrossLinks } from "./crossLinks";
 import { Header } from "./header";
 import { Help } from "./help";
 import { type MapPart, foldToFit } from "../state/drawings";
@@ -58,6 +59,7 @@ function Panes() {
       {parts.map((part) => (
         <Pane key={`${part} ${mapId}`} part={part} hasControls={part === parts.at(-1)} />
       ))}
+      {parts.length > 1 && <CrossLinks key={mapId} />}
     </div>
   );
 }

@@ -8,7 +8,7 @@ import { Scene } from "../render/scene";
 import { type AppState, app, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { type MapPart, createDrawing, foldToFit, getFonts } from "../state/drawings";
-import { panes } from "../state/panes";
+import { panes, viewListeners } from "../state/panes";
 import { useSelector } from "../state/store";
 import { Controls } from "./controls";
 import { Minimap, type MinimapHandle } from "./minimap";
@@ -35,7 +35,10 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
       toggle: toggleCollapsed,
       zoom: (id) => newScene.zoomTo(id),
       hover: (id) => app.get().hovered !== id && app.set({ hovered: id }),
-      onMove: () => minimap.current?.scheduleViewportUpdate(),
+      onMove: () => {
+        minimap.current?.scheduleViewportUpdate();
+        for (const listener of viewListeners) listener();
+      },
     });
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {

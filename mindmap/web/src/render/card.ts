@@ -3,7 +3,7 @@
 import type { MapNode } from "../api/types";
 import { computePercent } from "../model/progress";
 import { isTask } from "../model/tree";
-import { CARD_METRICS, type Card, buildAccessibleName } from "../layout/card";
+import { CARD_METRICS, type Card, buildAccessibleName, describeCrossLinks } from "../layout/card";
 import type { PlacedCard } from "../layout/layout";
 import { type Icon, getIcon } from "./icons";
 import { buildOutline } from "./shapes";
@@ -40,6 +40,7 @@ export function createCardElement(placedCard: PlacedCard, prefix: string, treePo
     ...createFooter(card),
   );
   if (card.isCollapsible) group.append(createToggle(card));
+  if (card.crossLinkCount) group.append(createBadge(card));
   return group;
 }
 
@@ -83,6 +84,20 @@ function createFooter(card: Card): SVGElement[] {
     elements.push(createElement("rect", { class: "filled", x, y: y - 7, width: filled, height: 5, rx: 2.5 }));
   }
   return elements;
+}
+
+/** Number of links to the other pane, on the upper edge of the card. */
+function createBadge(card: Card): SVGGElement {
+  const text = String(card.crossLinkCount);
+  const width = 26 + 7 * text.length;
+  return createElement(
+    "g",
+    { class: "cross-count", transform: `translate(${card.width - width - 8} -8)`, "aria-hidden": "true" },
+    createElement("title", {}, describeCrossLinks(card.crossLinkCount)),
+    createElement("rect", { width, height: 16, rx: 8 }),
+    createElement("path", { d: "M6 8h11M14 5l3 3l-3 3M9 5l-3 3l3 3" }),
+    createElement("text", { x: 21, y: 12 }, text),
+  );
 }
 
 function createToggle(card: Card): SVGGElement {

@@ -160,6 +160,18 @@ export class Scene {
     return this.drawing?.layout.cards.get(this.drawing.visibleIdOf.get(id ?? "") ?? "") ?? null;
   }
 
+  /** Returns a box of the map on the screen, relative to an origin. */
+  toScreen({ x, y, width, height }: Box, origin: { x: number; y: number }): Box {
+    const { k, x: left, y: top } = this.camera.transform;
+    const pane = this.getScreenBox(origin);
+    return { x: pane.x + left + x * k, y: pane.y + top + y * k, width: width * k, height: height * k };
+  }
+
+  getScreenBox(origin: { x: number; y: number }): Box {
+    const { x, y, width, height } = this.surface.svg.parentElement!.getBoundingClientRect();
+    return { x: x - origin.x, y: y - origin.y, width, height };
+  }
+
   // ---- moving
 
   /** Shows all cards, and follows them again. */

@@ -21,12 +21,12 @@ export const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5
 const cardCache = new WeakMap<MapNode, Map<string, Card>>();
 
 /** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
-function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
+function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, crossLinkCount: number, isCollapsible: boolean): Card {
   let cards = cardCache.get(node);
   if (!cards) cardCache.set(node, (cards = new Map()));
-  const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${isCollapsible}`;
+  const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${crossLinkCount} ${isCollapsible}`;
   let card = cards.get(key);
-  if (!card) cards.set(key, (card = createCard(node, taskProgress, hiddenCount, isCollapsible, getFonts())));
+  if (!card) cards.set(key, (card = createCard(node, taskProgress, hiddenCount, crossLinkCount, isCollapsible, getFonts())));
   return card;
 }
 
@@ -66,11 +66,22 @@ function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>,
   const { tree: fullTree, parents } = matches ? createMatchTree(map, part, matches) : getPartTree(map, part);
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matches ? new Set() : collapsed);
   const progressById = getProgress(map);
+  const crossLinkCounts = part === "map" || matches ? new Map<string, number>() : countCrossLinks(map, visibleIdOf);
   const cards = new Map<string, Card>();
   for (const { id, node } of walkTree(tree)) {
-    cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, parents.has(id)));
+    cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, crossLinkCounts.get(id) ?? 0, parents.has(id)));
   }
   return { layout: layOutMap(tree, cards, size, previous), visibleIdOf };
+}
+
+/** Returns the number of links that lead out of a part, by the card that shows their end in it. */
+function countCrossLinks({ links }: Mindmap, visibleIdOf: Map<string, string>): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { from, to } of links) {
+    const ends = [visibleIdOf.get(from), visibleIdOf.get(to)].filter((id) => id !== undefined);
+    if (ends.length === 1) counts.set(ends[0]!, (counts.get(ends[0]!) ?? 0) + 1);
+  }
+  return counts;
 }
 
 /** Lays out the cards and links of a part of a map. */

@@ -9,6 +9,9 @@ export interface PaneHandle {
   repaint: () => void;
 }
 
+/** Functions to call after every move of a pane's view. */
+export const viewListeners = new Set<() => void>();
+
 export const panes = new Map<string, PaneHandle>();
 
 /** Returns the focused pane, or else the first. */

@@ -1,0 +1,101 @@
+// Links of the hovered or selected node to the other pane, drawn across the divider.
+
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Link } from "../api/types";
+import { type Box, intersects } from "../layout/layout";
+import { combineLabels, getLinkStyle, routeBetween } from "../layout/links";
+import { createLinkElements } from "../render/links";
+import { type AppState, app } from "../state/app";
+import { getFonts } from "../state/drawings";
+import { type PaneHandle, panes, viewListeners } from "../state/panes";
+
+// Gaps between cards are smaller than on the grid of the layout, by the scale of the panes.
+const STEP = 4;
+// The links are drawn again after a move of the view, not during it.
+const REDRAW_MS = 80;
+
+export function CrossLinks() {
+  const svg = useRef<SVGSVGElement>(null);
+  useLayoutEffect(() => {
+    let timer = 0;
+    let drawnFor: unknown[] = [];
+    const draw = (): void => svg.current!.replaceChildren(...createElements(app.get(), svg.current!));
+    const redrawLater = (): void => {
+      svg.current!.replaceChildren();
+      window.clearTimeout(timer);
+      timer = window.setTimeout(draw, REDRAW_MS);
+    };
+    const update = (): void => {
+      const { map, collapsed, hovered, route } = app.get();
+      const needs = [map, collapsed, hovered ?? route.node];
+      if (needs.every((need, index) => need === drawnFor[index])) return;
+      drawnFor = needs;
+      redrawLater();
+    };
+    viewListeners.add(redrawLater);
+    const stop = app.subscribe(update);
+    redrawLater();
+    return () => {
+      stop();
+      viewListeners.delete(redrawLater);
+      window.clearTimeout(timer);
+    };
+  }, []);
+  return <svg ref={svg} class="scene cross-links" aria-hidden="true" />;
+}
+
+function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): SVGElement[] {
+  const id = hovered ?? route.node;
+  const handles = [...panes.values()];
+  const own = handles.findIndex(({ scene }) => scene.currentDrawing?.visibleIdOf.has(id ?? ""));
+  if (!map || !id || handles.length !== 2 || own < 0) return [];
+  const [pane, other] = own ? [handles[1]!, handles[0]!] : [handles[0]!, handles[1]!];
+  const origin = svg.getBoundingClientRect();
+  const card = pane.scene.findCard(id)!.branch.id;
+  const findBox = (handle: PaneHandle, node: string): Box | null => {
+    const placedCard = handle.scene.findCard(node);
+    return placedCard && clampBox(handle.scene.toScreen(placedCard, origin), handle.scene.getScreenBox(origin));
+  };
+  // One arrow for all links with the same ends, direction and style.
+  const groups = new Map<string, Link[]>();
+  for (const link of map.links) {
+    const isOutgoing = pane.scene.findCard(link.from)?.branch.id === card && !other.scene.findCard(link.from);
+    const isIncoming = pane.scene.findCard(link.to)?.branch.id === card && !other.scene.findCard(link.to);
+    const end = isOutgoing ? other.scene.findCard(link.to) : isIncoming ? other.scene.findCard(link.from) : null;
+    if (!end || isOutgoing === isIncoming) continue;
+    const cards = isOutgoing ? [card, end.branch.id] : [end.branch.id, card];
+    const key = `${cards.join(" ")} ${getLinkStyle(link)}`;
+    groups.set(key, [...(groups.get(key) ?? []), link]);
+  }
+  const measure = getFonts().small;
+  const ends = [...groups].flatMap(([key, links]) => {
+    const { from, to } = links[0]!;
+    const boxes = [findBox(pane, from) ?? findBox(other, from), findBox(pane, to) ?? findBox(other, to)] as const;
+    return boxes[0] && boxes[1] ? [{ key, links, from, to, boxes: [boxes[0], boxes[1]] as const, label: combineLabels(links, measure) }] : [];
+  });
+  const area = { x: 0, y: 0, width: origin.width, height: origin.height };
+  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, true);
+  const elements = ends.map(({ boxes: _boxes, ...end }, index) => createLinkElements({ ...end, style: getLinkStyle(end.links[0]!), ...geometries[index]! }));
+  for (const { line, label } of elements) for (const part of [line, label]) part?.classList.add("hot");
+  return [...elements.map(({ line }) => line), ...elements.flatMap(({ label }) => label ?? [])];
+}
+
+/** Returns the boxes of the visible cards of the panes, and of their headings. */
+const listObstacles = (handles: PaneHandle[], origin: Box): Box[] =>
+  handles.flatMap(({ scene }) => {
+    const pane = scene.getScreenBox(origin);
+    const heading = { x: pane.x, y: 0, width: pane.width, height: pane.y };
+    const cards = [...(scene.layout?.cards.values() ?? [])].map((placedCard) => scene.toScreen(placedCard, origin));
+    return [heading, ...cards.filter((card) => intersects(card, pane))];
+  });
+
+/** Moves a box outside an area to its edge. */
+function clampBox(box: Box, area: Box): Box {
+  const [width, height] = [Math.min(box.width, area.width), Math.min(box.height, area.height)];
+  return {
+    x: Math.min(Math.max(box.x, area.x - width + 8), area.x + area.width - 8),
+    y: Math.min(Math.max(box.y, area.y - height + 8), area.y + area.height - 8),
+    width,
+    height,
+  };
+}

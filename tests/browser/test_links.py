@@ -1,0 +1,138 @@
+"""Links between cards: across the panes, around cards, and their labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from mindmap.document import IN_PROGRESS, ROOT, Mindmap
+from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
+from tests.browser import maps
+from tests.browser.conftest import PageSession, Site
+from tests.browser.measurements import find_card, wait_until_stable
+from tests.mindmap.sample_maps import create_timestamp, find_id
+
+LABELS = ("calls", "depends on", "would explain")
+# JavaScript function that returns the cards crossed by links of other cards, and the overlaps of shown labels with
+# cards and other labels.
+FIND_OVERLAPS = """() => {
+  const shrink = ({ left, right, top, bottom }) =>
+    ({ left: left + 2, right: right - 2, top: top + 2, bottom: bottom - 2 });
+  const isInside = ({ x, y }, box) => x > box.left && x < box.right && y > box.top && y < box.bottom;
+  const isOverlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const cards = [...document.querySelectorAll(".card")].map(card => ({
+    id: card.dataset.id, name: card.getAttribute("aria-label"),
+    box: shrink(card.querySelector(".shape").getBoundingClientRect()) }));
+  const overlaps = [];
+  for (const run of document.querySelectorAll(".link .run")) {
+    const ends = run.parentElement.dataset.key.split(" ");
+    for (let at = 0; at < run.getTotalLength(); at += 3) {
+      const point = run.getPointAtLength(at).matrixTransform(run.getScreenCTM());
+      const crossed = cards.filter(({ id, box }) => !ends.includes(id) && isInside(point, box));
+      overlaps.push(...crossed.map(({ name }) => `line ${name}`));
+    }
+  }
+  const labels = [...document.querySelectorAll(".link-label")].filter(label => label.checkVisibility());
+  const boxes = labels.map(label => shrink(label.getBoundingClientRect()));
+  boxes.forEach((box, index) => {
+    for (const card of cards) if (isOverlap(box, card.box)) overlaps.push(`${labels[index].textContent} ${card.name}`);
+    for (const other of boxes.slice(index + 1)) if (isOverlap(box, other)) overlaps.push(labels[index].textContent);
+  });
+  const links = document.querySelectorAll(".link .run").length;
+  return { overlaps: [...new Set(overlaps)], links, labels: labels.length };
+}"""
+
+
+def create_linked_map() -> Mindmap:
+    """Create a map of 40 nodes with eight links within the plan and the model, and six between them."""
+    document = create_mindmap("Linked", None, create_timestamp(0))
+    for part in range(4):
+        steps = [{"label": f"Step {part}{letter} of the plan"} for letter in "abcd"]
+        steps[0]["status"] = IN_PROGRESS if part == 1 else "planned"
+        plan = {"label": f"Plan {part}", "type": "plan", "children": steps}
+        parts = [{"label": f"Component {part}{letter}", "type": "component"} for letter in "abcd"]
+        model = {"label": f"Model {part}", "type": "component", "children": parts}
+        document = add_nodes(document, ROOT, flatten_nodes([plan, model]), create_timestamp(1)).document
+    step = [find_id(document, f"Step {part}{letter} of the plan") for part in range(4) for letter in "abcd"]
+    component = [find_id(document, f"Component {part}{letter}") for part in range(4) for letter in "abcd"]
+    across = [(step[0], component[number], LABELS[number % 3]) for number in (0, 5, 11)]
+    across += [
+        (component[2], step[9], "guards"),
+        (component[7], step[14], "guards"),
+        (step[4], component[13], "reads"),
+    ]
+    pairs = ((0, 6), (3, 14), (9, 1), (5, 12))
+    within = [(ids[a], ids[b], LABELS[a % 3]) for ids in (step, component) for a, b in pairs]
+    return maps.add_links(document, [(a, b, label, None) for a, b, label in across + within])
+
+
+def test_links_to_the_other_pane(site: Site, session: PageSession) -> None:
+    """A badge counts links to the other pane; hovering or selecting its card draws them; the whole map draws all."""
+    document = site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = session.open("#/map/mm_test")
+    step = find_card(page, "Step 0a of the plan", "plan")
+    expect(step.locator(".cross-count text")).to_have_text("3")
+    expect(find_card(page, "Component 1d", "model").locator(".cross-count text")).to_have_text("1")
+    expect(find_card(page, "Component 1a", "model").locator(".cross-count")).to_have_count(0)
+    arrows = page.locator(".cross-links .link")
+    expect(arrows).to_have_count(0)
+    step.hover()
+    expect(arrows).to_have_count(3)
+    expect(page.locator(".cross-links .link-label")).to_have_text(["calls", "would explain", "would explain"])
+    find_card(page, "Component 0c", "model").click()
+    expect(arrows).to_have_count(1)
+    expect(page.locator(".cross-links .link-label")).to_have_text("guards")
+    find_card(page, "Step 3d of the plan").hover()
+    expect(arrows).to_have_count(0)
+    page.keyboard.press("2")
+    expect(page.locator(".link")).to_have_count(len(document.links))
+    assert len(document.links) == 14
+
+
+def test_collapsed_card_shows_links_to_the_other_pane(site: Site, session: PageSession) -> None:
+    """The badge and the arrows of a collapsed card are those of the nodes under it."""
+    site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = session.open("#/map/mm_test")
+    plan = find_card(page, "Plan 0", "plan")
+    plan.click()
+    page.keyboard.press("Space")
+    expect(plan.locator(".cross-count text")).to_have_text("3")
+    expect(page.locator(".cross-links .link")).to_have_count(3)
+
+
+def measure_overlaps(page: Page) -> Any:
+    return wait_until_stable(page, lambda: page.evaluate(FIND_OVERLAPS))
+
+
+def test_links_run_around_cards(site: Site, session: PageSession) -> None:
+    """No link crosses a card, and no label covers a card or another label, within the panes and across them."""
+    site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = session.open("#/map/mm_test?view=map")
+    expect(page.locator(".link")).to_have_count(14)
+    found = measure_overlaps(page)
+    assert not found["overlaps"] and found["links"] == 14 and found["labels"]
+    page.keyboard.press("1")
+    find_card(page, "Step 0a of the plan", "plan").hover()
+    expect(page.locator(".cross-links .link")).to_have_count(3)
+    found = measure_overlaps(page)
+    assert (
+        not [overlap for overlap in found["overlaps"] if overlap.startswith("line")] and found["links"] == 11
+    )
+
+
+def test_label_without_room_shows_on_hover(site: Site, session: PageSession) -> None:
+    """A label that no free place can hold appears while its link or one of its cards is hovered."""
+    document = create_linked_map()
+    label = "a label that is far too long for the gaps"
+    long_links = [(link.source, link.target, label, None) for link in document.links]
+    site.create_map(maps.add_links(document, long_links))
+    page = session.open("#/map/mm_test?view=map")
+    crowded = page.locator(".link-label.crowded")
+    expect(crowded.first).to_be_attached()
+    expect(crowded.first).to_be_hidden()
+    find_card(page, "Step 0a of the plan").hover()
+    expect(page.locator(".link-label.crowded.hot").first).to_be_visible()
