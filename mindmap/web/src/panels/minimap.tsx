@@ -1,10 +1,12 @@
 // Minimap with a rectangle, the viewport, around the visible part; dragging moves the view.
 
-import type { RefObject } from "preact";
-import { useImperativeHandle, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { type Box, type Layout, contains } from "../layout/layout";
 import { resolveColour, getColourProperty } from "../render/colours";
-import type { Scene } from "../render/scene";
+import { app, getCurrentView } from "../state/app";
+import { type MapPart, listParts } from "../state/drawings";
+import { panes, viewListeners } from "../state/panes";
+import { useSelector } from "../state/store";
 
 // Pixels, as in the style sheet.
 const WIDTH = 168;
@@ -12,55 +14,62 @@ const HEIGHT = 112;
 // A new viewport size causes a page layout, which takes a fifth of an animation frame during a gesture.
 const VIEWPORT_UPDATE_MS = 60;
 
-/** Methods for the pane: `draw` after a change of the map, `scheduleViewportUpdate` after a move of the view. */
-export interface MinimapHandle {
-  draw: () => void;
-  scheduleViewportUpdate: () => void;
+/** Minimaps of the panes, in the side panel, so that they cover no cards; each is hidden while its pane shows all cards. */
+export function Minimaps() {
+  const view = useSelector(app, getCurrentView);
+  const mapId = useSelector(app, (state) => state.map?.id);
+  return (
+    <div class="minimaps">
+      {listParts(view).map((part) => (
+        <Minimap key={`${part} ${mapId}`} part={part} />
+      ))}
+    </div>
+  );
 }
 
-export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; handle: RefObject<MinimapHandle | null> }) {
+function Minimap({ part }: { part: MapPart }) {
   const container = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const viewport = useRef<HTMLDivElement>(null);
 
-  const updateViewport = (): void => {
-    const layout = scene.current?.layout;
-    if (!layout || !viewport.current || !container.current) return;
-    const { view } = scene.current!;
-    const { scale, x, y } = computeMinimapTransform(layout.bounds);
-    const style = viewport.current.style;
-    const left = Math.max(0, view.x * scale + x);
-    const top = Math.max(0, view.y * scale + y);
-    style.transform = `translate(${left}px, ${top}px)`;
-    style.width = `${Math.max(3, Math.min(WIDTH, (view.x + view.width) * scale + x) - left)}px`;
-    style.height = `${Math.max(3, Math.min(HEIGHT, (view.y + view.height) * scale + y) - top)}px`;
-    container.current.hidden = contains(view, layout.bounds);
-  };
-  const timer = useRef(0);
-  const scheduleViewportUpdate = (): void => {
-    timer.current ||= window.setTimeout(() => {
-      timer.current = 0;
-      updateViewport();
-    }, VIEWPORT_UPDATE_MS);
-  };
-  const draw = (): void => {
-    if (scene.current?.layout && canvas.current) paintCards(canvas.current, scene.current.layout);
-    updateViewport();
-  };
-  useImperativeHandle(handle, () => ({ draw, scheduleViewportUpdate }), []);
+  useLayoutEffect(() => {
+    let timer = 0;
+    let paintedLayout: Layout | null = null;
+    const update = (): void => {
+      timer = 0;
+      const scene = panes.get(part)?.scene;
+      if (!scene?.layout) return;
+      if (scene.layout !== paintedLayout) paintCards(canvas.current!, (paintedLayout = scene.layout));
+      moveViewport(scene.layout.bounds, scene.view, viewport.current!.style);
+      container.current!.hidden = contains(scene.view, scene.layout.bounds);
+    };
+    const updateLater = (isRepaint = false): void => {
+      if (isRepaint) {
+        paintedLayout = null;
+        update();
+      } else timer ||= window.setTimeout(update, VIEWPORT_UPDATE_MS);
+    };
+    viewListeners.add(updateLater);
+    updateLater();
+    return () => {
+      viewListeners.delete(updateLater);
+      window.clearTimeout(timer);
+    };
+  }, [part]);
 
   const centreOnPointer = (event: PointerEvent): void => {
-    const layout = scene.current?.layout;
-    if (!layout || !(event.buttons & 1)) return;
+    const scene = panes.get(part)?.scene;
+    if (!scene?.layout || !(event.buttons & 1)) return;
     const canvasBox = canvas.current!.getBoundingClientRect();
-    const { scale, x, y } = computeMinimapTransform(layout.bounds);
+    const { scale, x, y } = computeMinimapTransform(scene.layout.bounds);
     const point = { x: (event.clientX - canvasBox.left - x) / scale, y: (event.clientY - canvasBox.top - y) / scale };
-    scene.current!.centreOn(point);
+    scene.centreOn(point);
   };
   return (
     <div
       ref={container}
       class="minimap"
+      hidden
       aria-hidden="true"
       onPointerDown={(event) => {
         (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
@@ -72,6 +81,15 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
       <div ref={viewport} class="frame" />
     </div>
   );
+}
+
+function moveViewport(bounds: Box, view: Box, style: CSSStyleDeclaration): void {
+  const { scale, x, y } = computeMinimapTransform(bounds);
+  const left = Math.max(0, view.x * scale + x);
+  const top = Math.max(0, view.y * scale + y);
+  style.transform = `translate(${left}px, ${top}px)`;
+  style.width = `${Math.max(3, Math.min(WIDTH, (view.x + view.width) * scale + x) - left)}px`;
+  style.height = `${Math.max(3, Math.min(HEIGHT, (view.y + view.height) * scale + y) - top)}px`;
 }
 
 /** Returns the transform that fits the map into the minimap. */

@@ -7,7 +7,7 @@ import { useSelector } from "../state/store";
 import { CrossLinks } from "./crossLinks";
 import { Header } from "./header";
 import { Help } from "./help";
-import { type MapPart, foldToFit } from "../state/drawings";
+import { foldToFit, listParts } from "../state/drawings";
 import { Pane } from "./pane";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
@@ -52,7 +52,7 @@ function MapPage() {
 function Panes() {
   const view = useSelector(app, getCurrentView);
   const mapId = useSelector(app, (state) => state.map?.id);
-  const parts: MapPart[] = view === "both" ? ["plan", "model"] : [view];
+  const parts = listParts(view);
   useLayoutEffect(() => foldToFit(), [mapId, view]); // the panes have their sizes: their effects run first
   return (
     <div class="panes">

@@ -8,10 +8,9 @@ import { Scene } from "../render/scene";
 import { type AppState, app, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { type MapPart, createDrawing, foldToFit, getFonts } from "../state/drawings";
-import { panes, viewListeners } from "../state/panes";
+import { notifyViewListeners, panes } from "../state/panes";
 import { useSelector } from "../state/store";
 import { Controls } from "./controls";
-import { Minimap, type MinimapHandle } from "./minimap";
 
 const TITLES: Record<MapPart, string> = { map: "Whole map", plan: "Plan", model: "Mental model" };
 
@@ -19,7 +18,6 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
   const host = useRef<HTMLDivElement>(null);
   const tree = useRef<HTMLDivElement>(null);
   const scene = useRef<Scene | null>(null);
-  const minimap = useRef<MinimapHandle | null>(null);
   const map = useSelector(app, (state) => state.map)!;
   const collapsed = useSelector(app, (state) => state.collapsed);
   const matches = useSelector(app, (state) => (state.showOnlyMatches ? getMatches(state) : null));
@@ -35,10 +33,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
       toggle: toggleCollapsed,
       zoom: (id) => newScene.zoomTo(id),
       hover: (id) => app.get().hovered !== id && app.set({ hovered: id }),
-      onMove: () => {
-        minimap.current?.scheduleViewportUpdate();
-        for (const listener of viewListeners) listener();
-      },
+      onMove: notifyViewListeners,
     });
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {
@@ -46,12 +41,12 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
         foldToFit();
         layOutAgain(undefined as never);
       }
-      minimap.current?.scheduleViewportUpdate();
+      notifyViewListeners();
     });
     watcher.observe(host.current!);
     const repaint = (): void => {
       newScene.redrawAll();
-      minimap.current?.draw();
+      notifyViewListeners(true);
     };
     panes.set(part, { scene: newScene, tree: tree.current!, repaint });
     const stop = app.subscribe(() => newScene.setHighlight(buildHighlight(app.get())));
@@ -68,7 +63,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
     lastDrawing.current = drawing;
     scene.current!.show(drawing, listFocus(app.get()));
     scene.current!.setHighlight(buildHighlight(app.get()));
-    minimap.current?.draw();
+    notifyViewListeners();
   }, [part, map, collapsed, matches, resizeCount]);
 
   useEffect(() => {
@@ -94,7 +89,6 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
       >
         <div ref={host} class="stage" role="presentation" />
       </div>
-      <Minimap scene={scene} handle={minimap} />
     </section>
   );
 }

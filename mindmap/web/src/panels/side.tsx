@@ -5,6 +5,7 @@ import { useSelector } from "../state/store";
 import { ActivityLog } from "./activity";
 import { Files } from "./files";
 import { ToolButton } from "./icon";
+import { Minimaps } from "./minimap";
 import { NodePanel } from "./node";
 
 const TABS: [Tab, string][] = [
@@ -39,6 +40,7 @@ export function SidePanel() {
       <div id="side-body" class="side-body" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
         {tab === "node" ? <NodePanel /> : tab === "files" ? <Files /> : <ActivityLog />}
       </div>
+      <Minimaps />
     </aside>
   );
 }

@@ -11,8 +11,10 @@ import { type Branch, type NodeFilter, buildTree, findAncestors, includeAll, wal
 import { app, getModelNodeIds, getProgress, memoizeByObject } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
 import { panes } from "./panes";
+import type { View } from "./route";
 
 export type MapPart = "map" | "plan" | "model";
+export const listParts = (view: View): MapPart[] => (view === "both" ? ["plan", "model"] : [view]);
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
 let fonts: Fonts | null = null;

@@ -9,8 +9,12 @@ export interface PaneHandle {
   repaint: () => void;
 }
 
-/** Functions to call after every move of a pane's view. */
-export const viewListeners = new Set<() => void>();
+/** Functions to call after every move of a pane's view, and after a change of its drawing or, with true, of the colours. */
+export const viewListeners = new Set<(isRepaint?: boolean) => void>();
+
+export function notifyViewListeners(isRepaint = false): void {
+  for (const listener of viewListeners) listener(isRepaint);
+}
 
 export const panes = new Map<string, PaneHandle>();
 

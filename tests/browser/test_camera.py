@@ -1,0 +1,104 @@
+"""View of a map that grows, and of panes that change their size."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from mindmap.document import ROOT, Mindmap
+from mindmap.nodes import add_nodes, flatten_nodes
+from tests.browser import maps
+from tests.browser.conftest import PageSession, Site
+from tests.browser.maps import ACTIVE_TASK
+from tests.browser.measurements import find_card, get_rectangle, measure_smallest_text, wait_until_stable
+from tests.mindmap.sample_maps import create_timestamp
+
+# JavaScript function that returns the labels of cards that are not completely inside their pane.
+FIND_CUT_CARDS = """() => [...document.querySelectorAll(".card")].flatMap(card => {
+  const box = card.querySelector(".shape").getBoundingClientRect();
+  const pane = card.closest(".stage").getBoundingClientRect();
+  const isInside = box.left >= pane.left && box.right <= pane.right && box.top >= pane.top && box.bottom <= pane.bottom;
+  return isInside ? [] : card.getAttribute("aria-label");
+})"""
+
+
+def add_branch(document: Mindmap, name: str, steps: int = 3) -> Mindmap:
+    children = [{"label": f"{name} step {number}"} for number in range(steps)]
+    branch = {"label": name, "type": "plan", "children": children}
+    return add_nodes(document, ROOT, flatten_nodes([branch]), create_timestamp(30)).document
+
+
+def expect_all_in_view(page: Page) -> None:
+    assert wait_until_stable(page, lambda: page.evaluate(FIND_CUT_CARDS)) == []
+
+
+def drag(page: Page, stage: Locator, x: int, y: int) -> None:
+    box = get_rectangle(stage)
+    corner = (box["x"] + box["width"] - 5, box["y"] + box["height"] - 5)
+    page.mouse.move(*corner)
+    page.mouse.down()
+    page.mouse.move(corner[0] + x, corner[1] + y, steps=4)
+    page.mouse.up()
+
+
+def test_view_follows_growth(site: Site, session: PageSession) -> None:
+    """Added branches come into view at a readable size, until the user pans, and again after "fit"."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=plan")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    for number in range(9):
+        site.change_map(lambda document, name=f"Branch {number}": add_branch(document, name))  # type: ignore[misc]
+        expect(find_card(page, f"Branch {number} step 2")).to_be_in_viewport(ratio=1)
+    expect_all_in_view(page)
+    assert measure_smallest_text(page) >= 11
+    drag(page, page.locator(".stage"), -300, -40)
+    before = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
+    site.change_map(lambda document: add_branch(document, "Late", 1))
+    expect(page.locator(".current-entry-message")).to_contain_text("Added 2 nodes")
+    after = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
+    assert abs(before["x"] - after["x"]) < 2 and abs(before["y"] - after["y"]) < 2
+    page.keyboard.press("0")
+    site.change_map(lambda document: add_branch(document, "Latest"))
+    expect(find_card(page, "Latest step 2")).to_be_in_viewport(ratio=1)
+    expect_all_in_view(page)
+
+
+def test_view_fits_again_after_resize(site: Site, session: PageSession) -> None:
+    """A banner, a closed panel and another window size fit the cards again."""
+    session.ignore_console = True  # the browser logs failed requests
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    expect_all_in_view(page)
+    page.keyboard.press("\\")
+    expect(page.locator(".side")).to_have_count(0)
+    expect_all_in_view(page)
+    page.set_viewport_size({"width": 1100, "height": 700})
+    expect_all_in_view(page)
+    site.stop()
+    expect(page.locator(".connection")).to_have_text("Offline")
+    expect_all_in_view(page)
+
+
+def test_nothing_covers_the_panes(site: Site, session: PageSession) -> None:
+    """Toolbar and minimap are outside the panes, and the minimap moves the view."""
+    site.create_map(maps.create_large_map(300, 20))
+    page = session.open("#/map/mm_test")
+    expect(page.locator(".card").first).to_be_visible()
+    page.keyboard.press("e")
+    minimap = page.locator(".minimap").first
+    expect(minimap).to_be_visible()
+    for stage in page.locator(".stage").all():
+        covering = stage.evaluate(
+            """stage => {
+              const { left, top, width, height } = stage.getBoundingClientRect();
+              const points = [0.02, 0.25, 0.5, 0.75, 0.98].flatMap(x => [0.02, 0.5, 0.98].map(y => [x, y]));
+              return points.map(([x, y]) => document.elementFromPoint(left + x * width, top + y * height))
+                .filter(element => !stage.contains(element)).map(element => element.className);
+            }"""
+        )
+        assert covering == []
+    before = wait_until_stable(page, lambda: page.locator(".scene > g").first.get_attribute("transform"))
+    minimap.click(position={"x": 84, "y": 100})
+    assert (
+        wait_until_stable(page, lambda: page.locator(".scene > g").first.get_attribute("transform")) != before
+    )
