@@ -19,7 +19,7 @@ from mindmap.nodes import NewNode, NodeUpdate, add_nodes, remove_nodes, update_n
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
-from tests.browser.measurements import find_card, wait_until_stable
+from tests.browser.measurements import find_card, get_rectangle, wait_until_stable
 from tests.mindmap.sample_maps import create_timestamp, find_id
 from tests.repos import Repo
 
@@ -290,17 +290,40 @@ def test_deleted_map(site: Site, session: PageSession) -> None:
 
 
 def test_narrow_window(site: Site, session: PageSession) -> None:
-    """At a phone's width nothing is cut off, and the panel leaves the selected card visible."""
+    """In a narrow window nothing is cut off, and the panel leaves the selected card visible."""
     site.create_map(maps.create_small_map())
-    session.page.set_viewport_size({"width": 390, "height": 800})
+    session.page.set_viewport_size({"width": 700, "height": 800})
     page = session.open("#/map/mm_test")
     expect(page.locator(".pane")).to_have_count(1)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
     expect(page.locator(".side")).to_have_count(0)
     find_card(page, ACTIVE_TASK).click()
     page.get_by_role("button", name="Side panel").click()
     expect(page.locator(".side")).to_be_visible()
     expect(page.locator(".card.selected")).to_be_in_viewport(ratio=0.99)
+
+
+def test_phone(site: Site, session: PageSession) -> None:
+    """A phone shows progress and outline first, the map on a second tab, and a header of one line."""
+    site.create_map(maps.create_small_map())
+    session.page.set_viewport_size({"width": 390, "height": 800})
+    page = session.open("#/map/mm_test")
+    expect(page.locator(".outline")).to_contain_text("1 of 5 tasks done, 1 in progress")
+    expect(page.locator(".outline [aria-current='step']")).to_have_text(ACTIVE_TASK)
+    assert get_rectangle(page.locator("header.top"))["height"] <= 56
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect(page.locator(".outline-row")).to_have_count(11)
+    page.get_by_role("button", name="Children of Accept chunks").click()
+    expect(page.locator(".outline-row")).to_have_count(7)
+    page.locator("#search").fill("HEAD answers")
+    page.keyboard.press("Enter")
+    expect(page.locator(".outline-row.selected")).to_contain_text(ACTIVE_TASK)
+    page.get_by_role("button", name=RISK).first.click()
+    expect(page.locator(".node h2")).to_have_text(RISK)
+    page.get_by_role("button", name="Close the panel").click()
+    page.get_by_role("button", name="Map", exact=True).click()
+    expect(page.locator(".card.selected")).to_be_in_viewport(ratio=0.99)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -12,6 +12,7 @@ import panelStyle from "./style/panels.css";
 
 // In narrower windows the open side panel leaves no room for the map, so it is closed at first.
 const NARROW_WINDOW = "(max-width: 860px)";
+const PHONE = "(max-width: 600px)";
 
 function applyStyles(): void {
   const sheet = new CSSStyleSheet();
@@ -21,8 +22,9 @@ function applyStyles(): void {
 
 function watchWindowWidth(): void {
   const narrowQuery = matchMedia(NARROW_WINDOW);
-  const updateState = (): void => app.set({ isNarrow: narrowQuery.matches, isPanelOpen: !narrowQuery.matches });
-  narrowQuery.addEventListener("change", updateState);
+  const phoneQuery = matchMedia(PHONE);
+  const updateState = (): void => app.set({ isNarrow: narrowQuery.matches, isPhone: phoneQuery.matches, isPanelOpen: !narrowQuery.matches });
+  for (const query of [narrowQuery, phoneQuery]) query.addEventListener("change", updateState);
   updateState();
 }
 

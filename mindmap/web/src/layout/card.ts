@@ -15,13 +15,16 @@ const MIN_HEIGHT = 36;
 // Narrower than the padding, because few lines fill their width.
 const RIGHT_MARGIN = 8;
 const MAX_LINES = 3;
-const MAX_FILES_WIDTH = 96;
+// Beside progress or a caption.
+const MAX_FILES_WIDTH = 88;
 
 export interface Card {
   caption: string;
   lines: string[];
   /** Number of files and glyphs of their changes, such as `2 files  + ~`; empty without files. */
   files: string;
+  /** False if the files, if any, stand beside the caption. */
+  hasFooter: boolean;
   /** Progress of the tasks below the node; null without tasks. */
   progress: Progress | null;
   /** Number of nodes that are collapsed under this card. */
@@ -48,13 +51,15 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
   const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;
   const textWidth = width - margins;
   const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
-  const files = truncateText(describeFiles(node), MAX_FILES_WIDTH, fonts.small);
   const progress = taskProgress?.total ? taskProgress : null;
-  const rows = CARD_METRICS.line * lines.length + (caption ? CARD_METRICS.caption : 0) + (files || progress ? CARD_METRICS.footer : 0);
+  const files = truncateText(describeFiles(node), progress || caption ? MAX_FILES_WIDTH : textWidth, fonts.small);
+  const hasFooter = progress !== null || (files !== "" && !caption);
+  const rows = CARD_METRICS.line * lines.length + (caption ? CARD_METRICS.caption : 0) + (hasFooter ? CARD_METRICS.footer : 0);
   return {
     caption,
     lines,
     files,
+    hasFooter,
     progress,
     hiddenCount,
     crossLinkCount,

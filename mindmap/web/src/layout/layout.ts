@@ -43,7 +43,7 @@ export const OPENING_SCALE = 0.92;
 // All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
 export const GRID = 6;
 // `columns` has room for the lines of links and for the connector, `lane` is the space between a parent and its columns.
-const GAP = { cards: 12, branches: 24, columns: 24, lane: 30 } as const;
+const GAP = { cards: 12, branches: 18, columns: 24, lane: 30 } as const;
 const INDENT = 18;
 const CONNECTOR_RADIUS = 6;
 // Shorter branches than this share of the window's height are not divided into columns.
@@ -57,6 +57,10 @@ const MAX_GAP_COLUMNS = 120;
 const KEEP_COLUMNS_BONUS = 0.35;
 // Weight of the scale at which an arrangement fits, against the share of the window's width that it uses.
 const SCALE_WEIGHT = 4;
+
+// An arrangement that fits the window's width, and its height after scrolling, counts as one that fits at this scale.
+const SCROLLABLE_SCALE = 0.85;
+const MAX_WINDOWS = 3;
 
 /** A branch with its children in columns; in a single column, the descendants are stacked without own arrangements. */
 interface Arrangement extends Size {
@@ -113,7 +117,8 @@ function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Br
     const arrangement = arrange(root, height, cards, sizes, 0);
     const scale = computeScale(arrangement, window);
     const keepBonus = arrangement.columns.length === previousColumns ? KEEP_COLUMNS_BONUS : 0;
-    const error = -SCALE_WEIGHT * Math.log(scale) - Math.min(1, arrangement.width / window.width) - keepBonus;
+    const isScrollable = arrangement.width * OPENING_SCALE <= window.width && arrangement.height <= window.height * MAX_WINDOWS;
+    const error = -SCALE_WEIGHT * Math.log(isScrollable ? Math.max(scale, SCROLLABLE_SCALE) : scale) - Math.min(1, arrangement.width / window.width) - keepBonus;
     if (!best || error < best.error) best = { arrangement, error };
     if (height >= total) return best.arrangement;
   }

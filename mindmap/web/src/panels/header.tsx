@@ -7,6 +7,7 @@ import { useSelector } from "../state/store";
 import { ROOT } from "../model/vocabulary";
 import { ExportMenu } from "./export";
 import { ProgressBar, ToolButton } from "./icon";
+import { Menu } from "./menu";
 import { Search } from "./search";
 
 const VIEW_NAMES: Record<View, string> = { both: "Side by side", map: "Whole map", plan: "Plan", model: "Model" };
@@ -15,6 +16,7 @@ const THEME_ICON: Record<Theme, string> = { system: "system", light: "sun", dark
 
 export function Header() {
   const map = useSelector(app, (state) => state.map);
+  const isPhone = useSelector(app, (state) => state.isPhone);
   return (
     <header class="top">
       <a class="home" href="#/" title="All sessions (h)" aria-label="mindmap, all sessions">
@@ -24,12 +26,29 @@ export function Header() {
       {map && <Title />}
       <Connection />
       <span class="spring" />
-      {map && <Search />}
-      {map && <ViewSwitch />}
+      {map && !isPhone && <Search />}
+      {map && !isPhone && <ViewSwitch />}
+      {map && <PanelButton />}
+      {isPhone ? (
+        <Menu icon="more" label="More">{() => <Tools />}</Menu>
+      ) : (
+        <Tools />
+      )}
+    </header>
+  );
+}
+
+/** Tools that a phone shows in a menu, with the views of the map. */
+function Tools() {
+  const map = useSelector(app, (state) => state.map);
+  const isPhone = useSelector(app, (state) => state.isPhone);
+  return (
+    <>
+      {map && isPhone && <ViewSwitch />}
       {map && <MapTools />}
       <ThemeSwitch />
       <ToolButton icon="help" label="Keys and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
-    </header>
+    </>
   );
 }
 
@@ -62,7 +81,7 @@ function Connection() {
   return (
     <span class={`connection ${connection}`} role="status" title={hint}>
       <span class="dot" aria-hidden="true" />
-      {text}
+      <span class="connection-text">{text}</span>
     </span>
   );
 }
@@ -90,15 +109,18 @@ function ViewSwitch() {
 function MapTools() {
   const isSyncing = useSelector(app, (state) => state.isSyncing);
   const workspace = useSelector(app, (state) => state.map?.workspacePath);
-  const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
   const label = workspace ? "Attach the files changed in git" : "Git sync needs a map with a workspace";
   return (
     <>
       <ToolButton icon="sync" label={isSyncing ? "Syncing with git" : label} keys="s" text="Sync" disabled={isSyncing || !workspace} onClick={() => void syncWithGit()} />
       <ExportMenu />
-      <ToolButton icon="panel" label="Side panel" keys="\" pressed={isPanelOpen} onClick={() => app.set({ isPanelOpen: !isPanelOpen })} />
     </>
   );
+}
+
+function PanelButton() {
+  const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
+  return <ToolButton icon="panel" label="Side panel" keys="\" pressed={isPanelOpen} onClick={() => app.set({ isPanelOpen: !isPanelOpen })} />;
 }
 
 function ThemeSwitch() {

@@ -8,7 +8,9 @@ import { CrossLinks } from "./crossLinks";
 import { Header } from "./header";
 import { Help } from "./help";
 import { foldToFit, listParts } from "../state/drawings";
+import { Outline } from "./outline";
 import { Pane } from "./pane";
+import { Search } from "./search";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
 import { Loading, ErrorMessage, TextWithCode } from "./messages";
@@ -35,17 +37,37 @@ function MapPage() {
   const map = useSelector(app, (state) => state.map);
   const failure = useSelector(app, (state) => state.failure);
   const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
+  const isPhone = useSelector(app, (state) => state.isPhone);
+  const isOutline = useSelector(app, (state) => state.isPhone && state.phoneTab === "outline");
   const isOffline = useSelector(app, (state) => state.connection === "offline");
   if (!map) return <main>{failure ? <ErrorMessage failure={failure} /> : <Loading noun="the map" />}</main>;
   return (
     <main class="map">
       {(failure || isOffline) && <StaleBanner />}
+      {isPhone && <PhoneTabs />}
       <div class="work">
-        <Panes />
+        {isOutline ? <Outline /> : <Panes />}
         {isPanelOpen && <SidePanel />}
       </div>
-      <Timeline />
+      {!isOutline && <Timeline />}
     </main>
+  );
+}
+
+/** Tabs and search of a phone, whose header has no room for them. */
+function PhoneTabs() {
+  const phoneTab = useSelector(app, (state) => state.phoneTab);
+  return (
+    <div class="phone-tabs">
+      <div class="segments" role="group" aria-label="Show">
+        {(["outline", "map"] as const).map((name) => (
+          <button key={name} type="button" aria-pressed={phoneTab === name} onClick={() => app.set({ phoneTab: name })}>
+            {name === "outline" ? "Outline" : "Map"}
+          </button>
+        ))}
+      </div>
+      <Search />
+    </div>
   );
 }
 

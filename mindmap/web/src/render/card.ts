@@ -58,19 +58,25 @@ export function createIcon({ line, solid }: Icon, x: number, y: number, name: st
   );
 }
 
+// Some shapes have a point on the right.
+const FILES_MARGIN = 16;
+
 function createTexts(card: Card): SVGTextElement[] {
   const x = CARD_METRICS.pad + CARD_METRICS.icon - 6;
   const top = CARD_METRICS.top + 12;
   const lines = card.lines.map((line, row) =>
     createElement("text", { class: "label", x, y: top + row * CARD_METRICS.line + (card.caption ? CARD_METRICS.caption : 0) }, line),
   );
-  return card.caption ? [createElement("text", { class: "caption", x, y: top - 1 }, card.caption), ...lines] : lines;
+  if (!card.caption) return lines;
+  const caption = createElement("text", { class: "caption", x, y: top - 1 }, card.caption);
+  if (!card.files || card.hasFooter) return [caption, ...lines];
+  return [caption, createElement("text", { class: "files", x: card.width - FILES_MARGIN, y: top - 1, "text-anchor": "end" }, card.files), ...lines];
 }
 
 function createFooter(card: Card): SVGElement[] {
   const y = card.height - CARD_METRICS.top - 1;
   const elements: SVGElement[] = [];
-  if (card.files) elements.push(createElement("text", { class: "files", x: CARD_METRICS.pad + CARD_METRICS.icon - 6, y }, card.files));
+  if (card.files && card.hasFooter) elements.push(createElement("text", { class: "files", x: CARD_METRICS.pad + CARD_METRICS.icon - 6, y }, card.files));
   if (!card.progress) return elements;
   const { done, total } = card.progress;
   const width = 44;

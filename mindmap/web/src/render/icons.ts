@@ -39,6 +39,7 @@ export const TOOL_ICONS: Record<string, Icon> = {
   fit: { line: "M2 5.500v-3.500h3.500M10.500 2h3.500v3.500M14 10.500v3.500h-3.500M5.500 14h-3.500v-3.500" },
   plus: { line: "M8 3v10M3 8h10" },
   minus: { line: "M3 8h10" },
+  more: { solid: "M8 2a1.500 1.500 0 1 1 0 3a1.500 1.500 0 1 1 0-3zM8 6.500a1.500 1.500 0 1 1 0 3a1.500 1.500 0 1 1 0-3zM8 11a1.500 1.500 0 1 1 0 3a1.500 1.500 0 1 1 0-3z" },
   left: { line: "M10 3l-5 5l5 5" },
   right: { line: "M6 3l5 5l-5 5" },
   down: { line: "M3 6l5 5l5-5" },

@@ -46,6 +46,9 @@ export interface AppState {
   notice: { text: string; isError: boolean } | null;
   isSyncing: boolean;
   isNarrow: boolean;
+  isPhone: boolean;
+  /** What a phone shows. */
+  phoneTab: "outline" | "map";
 }
 
 export const app = new Store<AppState>({
@@ -74,6 +77,8 @@ export const app = new Store<AppState>({
   notice: null,
   isSyncing: false,
   isNarrow: false,
+  isPhone: false,
+  phoneTab: "outline",
 });
 
 /** Returns a function that caches its result for each object. */
