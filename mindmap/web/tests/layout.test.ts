@@ -110,7 +110,7 @@ test("links run around the cards, and their labels cover neither cards nor each 
   const map = createMapWithPlans(9, 6);
   const ids = Object.keys(map.nodes);
   const links = Array.from({ length: 30 }, (_, index) => ({ id: `${index}`, from: ids[(index * 7 + 2) % ids.length]!, to: ids[(index * 13 + 9) % ids.length]!, label: "calls" }));
-  const layout = computeLayout(buildTree(map), { width: 1200, height: 700 });
+  const layout = computeLayout(buildTree(map), { width: 2000, height: 1000 });
   const routes = routeLinks(links, layout, new Map(ids.map((id) => [id, id])), measureFixedWidth).filter(({ from, to }) => from !== to);
   const cards = [...layout.cards.values()];
   for (const { path } of routes) {

@@ -6,6 +6,8 @@ import type { LinkRoute } from "./links";
 export interface Drawing {
   layout: Layout;
   routes: LinkRoute[];
+  /** What the routes depend on: with an equal key, they need not be computed again. */
+  routesKey: string;
   /** Node id -> id of the card that shows it: its own, or the one under which it is collapsed. */
   visibleIdOf: Map<string, string>;
 }

@@ -224,6 +224,8 @@ export function uniteBoxes(a: Box, b: Box): Box {
   };
 }
 
+export const growBox = ({ x, y, width, height }: Box, margin: number): Box => ({ x: x - margin, y: y - margin, width: width + 2 * margin, height: height + 2 * margin });
+
 export const contains = (outer: Box, inner: Box): boolean =>
   outer.x <= inner.x &&
   outer.y <= inner.y &&

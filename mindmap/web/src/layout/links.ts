@@ -1,7 +1,7 @@
 // Routes of links between cards. A collapsed end is replaced by the card that shows it.
 
 import type { Link } from "../api/types";
-import { type Box, GRID, type Layout, uniteBoxes } from "./layout";
+import { type Box, GRID, type Layout, growBox, uniteBoxes } from "./layout";
 import { type Point, Router, findMiddle } from "./router";
 import { type Measure, truncateText } from "./text";
 
@@ -52,9 +52,9 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
 export const getLinkStyle = ({ style }: Link): string => (style === "dashed" || style === "animated" ? style : "solid");
 
 /** Routes lines between pairs of boxes around the obstacles, and places their labels; if `showsAll`, above cards where no room is left. */
-export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, showsAll = false): LinkGeometry[] {
+export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, margin = 0, showsAll = false): LinkGeometry[] {
   if (!ends.length) return [];
-  const router = new Router(obstacles, bounds, step);
+  const router = new Router(obstacles, bounds, step, margin);
   const routes = ends.map(({ boxes: [from, to] }) => (from === to ? null : router.findRoute(from, to)));
   return routes.map((route, index) => {
     const { boxes, label } = ends[index]!;
@@ -129,7 +129,5 @@ function createLoop(box: Box): LinkGeometry {
     isCrowded: true,
   };
 }
-
-export const growBox = ({ x, y, width, height }: Box, margin: number): Box => ({ x: x - margin, y: y - margin, width: width + 2 * margin, height: height + 2 * margin });
 
 const round = (value: number): number => Math.round(value * 10) / 10;

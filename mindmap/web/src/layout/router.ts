@@ -3,20 +3,24 @@
 // A route is the cheapest path along the grid (A*): each step costs its length, a turn and a point that another route
 // uses cost more.
 
-import { type Box, GRID, intersects } from "./layout";
+import { type Box, GRID, growBox, intersects } from "./layout";
 
 export type Point = [number, number];
 
 // Costs, in steps.
 const TURN_COST = 5;
 const SHARED_COST = 4;
+// Above 1, the search visits fewer points (for 30 links an eighth, at 1.5) and may find a slightly longer route.
+const ESTIMATE_WEIGHT = 1.5;
 // The router gives up after this many points for one route, and for all routes of a drawing.
 const MAX_ROUTE_POINTS = 30_000;
-const MAX_POINTS = 400_000;
+const MAX_POINTS = 60_000;
 // A search takes 32 bytes for each.
 const MAX_GRID_POINTS = 500_000;
 // Cost of a label on a point of a route, in pixels of distance from the middle of its own.
 const COVERED_LINE_COST = 8;
+// Places to try for a label along one straight part of a route.
+const MAX_LABEL_PLACES = 16;
 // A label keeps this distance from cards.
 const LABEL_MARGIN = 1;
 const DIRECTIONS: readonly Point[] = [[1, 0], [0, 1], [-1, 0], [0, -1]];
@@ -31,11 +35,12 @@ export class Router {
   private readonly labels: Box[] = [];
   private remainingPoints = MAX_POINTS;
 
-  /** Routes stay within the bounds, and outside the obstacles, the cards. */
+  /** Routes stay within the bounds, and outside the obstacles, the cards, and a margin around them. */
   constructor(
     obstacles: readonly Box[],
     private readonly bounds: Box,
     private readonly step = GRID,
+    private readonly margin = 0,
   ) {
     this.columns = Math.floor(bounds.width / step) + 1;
     this.rows = Math.floor(bounds.height / step) + 1;
@@ -45,13 +50,13 @@ export class Router {
     this.uses = new Uint8Array(this.isBlocked.length);
     this.costs = new Float32Array(this.isBlocked.length * 4);
     this.previous = new Int32Array(this.isBlocked.length * 4);
-    if (this.remainingPoints) for (const box of obstacles) this.block(box);
+    if (this.remainingPoints) for (const box of obstacles) this.block(growBox(box, margin));
   }
 
   /** Returns the corners of a route from the side of one card to the side of another; null if there is none. */
   findRoute(from: Box, to: Box): Point[] | null {
-    const goals = new Map(this.listPorts(to));
-    const points = this.remainingPoints > 0 && goals.size ? this.search(this.listPorts(from), goals, to) : null;
+    const goals = new Map(this.listPorts(growBox(to, this.margin)));
+    const points = this.remainingPoints > 0 && goals.size ? this.search(this.listPorts(growBox(from, this.margin)), goals, to) : null;
     if (!points) return null;
     for (const point of points) this.uses[point]! += 1;
     const first = this.getPosition(points[0]!);
@@ -65,7 +70,7 @@ export class Router {
     const [middleX, middleY] = findMiddle(route);
     for (let index = 1; index < route.length; index++) {
       const [[x1, y1], [x2, y2]] = [route[index - 1]!, route[index]!];
-      const count = Math.ceil((Math.abs(x2 - x1) + Math.abs(y2 - y1)) / (2 * this.step));
+      const count = Math.min(MAX_LABEL_PLACES, Math.ceil((Math.abs(x2 - x1) + Math.abs(y2 - y1)) / (2 * this.step)));
       for (let part = 0; part <= count; part++) {
         const [x, y] = [x1 + ((x2 - x1) * part) / count, y1 + ((y2 - y1) * part) / count];
         const distance = Math.hypot(x - middleX, y - middleY);
@@ -144,7 +149,7 @@ export class Router {
     const [top, bottom] = [this.toRow(to.y, Math.ceil), this.toRow(to.y + to.height, Math.floor)];
     const estimate = (point: number): number => {
       const [column, row] = [point % this.columns, Math.floor(point / this.columns)];
-      return Math.max(left - column, 0, column - right) + Math.max(top - row, 0, row - bottom);
+      return ESTIMATE_WEIGHT * (Math.max(left - column, 0, column - right) + Math.max(top - row, 0, row - bottom));
     };
     // A state is a point and the direction of the last step.
     for (const [point, direction] of starts) {

@@ -11,6 +11,7 @@ import { type PaneHandle, panes, viewListeners } from "../state/panes";
 
 // Gaps between cards are smaller than on the grid of the layout, by the scale of the panes.
 const STEP = 4;
+const MARGIN = 3;
 // The links are drawn again after a move of the view, not during it.
 const REDRAW_MS = 80;
 
@@ -74,7 +75,7 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
     return boxes[0] && boxes[1] ? [{ key, links, from, to, boxes: [boxes[0], boxes[1]] as const, label: combineLabels(links, measure) }] : [];
   });
   const area = { x: 0, y: 0, width: origin.width, height: origin.height };
-  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, true);
+  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, MARGIN, true);
   const elements = ends.map(({ boxes: _boxes, ...end }, index) => createLinkElements({ ...end, style: getLinkStyle(end.links[0]!), ...geometries[index]! }));
   for (const { line, label } of elements) for (const part of [line, label]) part?.classList.add("hot");
   return [...elements.map(({ line }) => line), ...elements.flatMap(({ label }) => label ?? [])];

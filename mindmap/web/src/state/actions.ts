@@ -93,7 +93,8 @@ function applyMap(id: string, after: Mindmap): void {
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
-  if ([...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys());
+  const isRefoldNeeded = Object.keys(previous.nodes).length !== Object.keys(after.nodes).length || findActiveTask(previous) !== findActiveTask(after);
+  if (isRefoldNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys());
   if (app.get().isFollowing) followAgent(after, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }

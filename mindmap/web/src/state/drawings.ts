@@ -89,7 +89,12 @@ function countCrossLinks({ links }: Mindmap, visibleIdOf: Map<string, string>): 
 /** Lays out the cards and links of a part of a map. */
 export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, size: Size, previous?: Drawing): Drawing {
   const { layout, visibleIdOf } = layOutPart(map, part, collapsed, matches, size, previous?.layout);
-  return { layout, visibleIdOf, routes: routeLinks(map.links, layout, visibleIdOf, getFonts().small) };
+  const shownLinks = map.links.filter(({ from, to }) => visibleIdOf.has(from) && visibleIdOf.has(to));
+  const boxes = [...layout.cards].map(([id, { x, y, width, height }]) => [id, x, y, width, height]);
+  const ends = shownLinks.map((link) => [visibleIdOf.get(link.from), visibleIdOf.get(link.to), link]);
+  const routesKey = JSON.stringify([boxes, ends]);
+  const routes = routesKey === previous?.routesKey ? previous.routes : routeLinks(shownLinks, layout, visibleIdOf, getFonts().small);
+  return { layout, visibleIdOf, routes, routesKey };
 }
 
 /** Collapses what does not fit the panes at a readable size, unless the user has chosen what is collapsed. */
