@@ -1,19 +1,20 @@
 """Detail of an answer: how much of messages and diffs it contains, and how many tokens it may cost.
 
 An agent pays for each token that it reads. `Detail.NORMAL` keeps the first hit of a search whole and reduces the others
-to subject, three files and two changed lines. In an explanation it reduces each diff to four changed lines.
+to subject, three files and two changed lines. In an explanation it keeps 400 characters of all messages, four changed
+lines of each commit and two leads.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from serve.diff_excerpts import select_changed_lines
-from serve.explain_types import ExplainAnswer, ExplainHit
+from serve.explain_types import EvolutionLead, ExplainAnswer, ExplainHit
 from serve.find_types import FindAnswer, PatternHit
 
 
@@ -30,8 +31,10 @@ MAX_FILES: Final = 3
 MAX_CHANGED_LINES: Final = 2
 # Changed lines of each commit of an explanation, where the message matters more than the diff.
 MAX_EXPLAINED_LINES: Final = 4
-# Characters of a message in an explanation: the message answers "why?". Most messages are shorter.
+# Characters of all messages of an explanation together, besides their subjects: the message answers "why?".
 MAX_MESSAGE_CHARS: Final = 400
+# Guesses about earlier commits in an explanation: the first one of each line before further ones.
+MAX_LEADS: Final = 2
 # Diffs have about 3.2 characters a token in the vocabularies of current models; 3.0 leaves a margin.
 CHARS_PER_TOKEN: Final = 3.0
 
@@ -56,8 +59,14 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     texts_by_commit: dict[str | None, set[str]] = defaultdict(set)
     for line in answer.lines:
         texts_by_commit[line.commit_sha].add(line.text)
-    hits = (_reduce_explain_hit(hit, detail, texts_by_commit[hit.commit_sha]) for hit in answer.hits)
-    return replace(answer, hits=tuple(hits))
+    remaining_chars = 0 if detail is Detail.COMPACT else MAX_MESSAGE_CHARS
+    hits = []
+    for hit in answer.hits:
+        message = _cut_message(hit.commit_message, remaining_chars)
+        remaining_chars = max(0, remaining_chars - len(message))
+        hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
+    explain = replace(answer.meta.explain, leads=_select_leads(answer.meta.explain.leads))
+    return replace(answer, hits=tuple(hits), meta=replace(answer.meta, explain=explain))
 
 
 def limit_tokens(
@@ -108,16 +117,29 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
     )
 
 
-def _reduce_explain_hit(hit: ExplainHit, detail: Detail, texts: Collection[str]) -> ExplainHit:
+def _cut_message(message: str, max_chars: int) -> str:
+    """Return the message with at most this many characters, but always with its subject."""
+    if len(message) <= max_chars:
+        return message
+    subject = get_subject(message)
+    return f"{message[:max_chars]}…" if max_chars > len(subject) else subject
+
+
+def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
+    """Return as many leads as shown, in their order."""
+    counts: Counter[int] = Counter()
+    ranked = []
+    for index, lead in enumerate(leads):
+        ranked.append((counts[lead.lines[0]], index))
+        counts[lead.lines[0]] += 1
+    return tuple(leads[index] for index in sorted(index for _, index in sorted(ranked)[:MAX_LEADS]))
+
+
+def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:
     """Reduce a hit. `texts`: the explained lines that its commit wrote, which its diff shows first of all."""
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
         excerpt = select_changed_lines(hit.diff_excerpt, lambda line: line in texts, MAX_EXPLAINED_LINES)
-    message = hit.commit_message
-    if detail is Detail.COMPACT:
-        message = get_subject(message)
-    elif len(message) > MAX_MESSAGE_CHARS:
-        message = f"{message[:MAX_MESSAGE_CHARS]}…"
     return replace(
         hit,
         commit_message=message,

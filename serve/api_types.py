@@ -59,7 +59,9 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
     if 0 in {start, end}:
         raise BadRequest("Lines count from 1.", hint=LINE_RANGE_HINT)
     if start and end and end < start:
-        raise BadRequest(f"The range {lines!r} ends before it starts.", hint=LINE_RANGE_HINT)
+        raise BadRequest(
+            f"The range ends at line {end}, before it starts at line {start}.", hint=LINE_RANGE_HINT
+        )
     return start or 1, end or 0
 
 

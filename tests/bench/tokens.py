@@ -29,7 +29,7 @@ from tests.bench.report import BenchmarkOptions, Row, main
 MAX_DEFINITION_TOKENS: Final = 2_600
 MAX_INPUT_DEFINITION_TOKENS: Final = 1_800
 MAX_FIND_TOKENS: Final = 1_300
-MAX_EXPLAIN_TOKENS: Final = 650
+MAX_EXPLAIN_TOKENS: Final = 600
 EXPLAINED_LINES: Final = 10
 
 VOCABULARY: Final = "o200k_base"

@@ -43,7 +43,7 @@ COMMANDS = [
     ["explain", "tcp.py"],
     ["explain", "docs/ü.md", "--no-diff"],
     ["explain", "missing.py"],
-    ["explain", "src/tcp.py", "--lines", "9:3"],
+    ["explain", "src/tcp.py", "--lines", "900:901"],
     ["explain", b"no\xfftext.py"],
 ]
 

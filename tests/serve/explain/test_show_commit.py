@@ -142,7 +142,7 @@ def test_token_limit(repo: Repo) -> None:
         ("HEAD:", None, None, "There is no path after the colon."),
         ("HEAD\0x", None, None, "No commit is named."),
         ("HEAD:topic.txt", None, "0:1", "Lines count from 1."),
-        ("HEAD:topic.txt", None, "5:2", "The range '5:2' ends before it starts."),
+        ("HEAD:topic.txt", None, "5:2", "The range ends at line 2, before it starts at line 5."),
         ("HEAD", "\ud800", None, "This is not a file name."),
         ("caf\udce9", None, None, "The repository has no commit"),
     ],

@@ -227,7 +227,10 @@ def test_normal_detail_of_a_search() -> None:
 
 
 def test_detail_of_an_explanation() -> None:
-    """Four changed lines, the explained ones first, and 400 characters of the message stay; compact, the subject."""
+    """Four changed lines, the explained ones first, 400 characters of all messages and two leads stay.
+
+    In compact answers, only the subjects stay.
+    """
     details = ExplainDetails((7, 12), 1, 1.0, None)
     answer = build_explain_answer(
         replace(EXPLAIN_HIT, commit_message="Retry\n\n" + "a" * 700), details=details
@@ -238,6 +241,14 @@ def test_detail_of_an_explanation() -> None:
     (normal,) = reduce_explain_answer(answer, Detail.NORMAL).hits
     assert normal.diff_excerpt == "-limit = 3\n+limit = 4\n+retries = 2\n-a = 1"
     assert len(normal.commit_message) == MAX_MESSAGE_CHARS + 1
+    leads = tuple(
+        EvolutionLead(str(number) * 40, "Add", "Ada", "2020-01-01", "a.py", lines, "a")
+        for number, lines in enumerate([(7,), (7, 8), (9,)])
+    )
+    several = build_explain_answer(*answer.hits, *answer.hits, details=replace(details, leads=leads))
+    reduced = reduce_explain_answer(several, Detail.NORMAL)
+    assert [len(hit.commit_message) for hit in reduced.hits] == [MAX_MESSAGE_CHARS + 1, len("Retry")]
+    assert reduced.meta.explain.leads == (leads[0], leads[2])
     (compact,) = reduce_explain_answer(answer, Detail.COMPACT).hits
     assert (compact.diff_excerpt, compact.commit_message) == (None, "Retry")
     assert reduce_explain_answer(answer, Detail.FULL) == answer
