@@ -79,6 +79,9 @@ def print_result(result: EvaluationResult, protocol: str) -> None:
         return
     print_table(summarize(ranks))
     print_table(compare_paired(ranks, ranking=RERANKED))
+    tables = [summarize(part).with_columns(ranking=pl.lit(kind)) for kind, part in result.split_by_kind()]
+    if tables:
+        print_table(pl.concat(tables).rename({"ranking": f"{RERANKED}, kind of query"}))
     if not result.ranks["is_answerable"].all():
         print_table(compute_answerability(result.ranks))
     print_table(reliability.bin_hits(result.hits))

@@ -70,7 +70,7 @@ class DuplicateGroups:
         for sha, grade in query.grades.items():
             canonical_sha = self.get_canonical_sha(sha)
             grades[canonical_sha] = max(grade, grades.get(canonical_sha, 0))
-        return JudgedQuery(query.text, grades)
+        return JudgedQuery(query.text, grades, query.kind)
 
 
 class _UnionFind:

@@ -38,6 +38,7 @@ from tests.eval.rankings import RERANKED, Ranker, Ranking, RankingOptions
 RANKS: Final = {
     "query": pl.Int64,
     "is_answerable": pl.Boolean,
+    "kind": pl.String,
     "ranking": pl.String,
     "rank": pl.Int64,
     NDCG: pl.Float64,
@@ -95,7 +96,8 @@ def add_clone_options(parser: ArgumentParser) -> None:
 class EvaluationResult:
     """Ranks of all queries of a history, with its name, its HEAD and the number of commits that HEAD reaches.
 
-    `ranks`: a row per query and ranking, schema RANKS (without nDCG if judgments have no grades). `hits`: a row per
+    `ranks`: a row per query and ranking, schema RANKS (without nDCG if judgments have no grades); `kind` is empty for
+    queries without one. `hits`: a row per
     query and reranked commit with its probability, schema `reliability.HITS`.
     """
 
@@ -108,7 +110,13 @@ class EvaluationResult:
     @property
     def answerable_ranks(self) -> pl.DataFrame:
         """Ranks of the queries that have a judged commit, without those that have no answer in the history."""
-        return self.ranks.filter("is_answerable").drop("is_answerable")
+        return self.ranks.filter("is_answerable").drop("is_answerable", "kind")
+
+    def split_by_kind(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Yield each kind of query that has an answer with the reranked ranks of its queries."""
+        answerable = self.ranks.filter("is_answerable", pl.col("ranking") == RERANKED, pl.col("kind") != "")
+        for (kind,), ranks in answerable.group_by("kind", maintain_order=True):
+            yield str(kind), ranks.drop("is_answerable", "kind")
 
 
 def combine_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
@@ -181,7 +189,7 @@ def _create_rank_rows(
     for ranking in rankings:
         rank = find_first_relevant(ranking.commits, query.relevant)
         ndcg = compute_ndcg(ranking.commits, query.grades)
-        yield number, bool(query.grades), ranking.name, rank, ndcg, ranking.best_score
+        yield number, bool(query.grades), query.kind, ranking.name, rank, ndcg, ranking.best_score
 
 
 def _create_hit_rows(

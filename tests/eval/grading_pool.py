@@ -37,9 +37,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = arguments.folder or stack.enter_context(create_temporary_directory())
         for clone in arguments.clones:
-            sheet = judgments.find_sheet(clone)
-            if sheet:
-                print_pool(clone, sheet, RunConfig("questions", folder, Sample(SAMPLES, SEED)))
+            for sheets_folder in (judgments.SHEETS_FOLDER, judgments.DEVELOPMENT_FOLDER):
+                sheet = judgments.find_sheet(clone, sheets_folder)
+                if sheet:
+                    print_pool(clone, sheet, RunConfig("questions", folder, Sample(SAMPLES, SEED)))
 
 
 def print_pool(clone: Path, sheet: QuerySheet, config: RunConfig) -> None:

@@ -1,7 +1,7 @@
 """Queries with relevance judgments, and the query sheets written by hand.
 
-A sheet is a TOML file in `questions/`. It names a repository by its root commit. Its commits were judged at `head`, so
-that later commits change nothing. Each query has:
+A sheet is a TOML file in `questions/` (holdout) or `development/` (for tuning). It names a repository by its root
+commit. Its commits were judged at `head`, so that later commits change nothing. Each query has:
 
 - `text` and `kind`; queries of the kind `none` ask for something that the repository does not contain
 - `answers`: the full sha of a commit, its grade (3 highly relevant, 2 relevant, 1 partially relevant) and the reason
@@ -24,11 +24,16 @@ RELEVANT: Final = 2
 
 SHA_PREFIX_LENGTH: Final = 10
 SHEETS_FOLDER: Final = Path(__file__).parent / "questions"
+DEVELOPMENT_FOLDER: Final = Path(__file__).parent / "development"
+# Of the queries for development, every third is kept for the final comparison.
+HELD_OUT_STEP: Final = 3
 
 Sha = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}$")]
 ShaPrefix = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{10}$")]
 Text = Annotated[str, msgspec.Meta(min_length=3)]
-Kind = Literal["implementation", "bug fix", "api", "configuration", "none"]
+Kind = Literal[
+    "implementation", "bug fix", "api", "configuration", "origin", "removal", "reason", "paraphrase", "none"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class JudgedQuery:
 
     text: str
     grades: Mapping[str, int]
+    kind: str = ""
 
     @classmethod
     def with_relevant(cls, text: str, shas: Iterable[str]) -> JudgedQuery:
@@ -68,7 +74,7 @@ class HandwrittenQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def query(self) -> JudgedQuery:
         """The text and its grades."""
-        return JudgedQuery(self.text, {answer.sha: answer.grade for answer in self.answers})
+        return JudgedQuery(self.text, {answer.sha: answer.grade for answer in self.answers}, self.kind)
 
     def list_judged(self, canonical_sha: Callable[[str], str]) -> frozenset[str]:
         """Return the sha prefixes of all judged commits.

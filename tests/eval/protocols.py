@@ -107,6 +107,23 @@ def load_handwritten_queries(
     return [handwritten.query for handwritten in sheet.questions] if sheet else []
 
 
+def load_development_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
+    """Return the queries that tuning may look at: two of three of the repository's sheet for development."""
+    queries = load_handwritten_queries(source, sample, judgments.DEVELOPMENT_FOLDER)
+    return [query for number, query in enumerate(queries, 1) if number % judgments.HELD_OUT_STEP]
+
+
+def load_held_out_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
+    """Return the other third of the queries for development."""
+    queries = load_handwritten_queries(source, sample, judgments.DEVELOPMENT_FOLDER)
+    return queries[judgments.HELD_OUT_STEP - 1 :: judgments.HELD_OUT_STEP]
+
+
+def find_development_head(clone: Path) -> str:
+    """Return the commit at which the queries for development were judged, or "HEAD" without a sheet."""
+    return find_judged_head(clone, judgments.DEVELOPMENT_FOLDER)
+
+
 def find_judged_head(clone: Path, folder: Path | None = None) -> str:
     """Return the commit at which the queries of the repository's sheet were judged, or "HEAD" without a sheet."""
     sheet = judgments.find_sheet(clone, folder)
@@ -118,4 +135,6 @@ PROTOCOLS: Final = {
     "scrubbed": Protocol(Variant.NO_MESSAGES, create_subject_queries),
     "body": Protocol(Variant.WHOLE, create_body_queries),
     "questions": Protocol(Variant.WHOLE, load_handwritten_queries, find_judged_head, is_graded=True),
+    "development": Protocol(Variant.WHOLE, load_development_queries, find_development_head, is_graded=True),
+    "held-out": Protocol(Variant.WHOLE, load_held_out_queries, find_development_head, is_graded=True),
 }

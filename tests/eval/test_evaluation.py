@@ -107,13 +107,20 @@ def test_body_and_handwritten_queries(repo: Repo, tmp_path: Path, monkeypatch: p
     answerability = compute_answerability(result.ranks)
     assert answerability.filter(ranking=FUSION)["AUC (0.5: chance)"].to_list() == [1.0]
     print_result(result, "questions")
+    monkeypatch.setattr(judgments, "DEVELOPMENT_FOLDER", sheets)
+    parts = [
+        evaluate_history(repo.path, RunConfig(protocol, tmp_path / "folder", Sample(500, 1)))
+        for protocol in ("development", "held-out")
+    ]
+    assert [part.ranks["query"].n_unique() for part in parts] == [2, 0]
+    assert [kind for kind, _ in parts[0].split_by_kind()] == ["implementation"]
 
 
 def test_combine_results() -> None:
     """Names, HEADs and commit counts are combined; queries of several histories get distinct numbers."""
 
     def create_result(history: str, *ranks: int) -> EvaluationResult:
-        rows = [(number, True, FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
+        rows = [(number, True, "", FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
         hits = [(number, 0.5, rank == 1) for number, rank in enumerate(ranks)]
         frames = (
             pl.DataFrame(rows, schema=RANKS, orient="row"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -12,6 +13,9 @@ from tests.eval.judgments import HIGHLY_RELEVANT, SHA_PREFIX_LENGTH, Handwritten
 from tests.repos import Repo
 
 HOLDOUT = [query for sheet in load_sheets().values() for query in sheet.questions]
+DEVELOPMENT = [
+    query for sheet in load_sheets(judgments.DEVELOPMENT_FOLDER).values() for query in sheet.questions
+]
 TRAINING = [query for sheet in load_sheets(learn.SHEETS_FOLDER).values() for query in sheet.questions]
 
 
@@ -25,24 +29,31 @@ def test_holdout_size() -> None:
         assert kinds == {"implementation", "bug fix", "api", "configuration", "none"}
 
 
+def test_development_size() -> None:
+    """For development there are 150 queries with an answer about six histories in five languages, of every kind."""
+    sheets = load_sheets(judgments.DEVELOPMENT_FOLDER).values()
+    assert len([query for query in DEVELOPMENT if query.answers]) >= 150
+    assert len(sheets) == 6
+    assert len({sheet.language for sheet in sheets}) >= 5
+    for sheet in sheets:
+        assert {query.kind for query in sheet.questions} == set(get_args(judgments.Kind)) - {"bug fix"}
+
+
 def test_distinct_texts() -> None:
     """No query occurs twice."""
-    texts = [query.text.casefold() for query in (*HOLDOUT, *TRAINING)]
+    texts = [query.text.casefold() for query in (*HOLDOUT, *TRAINING, *DEVELOPMENT)]
     assert len(set(texts)) == len(texts)
 
 
-def test_training_and_holdout_are_disjoint() -> None:
-    """No history has both training and holdout queries."""
+def test_histories_are_disjoint() -> None:
+    """Each history has queries for one purpose: training, development or holdout."""
     assert len(TRAINING) >= 100
-    assert not set(load_sheets()) & set(load_sheets(learn.SHEETS_FOLDER))
-    holdout, training = (
-        {sheet.root for sheet in load_sheets(folder).values()}
-        for folder in (judgments.SHEETS_FOLDER, learn.SHEETS_FOLDER)
-    )
-    assert not holdout & training
+    folders = (judgments.SHEETS_FOLDER, learn.SHEETS_FOLDER, judgments.DEVELOPMENT_FOLDER)
+    roots = [sheet.root for folder in folders for sheet in load_sheets(folder).values()]
+    assert len(set(roots)) == len(roots)
 
 
-@pytest.mark.parametrize("query", [*HOLDOUT, *TRAINING], ids=lambda query: query.text)
+@pytest.mark.parametrize("query", [*HOLDOUT, *TRAINING, *DEVELOPMENT], ids=lambda query: query.text)
 def test_answers(query: HandwrittenQuery) -> None:
     """Each query has a highly relevant commit unless it has none; no commit is judged twice; reasons are short."""
     shas = [answer.sha for answer in query.answers]
