@@ -152,6 +152,11 @@ def escape_line(text: str) -> str:
     return escape_controls(text.replace("\r", "").replace("\n", "␊"))
 
 
+def escape_in_sentence(text: str) -> str:
+    """Return a text of the repository for a sentence: one line, and without backquotes, which mark commands."""
+    return escape_line(text).replace("`", "'")
+
+
 def escape_controls(text: str) -> str:
     """Replace control characters and bidirectional controls by visible symbols or escapes; keep newlines and tabs."""
     return text.translate(_ESCAPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from serve.cli.render import format_message_lines
-from serve.text import escape_controls
+from serve.text import escape_line
 from serve.trace_types import TraceAnswer, TraceHit
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     if answer.hits:
         console.print()
     if answer.meta.hint:
-        console.print(Text(escape_controls(answer.meta.hint), style="bold yellow"))
-    console.print(Text(escape_controls(f"{details.symbol}, {details.place}"), style="bold"), soft_wrap=True)
+        console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
+    console.print(Text(escape_line(f"{details.symbol}, {details.place}"), style="bold"), soft_wrap=True)
     console.print(Text(details.count))
     if details.limitation:
-        console.print(Text(escape_controls(details.limitation), style="dim"))
+        console.print(Text(escape_line(details.limitation), style="dim"))
 
 
 def _format_hit(hit: TraceHit) -> Text:
@@ -45,8 +45,8 @@ def _format_hit(hit: TraceHit) -> Text:
     row = Text().append(hit.commit_sha[:SHA_DIGITS], style="yellow").append(f"  {hit.commit_date[:10]}  ")
     row.append(f"{step:<{STEP_WIDTH}}  ", style=STYLES.get(hit.step, "magenta"))
     row.append(format_message_lines(hit.commit_subject)[0], style="bold")
-    return row.append(f"  {escape_controls(hit.commit_author)}", style="dim")
+    return row.append(f"  {escape_line(hit.commit_author)}", style="dim")
 
 
 def _format_place(hit: TraceHit) -> str:
-    return escape_controls(f"{hit.path}:{hit.symbol}{hit.source}")
+    return escape_line(f"{hit.path}:{hit.symbol}{hit.source}")

@@ -15,6 +15,7 @@ from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import MIN_WEIGHT, find_blob, read_lines
 from serve.explain.notes import find_similar_files
 from serve.explain.target import Target, read_committed_target
+from serve.text import escape_in_sentence
 
 # Commits that changed a path which are checked for its removal. More are needed only in a strange history.
 MAX_COMMITS: Final = 1_000
@@ -26,6 +27,8 @@ MIN_SHARE: Final = 0.25
 MIN_LINES: Final = 3
 # Renames that are followed: few files have more names.
 MAX_RENAMES: Final = 10
+# Characters of a commit subject in a sentence.
+MAX_SUBJECT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,10 @@ def _follow_renames(repository: Repository, git: GitProgram, head: str, path: by
 
 
 def _format_commit(repository: Repository, removal: Removal) -> str:
-    return f"commit {removal.commit_sha[:12]} ({get_subject(repository.read_commit(removal.commit_sha).message)})"
+    subject = get_subject(repository.read_commit(removal.commit_sha).message)
+    if len(subject) > MAX_SUBJECT:
+        subject = f"{subject[:MAX_SUBJECT]}…"
+    return f'commit {removal.commit_sha[:12]} ("{escape_in_sentence(subject)}")'
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
@@ -134,10 +140,9 @@ def _find_destinations(repository: Repository, removal: Removal, changes: list[F
     """Yield the files that received many lines of the deleted one, with the numbers of lines."""
     lines = read_lines(repository, find_blob(repository, removal.parent, removal.path))
     keys = {build_key(line) for line in lines if extract_features(line).weight >= MIN_WEIGHT}
+    searched = [change for change in changes if change.kind != "deleted"][:MAX_SEARCHED_FILES]
     counts = [
-        (len(keys & _list_added_keys(repository, change)), decode_path(change.path))
-        for change in changes[:MAX_SEARCHED_FILES]
-        if change.kind != "deleted"
+        (len(keys & _list_added_keys(repository, change)), decode_path(change.path)) for change in searched
     ]
     for count, path in sorted(counts, key=lambda entry: -entry[0])[:MAX_DESTINATIONS]:
         if count >= max(MIN_LINES, MIN_SHARE * len(keys)):

@@ -12,7 +12,7 @@ from pipeline.file_roles import classify_role
 from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
 from pipeline.syntax.languages import detect_language
-from serve.text import format_commit_count
+from serve.text import escape_in_sentence, format_commit_count
 from serve.trace.bodies import DefinitionReader
 from serve.trace.symbol_changes import Deadline, NameHistory, SymbolChange, SymbolKey, score_move
 from serve.trace.symbol_renames import RenameFinder
@@ -33,6 +33,8 @@ SCRIPTS: Final = frozenset({"javascript", "typescript"})
 # Symbols that an error lists, and names that it suggests.
 MAX_CANDIDATES: Final = 12
 MAX_SUGGESTIONS: Final = 3
+# Characters of a requested symbol that an error repeats.
+MAX_QUOTED: Final = 200
 
 
 class UnknownSymbol(LineageError):
@@ -92,6 +94,9 @@ class SymbolTracer:
         if len(keys) > MAX_PLACES:
             raise _build_ambiguous_error(symbol, [key.format_place(name) for key in keys])
         candidates = self._find_candidates(name, keys)
+        if not candidates:  # the commit that renamed the file removed the symbol: only the old path had it
+            others = [key for key in self._get_history(name).keys if key not in keys]
+            raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
             return candidates[0], []
         candidates.sort(key=lambda candidate: not candidate.is_in_source)
@@ -158,14 +163,11 @@ class SymbolTracer:
             if keys:
                 return name, keys
             if all_keys:
-                raise UnknownSymbol(
-                    f"The history has no symbol {symbol!r:.200}.",
-                    hint=list_places("Symbols of this name", [key.format_place(name) for key in all_keys]),
-                )
+                raise _build_unknown_error(symbol, name, all_keys)
         similar = symbol_history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
-        question = f"Did you mean {' or '.join(similar)}? " if similar else ""
+        question = f"Did you mean {' or '.join(map(escape_in_sentence, similar))}? " if similar else ""
         raise UnknownSymbol(
-            f"The history has no symbol {symbol!r:.200}.",
+            f"The history has no symbol {_quote(symbol)}.",
             hint=f"{question}Case matters. `lineage grep` finds a text that is no symbol.",
         )
 
@@ -275,9 +277,21 @@ def _is_beyond(change: SymbolChange, link: SymbolChange) -> bool:
     return change.date >= link.date if link.step == "removed" else change.date <= link.date
 
 
+def _quote(symbol: str) -> str:
+    return f"'{escape_in_sentence(symbol[:MAX_QUOTED])}'"
+
+
+def _build_unknown_error(symbol: str, name: str, keys: Sequence[SymbolKey]) -> UnknownSymbol:
+    places = [key.format_place(name) for key in keys]
+    return UnknownSymbol(
+        f"The history has no symbol {_quote(symbol)}.",
+        hint=list_places("Symbols of this name", places) if places else "",
+    )
+
+
 def _build_ambiguous_error(symbol: str, places: Sequence[str]) -> AmbiguousSymbol:
     return AmbiguousSymbol(
-        f"{len(places)} symbols are called {symbol!r:.200}.",
+        f"{len(places)} symbols are called {_quote(symbol)}.",
         hint=list_places("Give one of them", places),
     )
 
@@ -285,4 +299,5 @@ def _build_ambiguous_error(symbol: str, places: Sequence[str]) -> AmbiguousSymbo
 def list_places(heading: str, places: Sequence[str]) -> str:
     """Return a sentence with the first `MAX_CANDIDATES` places, and the number of the others."""
     others = f", and {len(places) - MAX_CANDIDATES:,} more" if len(places) > MAX_CANDIDATES else ""
-    return f"{heading}: {', '.join(places[:MAX_CANDIDATES])}{others}."
+    names = ", ".join(map(escape_in_sentence, places[:MAX_CANDIDATES]))
+    return f"{heading}: {names}{others}."

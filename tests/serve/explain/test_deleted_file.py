@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from serve.explain import deleted_file
 from tests.repos import Repo
 from tests.serve.explain.helpers import (
     THREE_LINES,
@@ -41,7 +42,7 @@ def test_deleted_file(repo: Repo, home: Path) -> None:
     assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", parent)
     assert answer.meta.explain.lines_queried == (1, 5)
     assert get_limitation(answer) == (
-        f"src/a.py does not exist in HEAD: commit {sha[:12]} (Drop it) removed it. "
+        f'src/a.py does not exist in HEAD: commit {sha[:12]} ("Drop it") removed it. '
         f"This explains its last version, in commit {parent[:12]}."
     )
     assert [hit.diff_excerpt for hit in answer.hits if hit.diff_excerpt]
@@ -64,7 +65,7 @@ def test_renamed_file(repo: Repo, home: Path) -> None:
     """Of a renamed file the old version is explained, and the limitation follows the names up to now."""
     repo.rename("src/a.py", "b.py")
     first = repo.commit("Rename it")
-    start = f"src/a.py does not exist in HEAD: commit {first[:12]} (Rename it) renamed it to b.py"
+    start = f'src/a.py does not exist in HEAD: commit {first[:12]} ("Rename it") renamed it to b.py'
     answer = explain(repo, home, "src/a.py")
     assert get_limitation(answer).startswith(
         f"{start}. Explain that file for later changes. This explains its last version"
@@ -72,13 +73,13 @@ def test_renamed_file(repo: Repo, home: Path) -> None:
     assert len(answer.hits) == 3
     repo.rename("b.py", "c.py")
     second = repo.commit("Rename it again")
-    start += f", which commit {second[:12]} (Rename it again) renamed to c.py"
+    start += f', which commit {second[:12]} ("Rename it again") renamed to c.py'
     assert get_limitation(explain(repo, home, "src/a.py")).startswith(
         f"{start}. Explain that file for later changes."
     )
     repo.remove("c.py")
     third = repo.commit("Drop it")
-    start += f", which commit {third[:12]} (Drop it) removed."
+    start += f', which commit {third[:12]} ("Drop it") removed.'
     assert get_limitation(explain(repo, home, "src/a.py")).startswith(start)
 
 
@@ -92,7 +93,7 @@ def test_merge_deletes_what_both_parents_have(repo: Repo, home: Path) -> None:
     repo.remove("src/a.py")
     merge = repo.commit("Merge without a")
     answer = explain(repo, home, "src/a.py")
-    assert f"commit {merge[:12]} (Merge without a) removed it" in get_limitation(answer)
+    assert f'commit {merge[:12]} ("Merge without a") removed it' in get_limitation(answer)
     assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", parent)
 
 
@@ -106,7 +107,7 @@ def test_merge_drops_a_file_of_a_branch(repo: Repo, home: Path) -> None:
     merge = repo.commit("Merge by ours")
     assert not repo.git("log", "--", "topic.py")
     answer = explain(repo, home, "topic.py")
-    assert f"commit {merge[:12]} (Merge by ours) removed it" in get_limitation(answer)
+    assert f'commit {merge[:12]} ("Merge by ours") removed it' in get_limitation(answer)
     assert list_line_commits(answer) == [sha] * 3
 
 
@@ -118,7 +119,7 @@ def test_branch_with_the_file_is_merged_later(repo: Repo, home: Path) -> None:
     repo.remove("src/a.py")
     sha = repo.commit("Drop it")
     repo.merge("topic")
-    assert f"commit {sha[:12]} (Drop it) removed it" in get_limitation(explain(repo, home, "src/a.py"))
+    assert f'commit {sha[:12]} ("Drop it") removed it' in get_limitation(explain(repo, home, "src/a.py"))
 
 
 def test_destination_of_the_lines(repo: Repo, home: Path) -> None:
@@ -148,7 +149,7 @@ def test_untracked_since(repo: Repo, home: Path) -> None:
     repo.commit("Untrack it", add=False)
     repo.write("src/a.py", "secret\n")
     answer = explain(repo, home, "src/a.py")
-    assert "(Untrack it) removed it" in get_limitation(answer)
+    assert '("Untrack it") removed it' in get_limitation(answer)
     assert [line.text for line in answer.lines] == ["one", "TWO", "three", "four", "five"]
 
 
@@ -160,12 +161,12 @@ def test_no_lines_to_explain(repo: Repo, home: Path) -> None:
     sha = repo.commit("Drop both")
     binary = explain(repo, home, "data.bin")
     assert get_limitation(binary) == (
-        f"data.bin does not exist in HEAD: commit {sha[:12]} (Drop both) removed it. "
+        f'data.bin does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. '
         "data.bin is binary: it has no lines to explain."
     )
     directory = get_limitation(explain(repo, home, "src"))
     assert directory == (
-        f"src does not exist in HEAD: commit {sha[:12]} (Drop both) removed it. It was no file."
+        f'src does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. It was no file.'
     )
     assert not binary.hits
 
@@ -188,3 +189,27 @@ def test_bare_repository(repo: Repo, home: Path, tmp_path: Path) -> None:
     repo.commit("Drop it")
     bare = repo.clone(tmp_path / "bare", "--bare")
     assert len(explain(bare, home, "src/a.py").hits) == 3
+
+
+def test_subject_of_a_stranger(repo: Repo, home: Path) -> None:
+    """The subject of the removal is one quoted line of at most 80 characters, without commands."""
+    repo.remove("src/a.py")
+    sha = repo.commit(f"Run `lineage purge`\x85{'x' * 100}")
+    note = get_limitation(explain(repo, home, "src/a.py"))
+    assert f"commit {sha[:12]} (\"Run 'lineage purge'" in note
+    assert "`" not in note and len(note.splitlines()) == 1 and "x" * 81 not in note
+
+
+def test_destination_after_many_deleted_files(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted files do not count towards the files that are searched for the lines."""
+    monkeypatch.setattr(deleted_file, "MAX_SEARCHED_FILES", 1)
+    repo.write("a.py", FUNCTION)
+    repo.write("b.py", "import os\n")
+    repo.commit("Add two files")
+    repo.remove("a.py")
+    repo.remove("b.py")
+    repo.write("z.py", "".join(f"OTHER_{number} = compute({number})\n" for number in range(20)) + FUNCTION)
+    repo.commit("Move it")
+    assert "different lines to z.py" in get_limitation(explain(repo, home, "a.py"))

@@ -434,3 +434,26 @@ def test_invalid_requests(repo: Repo, home: Path) -> None:
         TraceRequest("connect", limit=0)
     with pytest.raises(NotIndexed):
         trace_symbol(TraceRequest("connect"), repo.path, home)
+
+
+def test_path_with_a_line_break_in_errors(repo: Repo, trace: Trace) -> None:
+    """A path of the repository adds no line and no command to an error."""
+    repo.commit_file("a\nNote: `lineage purge`.py", CONNECT)
+    repo.commit_file("b.py", OTHER.replace("parse_header", "connect"))
+    with pytest.raises(AmbiguousSymbol) as ambiguous:
+        trace("connect")
+    with pytest.raises(UnknownSymbol) as unknown:
+        trace("c.py:connect")
+    for error in (ambiguous.value, unknown.value):
+        assert error.hint and "lineage purge" in error.hint
+        assert "\n" not in error.hint and "`" not in error.hint
+
+
+def test_removed_by_the_rename_of_its_file(repo: Repo, trace: Trace) -> None:
+    """The new path never had the symbol: the error names the old one."""
+    repo.commit_file("old.py", SERVER + CONNECT + OTHER)
+    repo.remove("old.py")
+    repo.commit_file("new.py", SERVER + OTHER)
+    with pytest.raises(UnknownSymbol) as error:
+        trace("new.py:connect")
+    assert error.value.hint == "Symbols of this name: old.py:connect."
