@@ -15,7 +15,7 @@ from serve.text import format_commit_count
 
 # Changes of an answer, unless the request says otherwise.
 DEFAULT_CHANGES: Final = 20
-MAX_SYMBOL_LENGTH: Final = 10_000
+MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
 
 TraceStep = Literal["introduced", "modified", "moved", "renamed", "removed", "restored"]

@@ -50,7 +50,7 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
         removal = next(filter(None, removals), None)
         if removal is None:
             return replace(target, note=_describe_unknown_file(target, head, git))
-        sentence = _describe_removal(repository, git, head, removal)
+        sentence = _try_describe_removal(repository, git, head, removal)
         entry = repository.find_entry(removal.parent, removal.path)
         if entry is None or entry.mode in (TREE_MODE, SUBMODULE_MODE):
             return replace(target, note=f"{sentence} It was no file.")
@@ -87,6 +87,15 @@ def _describe_unknown_file(target: Target, head: str, git: GitProgram) -> str:
     similar_files = find_similar_files(target.path, head, git)
     question = f" Did you mean {' or '.join(similar_files)}?" if similar_files else ""
     return f"{target.display_path} does not exist in HEAD and never did.{question}"
+
+
+def _try_describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
+    """Describe the removal; only name the commit if an object for the rest is unreadable."""
+    try:
+        return _describe_removal(repository, git, head, removal)
+    except UnreadableObject:
+        commit = _format_commit(repository, removal)
+        return f"{decode_path(removal.path)} does not exist in HEAD: {commit} removed or renamed it."
 
 
 def _describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:

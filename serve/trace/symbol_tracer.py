@@ -33,7 +33,7 @@ SCRIPTS: Final = frozenset({"javascript", "typescript"})
 # Symbols that an error lists, and names that it suggests.
 MAX_CANDIDATES: Final = 12
 MAX_SUGGESTIONS: Final = 3
-# Characters of a requested symbol that an error repeats.
+# Characters of a requested symbol that an error repeats. No name is suggested for a longer one.
 MAX_QUOTED: Final = 200
 
 
@@ -113,7 +113,7 @@ class SymbolTracer:
         while pending:
             found_changes, link = pending.pop()
             for change in found_changes:
-                if link is not None and not _is_beyond(change, link):
+                if link is not None and not _belongs_to_partner(change, link):
                     continue
                 is_end = change.step in ("introduced", "removed") and len(names) < MAX_NAMES
                 partner = finder.find_partner(change) if is_end else None
@@ -164,7 +164,11 @@ class SymbolTracer:
                 return name, keys
             if all_keys:
                 raise _build_unknown_error(symbol, name, all_keys)
-        similar = symbol_history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+        similar = (
+            symbol_history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+            if len(short_name) <= MAX_QUOTED
+            else []
+        )
         question = f"Did you mean {' or '.join(map(escape_in_sentence, similar))}? " if similar else ""
         raise UnknownSymbol(
             f"The history has no symbol {_quote(symbol)}.",
@@ -270,7 +274,7 @@ def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
     return score_move(removal.key, removal.body, introduction.key, introduction.body)
 
 
-def _is_beyond(change: SymbolChange, link: SymbolChange) -> bool:
+def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
     """Check whether a change under another name belongs to the symbol: it is after the rename, or before it."""
     if change.commit_sha == link.commit_sha:
         return False

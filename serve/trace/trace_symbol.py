@@ -29,7 +29,7 @@ from serve.index_status import (
 from serve.repositories import locate_index
 from serve.text import UNREADABLE_HINT, format_commit_count
 from serve.trace.symbol_changes import Deadline, SymbolChange
-from serve.trace.symbol_tracer import Candidate, SymbolTracer, list_places, score_restored
+from serve.trace.symbol_tracer import Candidate, SymbolTracer, UnknownSymbol, list_places, score_restored
 from serve.trace_types import (
     HeadPlace,
     TraceAnswer,
@@ -57,7 +57,10 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
         tracer = SymbolTracer(
             repository, index.connection, build_reachability_test(index.connection, status.reachability)
         )
-        candidate, others = tracer.select_candidate(request.symbol)
+        try:
+            candidate, others = tracer.select_candidate(request.symbol)
+        except UnknownSymbol as error:  # a commit that is not indexed may have added it
+            raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
         at_head = tracer.find_head_places(changes)
     git = commit_graph.create_git_program(repository, location.git_directory)
@@ -148,7 +151,7 @@ def _describe_limitations(
     deadline: Deadline,
 ) -> Iterator[str]:
     if others:
-        yield list_places("Others of this name, in tests, type stubs and the like", list(map(str, others)))
+        yield list_places("Also in tests or type stubs", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.key.path)) is None for change in changes):
         yield (
             "Files of this language are not parsed: git's hunk headers name the symbol, so commits that introduced or "
@@ -156,7 +159,7 @@ def _describe_limitations(
         )
         return
     if deadline.is_exceeded:
-        yield "Not all commits were compared with their parents: some modifications may be more than that."
+        yield "Time ran out: some commits shown as `modified` may have moved, renamed or removed it."
     steps = {change.step for change in changes}
     if "introduced" not in steps:
         reason = (

@@ -157,6 +157,14 @@ def test_trace_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
     )
 
 
+def test_trace_of_a_path_with_a_line_break(shared_repo: Repo, shared_index: Path) -> None:
+    """A line break in a path or an author adds no line to the output."""
+    answer = trace_symbol(TraceRequest("connect"), shared_repo.path, shared_index)
+    hit = replace(answer.hits[0], path="a\nforged.py", commit_author="Ada\nforged")
+    output = format_output(print_trace_answer, replace(answer, hits=(hit,)))
+    assert output.count("forged") == 2 and "\nforged" not in output
+
+
 def test_show_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """When piped, `show` prints the commit with its files, a diff, or a file as it was."""
     options = ("--repository", shared_repo.path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import UnreadableObject
 from serve.explain import deleted_file
 from tests.repos import Repo
 from tests.serve.explain.helpers import (
@@ -213,3 +214,18 @@ def test_destination_after_many_deleted_files(
     repo.write("z.py", "".join(f"OTHER_{number} = compute({number})\n" for number in range(20)) + FUNCTION)
     repo.commit("Move it")
     assert "different lines to z.py" in get_limitation(explain(repo, home, "a.py"))
+
+
+def test_unreadable_destination(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last version is explained also if git cannot read where the lines went."""
+
+    def raise_unreadable(*_: object) -> set[str]:
+        raise UnreadableObject("0" * 40, "it is missing")
+
+    monkeypatch.setattr(deleted_file, "_list_added_keys", raise_unreadable)
+    repo.remove("src/a.py")
+    repo.write("b.py", "x\n")
+    sha = repo.commit("Drop it")
+    answer = explain(repo, home, "src/a.py")
+    assert f'commit {sha[:12]} ("Drop it") removed or renamed it.' in get_limitation(answer)
+    assert len(answer.hits) == 3

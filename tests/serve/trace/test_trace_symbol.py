@@ -294,7 +294,7 @@ def test_source_before_tests(repo: Repo, trace: Trace) -> None:
     answer = trace("Server")
     assert answer.meta.trace.symbol == "net.py:Server"
     assert answer.meta.trace.limitation == (
-        "Others of this name, in tests, type stubs and the like: tests/test_net.py:Server (1 commit)."
+        "Also in tests or type stubs: tests/test_net.py:Server (1 commit)."
     )
     repo.commit_file("net.pyi", "class Server:\n    listener: object\n", "Add a stub")
     assert trace("Server").meta.trace.symbol == "net.py:Server"
@@ -410,7 +410,7 @@ def test_deadline(repo: Repo, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> 
     repo.commit_file("net.py", CONNECT, "Add")
     answer = trace("connect")
     assert [step for step, *_ in list_steps(answer)] == ["modified"]
-    assert "Not all commits were compared" in (answer.meta.trace.limitation or "")
+    assert "Time ran out" in (answer.meta.trace.limitation or "")
 
 
 def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
 def test_invalid_requests(repo: Repo, home: Path) -> None:
     """Texts that are no names are usage errors; without an index the error names the command."""
     repo.commit_file("net.py", CONNECT, "Add")
-    for symbol in ("", "  ", "()", "a\0b", "\ud800", "x" * 10_001):
+    for symbol in ("", "  ", "()", "a\0b", "\ud800", "x" * 1_001):
         with pytest.raises(BadRequest, match="not the name of a symbol"):
             TraceRequest(symbol)
     with pytest.raises(BadRequest, match="less than 1"):
@@ -457,3 +457,22 @@ def test_removed_by_the_rename_of_its_file(repo: Repo, trace: Trace) -> None:
     with pytest.raises(UnknownSymbol) as error:
         trace("new.py:connect")
     assert error.value.hint == "Symbols of this name: old.py:connect."
+
+
+def test_unknown_symbol_of_a_stale_index(repo: Repo, trace: Trace, home: Path) -> None:
+    """The error says that the index lacks commits, which may have added the symbol."""
+    repo.commit_file("net.py", CONNECT)
+    trace("connect")
+    repo.commit_file("header.py", OTHER)
+    with pytest.raises(UnknownSymbol) as error:
+        trace_symbol(TraceRequest("parse_header"), repo.path, home)
+    assert "The index is 1 commit behind HEAD" in error.value.hint
+
+
+def test_no_similar_names_of_a_long_text(repo: Repo, trace: Trace) -> None:
+    """A text that is too long for a name gets no suggestions."""
+    name = "connect_" + "x" * 193
+    repo.commit_file("net.py", CONNECT.replace("connect", name))
+    with pytest.raises(UnknownSymbol) as error:
+        trace(f"{name}y")
+    assert "Did you mean" not in error.value.hint
