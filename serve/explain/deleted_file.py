@@ -89,19 +89,23 @@ def _describe_unknown_file(target: Target, head: str, git: GitProgram) -> str:
     return f"{target.display_path} does not exist in HEAD and never did.{question}"
 
 
+def _format_path(path: bytes) -> str:
+    return escape_in_sentence(decode_path(path))
+
+
 def _try_describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
     """Describe the removal; only name the commit if an object for the rest is unreadable."""
     try:
         return _describe_removal(repository, git, head, removal)
     except UnreadableObject:
         commit = _format_commit(repository, removal)
-        return f"{decode_path(removal.path)} does not exist in HEAD: {commit} removed or renamed it."
+        return f"{_format_path(removal.path)} does not exist in HEAD: {commit} removed or renamed it."
 
 
 def _describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
     """Say which commit removed or renamed a file, and where its lines went."""
     commit = _format_commit(repository, removal)
-    missing = f"{decode_path(removal.path)} does not exist in HEAD: {commit}"
+    missing = f"{_format_path(removal.path)} does not exist in HEAD: {commit}"
     changes = _list_changes(repository, removal)
     new_path = _find_new_path(removal.path, changes)
     if new_path is not None:
@@ -112,7 +116,7 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
     """Return the new name of a file and the sentences about what became of it since."""
-    names = decode_path(path)
+    names = _format_path(path)
     for _ in range(MAX_RENAMES):
         if repository.find_entry(head, path) is not None:
             return f"{names}. Explain that file for later changes."
@@ -124,7 +128,7 @@ def _follow_renames(repository: Repository, git: GitProgram, head: str, path: by
         if new_path is None:
             return f"{names}, which {commit} removed."
         path = new_path
-        names = f"{names}, which {commit} renamed to {decode_path(path)}"
+        names = f"{names}, which {commit} renamed to {_format_path(path)}"
     return f"{names}."
 
 
@@ -151,7 +155,7 @@ def _find_destinations(repository: Repository, removal: Removal, changes: list[F
     keys = {build_key(line) for line in lines if extract_features(line).weight >= MIN_WEIGHT}
     searched = [change for change in changes if change.kind != "deleted"][:MAX_SEARCHED_FILES]
     counts = [
-        (len(keys & _list_added_keys(repository, change)), decode_path(change.path)) for change in searched
+        (len(keys & _list_added_keys(repository, change)), _format_path(change.path)) for change in searched
     ]
     for count, path in sorted(counts, key=lambda entry: -entry[0])[:MAX_DESTINATIONS]:
         if count >= max(MIN_LINES, MIN_SHARE * len(keys)):
