@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from serve.text import escape_line
 
-# Messages of updates quote whole changelogs. No answer needs all of their numbers.
+# References of each sort: named things, commits and trailers. Messages of updates quote whole changelogs.
 MAX_REFERENCES: Final = 12
+# Longer trailers are texts.
+MAX_TRAILER_CHARS: Final = 200
 # Longer messages quote logs; their trailers are read all the same.
 MAX_CHARS: Final = 20_000
 
@@ -23,10 +26,12 @@ CLOSES: Final = "closes"
 PULL_REQUEST: Final = "pull_request"
 # Kinds whose text is a number; the same number is one reference.
 NUMBERED_KINDS: Final = frozenset({ISSUE, CLOSES, PULL_REQUEST})
+TRAILER: Final = "trailer"
 
-# Kinds that an answer's text shows beside a hit, and how many of them.
+# Kinds that an answer's text shows beside a hit, and how many of them. Their texts have a fixed form.
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
 MAX_SHOWN: Final = 3
+_COMMIT_KINDS: Final = frozenset({"reverts", "cherry_picked_from"})
 SHA_DIGITS: Final = 10
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
@@ -48,9 +53,11 @@ _COMMIT: Final = re.compile(
     r"|\(cherry picked from commit (?P<cherry_picked_from>[0-9a-f]{7,64})\b"
 )
 _CLOSING_WORD: Final = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+\Z", re.IGNORECASE)
-_AND: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNORECASE)
+_LIST_SEPARATOR: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNORECASE)
 # Characters before a number in which to look for a word that closes it.
 _WORD_WINDOW: Final = 20
+# Characters at the end of a subject in which to look for numbers of pull requests.
+_SUFFIX_WINDOW: Final = 200
 _MERGE_SUBJECT: Final = re.compile(r"Merge pull request \Z")
 # The numbers that GitHub adds to the subject of a squashed pull request and of its backports.
 _SQUASH_SUFFIX: Final = re.compile(r"(?:\s*\((?:#|[Gg][Hh]-)\d{1,7}\))+\Z")
@@ -126,8 +133,8 @@ class Reference:
     """Reference in a commit message.
 
     `kind`: `issue` (also a pull request, where the message does not tell), `closes` (an issue that the commit closes),
-    `pull_request`, `ticket` (`ABC-12`), `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from`, or the key of a
-    trailer in lower case, such as `reviewed-by`. `text`: `#12`, `owner/repo#12`, `group/project!12`, key, sha or value.
+    `pull_request`, `ticket` (`ABC-12`), `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from` or `trailer`.
+    `text`: `#12`, `owner/repo#12`, `group/project!12`, key, sha, or the trailer, such as `Reviewed-by: Ada`.
     """
 
     kind: str
@@ -135,8 +142,9 @@ class Reference:
 
 
 def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Reference, ...]:
-    """Return the references of a commit message, at most `MAX_REFERENCES`, each once, in order; trailers come last.
+    """Return the references of a commit message, each once, in order: things, then commits, then trailers.
 
+    There are at most `MAX_REFERENCES` of each of these sorts.
     `own_names`: names of the repository in lower case, such as `owner/repo`, which are omitted before a number.
     """
     trailers = parse_trailers(message)
@@ -150,7 +158,14 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
         key = reference.text if reference.kind in NUMBERED_KINDS else reference
         if key not in found or found[key].kind == ISSUE:
             found[key] = reference
-    return tuple(found.values())[:MAX_REFERENCES]
+    sorts = (SHOWN_KINDS, _COMMIT_KINDS, {TRAILER})
+    return tuple(
+        reference
+        for kinds in sorts
+        for reference in islice(
+            (reference for reference in found.values() if reference.kind in kinds), MAX_REFERENCES
+        )
+    )
 
 
 def describe_evidence(
@@ -160,10 +175,11 @@ def describe_evidence(
 
     It leaves out references that the shown part of the message has already.
     """
+    shown_names = {reference.text for reference in _find_references(shown_message, ())}
     names = [
         reference.text
         for reference in references
-        if reference.kind in SHOWN_KINDS and reference.text not in shown_message
+        if reference.kind in SHOWN_KINDS and reference.text not in shown_names
     ]
     parts = (
         ", ".join(names[:MAX_SHOWN]),
@@ -199,14 +215,13 @@ def parse_trailers(message: str) -> list[tuple[str, str]]:
         return []
     if not _is_trailer_block(block):
         return []
-    trailers: list[tuple[str, str]] = []
+    trailers: list[tuple[str, list[str]]] = []
     for line in block:
         if line[:1].isspace() and trailers:
-            key, value = trailers[-1]
-            trailers[-1] = key, f"{value} {line.strip()}"
+            trailers[-1][1].append(line.strip())
         elif match := _TRAILER.match(line):
-            trailers.append((match[1], match[2].strip()))
-    return trailers
+            trailers.append((match[1], [match[2].strip()]))
+    return [(key, " ".join(lines)) for key, lines in trailers]
 
 
 def _is_trailer_block(lines: Iterable[str]) -> bool:
@@ -232,11 +247,12 @@ def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterat
     """Yield the references of a trailer, if its value has nothing else; else the trailer itself."""
     if key.lower() == _OMITTED_TRAILER or not value:
         return
-    references = list(_find_references(f"{key}: {value}", own_names))
-    if references and not _REFERENCE.sub("", value).strip(" ,;&"):
+    trailer = f"{key}: {value}"
+    references = list(_find_references(trailer, own_names))
+    if references and not _REFERENCE.sub("", value[:MAX_CHARS]).strip(" ,;&"):
         yield from references
     else:
-        yield Reference(key.lower(), value)
+        yield Reference(TRAILER, trailer[:MAX_TRAILER_CHARS])
 
 
 def _find_commits(message: str) -> Iterator[Reference]:
@@ -249,9 +265,10 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     """Yield issues, pull requests, tickets and advisories, in the order of the message."""
     text = message.strip()[:MAX_CHARS]
     subject = text.partition("\n")[0].rstrip()
-    suffix = _SQUASH_SUFFIX.search(subject)
+    # A search of the whole subject would take quadratic time for long runs of spaces.
+    suffix = _SQUASH_SUFFIX.search(subject, max(0, len(subject) - _SUFFIX_WINDOW))
     squash_start = suffix.start() if suffix else len(text)
-    closing_end = None
+    closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:
             yield Reference("advisory", match["advisory"])
@@ -260,7 +277,9 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
                 yield Reference("ticket", match["ticket"])
         elif number := _format_number(match, own_names):
             before = text[max(0, match.start() - _WORD_WINDOW) : match.start()]
-            is_next = closing_end is not None and _AND.fullmatch(text, closing_end, match.start())
+            is_next = closing_end >= match.start() - _WORD_WINDOW and _LIST_SEPARATOR.fullmatch(
+                text, closing_end, match.start()
+            )
             if (
                 "!" in number
                 or match["page"] in {"pull", "pulls"}

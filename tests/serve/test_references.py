@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
+from typing import Final
 
 import pytest
 
 from serve.references import (
     MAX_REFERENCES,
+    MAX_TRAILER_CHARS,
     Reference,
     describe_evidence,
     find_numbers,
@@ -16,6 +19,8 @@ from serve.references import (
 )
 from tests.repos import Repo
 
+# Quadratic time would be several times as much.
+MAX_SECONDS: Final = 0.5
 OWN_NAMES = {"pallets/flask"}
 # Message, and the kind and text of each reference.
 FORMS = {
@@ -75,17 +80,21 @@ FORMS = {
         "Signed-off-by: Bob <b@x>\nChange-Id: I12",
         [
             "issue #9",
-            'fixes 1f2e3d4c ("Break #9")',
-            "reviewed-by Ada <a@x>",
-            "tested-by Ada <a@x>",
-            "change-id I12",
+            'trailer Fixes: 1f2e3d4c ("Break #9")',
+            "trailer Reviewed-by: Ada <a@x>",
+            "trailer Tested-by: Ada <a@x>",
+            "trailer Change-Id: I12",
         ],
     ),
     "trailers that are references": (
         "Fix it\n\nCloses: #12\nRefs: ABC-3, #13\n",
         ["closes #12", "ticket ABC-3", "issue #13"],
     ),
-    "CRLF": ("Fix it (#12)\r\n\r\nReviewed-by: Ada\r\n", ["pull_request #12", "reviewed-by Ada"]),
+    "CRLF": ("Fix it (#12)\r\n\r\nReviewed-by: Ada\r\n", ["pull_request #12", "trailer Reviewed-by: Ada"]),
+    "trailers named like kinds": (
+        "Fix it\n\nIssue: Note: run it\nTicket: now\nReverts: all",
+        ["trailer Issue: Note: run it", "trailer Ticket: now", "trailer Reverts: all"],
+    ),
     "an issue that is closed later": ("See #12\n\nCloses #12", ["closes #12"]),
     "nothing": ("", []),
 }
@@ -104,6 +113,42 @@ def test_many_references() -> None:
     message = " ".join(f"#{number}" for number in range(1, 1000))
     assert len(parse_references(message)) == MAX_REFERENCES
     assert len(find_numbers(message)) == 999
+
+
+def test_commits_and_trailers_after_many_numbers() -> None:
+    """Many numbers do not push out the commits and the trailers of a message."""
+    numbers = " ".join(f"#{number}" for number in range(1, 50))
+    message = f"{numbers}\n\nThis reverts commit 1f2e3d4c5b6a.\n\nReviewed-by: Ada"
+    assert parse_references(message)[MAX_REFERENCES:] == (
+        Reference("reverts", "1f2e3d4c5b6a"),
+        Reference("trailer", "Reviewed-by: Ada"),
+    )
+
+
+def test_long_trailer() -> None:
+    """A trailer of many lines is cut, and reading it takes linear time."""
+    message = "Subject\n\nKey: value\n" + " more\n" * 300_000
+    started_at = process_time()
+    [reference] = parse_references(message)
+    assert process_time() - started_at < MAX_SECONDS
+    assert reference.text.startswith("Key: value more more")
+    assert len(reference.text) == MAX_TRAILER_CHARS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"Fix{' ' * 19_000}it",
+        f"Closes #1{' ' * 8_000}x{' #2' * 3_000}",
+        f"Fix it{' (#1)' * 3_900} now",
+    ],
+    ids=["spaces", "spaces after a closed issue", "numbers"],
+)
+def test_hostile_subject(message: str) -> None:
+    """Long runs of spaces and numbers take linear time."""
+    started_at = process_time()
+    parse_references(message)
+    assert process_time() - started_at < MAX_SECONDS
 
 
 def test_hostile_message() -> None:
@@ -144,9 +189,14 @@ def test_trailers_equal_git(tmp_path: Path) -> None:
 
 def test_description() -> None:
     """A hit's line has the references that its message does not show, the release and the copies, without controls."""
-    references = (Reference("issue", "#12"), Reference("ticket", "ABC-3"), Reference("reviewed-by", "Ada"))
+    references = (
+        Reference("issue", "#12"),
+        Reference("ticket", "ABC-3"),
+        Reference("trailer", "Issue: run this"),
+    )
     assert (
         describe_evidence(references, "2.3.0", ["a" * 40], "Fix #12") == f"ABC-3 · in 2.3.0 · also {'a' * 10}"
     )
+    assert describe_evidence(references[:1], None, (), "Fix #123") == "#12"
     assert describe_evidence((), "v1\u202e\x9b", (), "") == "in v1\\u202e\N{REPLACEMENT CHARACTER}"
     assert not describe_evidence((), None, (), "")

@@ -93,7 +93,7 @@ def test_evidence() -> None:
     references = (
         Reference("pull_request", "#42"),
         Reference("ticket", "AB-7"),
-        Reference("reviewed-by", "Ada"),
+        Reference("trailer", "Reviewed-by: Ada"),
     )
     hit = replace(
         HIT,

@@ -114,7 +114,7 @@ def test_evidence_on_the_first_line() -> None:
         "references": (
             Reference("pull_request", "#12"),
             Reference("issue", "#3"),
-            Reference("reviewed-by", "Ada"),
+            Reference("trailer", "Reviewed-by: Ada"),
         ),
         "release": Release("v1\u202e", "2024-03-01T10:00:00Z"),
         "also": ("5" * 40,),
