@@ -7,19 +7,21 @@ and what the index has (commits with the same author and date).
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pipeline.cancellation import check_cancelled
 from pipeline.git import first_parents, releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
 from pipeline.git.patch_ids import compute_patch_id
 from pipeline.git.repository import Repository
 from serve.api_types import Release, format_rfc3339
-from serve.references import PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
+from serve.references import ISSUE, PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
 from stores.filters import ReleaseFilter
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 # Commits to compare with each commit. One that was copied more often is a bot's.
 MAX_CANDIDATES: Final = 8
-_REMOTE_URL: Final = re.compile(r"remote\..+\.url")
+_REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 # The last two parts or more of `https://host/owner/repo.git` and `git@host:owner/repo.git`.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 
@@ -65,7 +67,7 @@ class EvidenceLoader:
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """Names of the repository at its remotes, such as `owner/repo`, in lower case."""
+        """Names of the repository at its main remote, such as `owner/repo`, in lower case."""
         return parse_remote_names(self.repository.config)
 
     @cached_property
@@ -109,21 +111,27 @@ class EvidenceLoader:
         return ReleaseFilter(tag, frozenset(sha for sha, first in self.releases.items() if first.name == tag))
 
     def find_referring_commits(
-        self, load_messages_with: Callable[[str], Mapping[str, str]], numbers: Collection[str]
+        self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
     ) -> frozenset[str]:
         """Return the commits whose message names one of the issues or pull requests, or whose merge is one of them.
 
-        `load_messages_with`: returns the commits whose message contains a text. `numbers`: as `#12`.
+        Of a number that no commit has as its pull request or closes, there are none: it may be a color such as `#333`.
+        `load_messages`: returns the commits whose message has one of the digits after a sign. `numbers`: as `#12`.
         """
-        messages = {
-            sha: message
-            for number in numbers
-            for sha, message in load_messages_with(re.split("[#!]", number)[-1]).items()
-            if number in find_numbers(message, self.own_names)
-        }
-        pull_requests = {sha: find_pull_request(message, self.own_names) for sha, message in messages.items()}
-        merges = {sha for sha, request in pull_requests.items() if request and request.text in numbers}
-        return frozenset({*messages, *(sha for sha, merge in self.merges.items() if merge in merges)})
+        commits: defaultdict[str, set[str]] = defaultdict(set)
+        confirmed_numbers, merges = set(), set()
+        for sha, message in load_messages({re.split("[#!]", number)[-1] for number in numbers}).items():
+            check_cancelled()
+            for reference in find_numbers(message, self.own_names):
+                if reference.text in numbers:
+                    commits[reference.text].add(sha)
+                    if reference.kind != ISSUE:
+                        confirmed_numbers.add(reference.text)
+            pull_request = find_pull_request(message, self.own_names)
+            if pull_request and pull_request.text in numbers:
+                merges.add(sha)
+        brought_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
+        return frozenset(brought_commits.union(*(commits[number] for number in confirmed_numbers)))
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
         """Return the references of a message; if it names no pull request, first the one of its merge."""
@@ -164,9 +172,18 @@ class EvidenceLoader:
 
 
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the names of a repository at its remotes, such as `owner/repo`, in lower case."""
-    matches = (_REMOTE_NAME.search(value) for name, value in configuration if _REMOTE_URL.fullmatch(name))
-    return frozenset(match["name"].removesuffix(".git").lower() for match in matches if match)
+    """Return the names of a repository at its main remote, such as `owner/repo`, in lower case.
+
+    The main remote is `upstream`, else `origin`, else the only one: a fork has other issues and pull requests.
+    """
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for setting, value in configuration:
+        remote, url = _REMOTE_URL.fullmatch(setting), _REMOTE_NAME.search(value)
+        if remote and url:
+            names[remote["remote"]].add(url["name"].removesuffix(".git").lower())
+    only_remote = next(iter(names)) if len(names) == 1 else ""
+    main_remote = next((remote for remote in ("upstream", "origin") if remote in names), only_remote)
+    return frozenset(names.get(main_remote, ()))
 
 
 def _add_evidence(hit: Hit, evidence: Evidence) -> Hit:

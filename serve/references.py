@@ -189,11 +189,9 @@ def describe_evidence(
     return escape_line(" · ".join(filter(None, parts)))
 
 
-def find_numbers(text: str, own_names: Collection[str] = ()) -> frozenset[str]:
-    """Return the issues and pull requests that a text names, as in `Reference.text`, however many."""
-    return frozenset(
-        reference.text for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS
-    )
+def find_numbers(text: str, own_names: Collection[str] = ()) -> Iterator[Reference]:
+    """Yield the issues and pull requests that a text names, however many, in order and each time it names them."""
+    return (reference for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS)
 
 
 def find_pull_request(message: str, own_names: Collection[str] = ()) -> Reference | None:

@@ -103,7 +103,7 @@ def apply_filter(
         for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
             mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
     if query_filter.release:
-        is_included &= snapshot.hunks.find_hunks_of(query_filter.release.commits)
+        is_included &= snapshot.hunks.mask_hunks_by_commit(query_filter.release.commits)
     return FilterMask(is_included, is_preferred)
 
 

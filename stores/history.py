@@ -5,7 +5,8 @@ Imports no NumPy and imports pyarrow only when needed, because every command imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -108,7 +109,10 @@ SELECT original.commit_sha, other.commit_sha
 FROM commits original JOIN commits other USING (author_email, author_date)
 WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit_sha
       AND len(original.parents) < 2 AND len(other.parents) < 2
+QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
 ORDER BY other.commit_date, other.commit_sha"""
+# A bot can give thousands of commits the same date. The later ones are no copies.
+MAX_POSSIBLE_COPIES: Final = 100
 
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
 
@@ -116,10 +120,14 @@ _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USI
 def find_possible_copies(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, shas: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return the reachable commits that have the author and author date of each of these commits, oldest first."""
+    """Return the reachable commits that have the author and author date of each of these commits, oldest first.
+
+    Of more than `MAX_POSSIBLE_COPIES`, the newest are left out.
+    """
     copies: dict[str, list[str]] = {}
     commits = ", ".join(f"'{sha}'" for sha in shas)
-    rows = connection.execute(_POSSIBLE_COPIES.format(commits=commits)).fetchall() if shas else []
+    sql, limit = _POSSIBLE_COPIES.format(commits=commits), {"limit": MAX_POSSIBLE_COPIES}
+    rows = connection.execute(sql, limit).fetchall() if shas else []
     if rows:
         is_reachable = build_reachability_test(connection, reachability)
         for sha, other in rows:
@@ -128,10 +136,15 @@ def find_possible_copies(
     return copies
 
 
-def load_messages_with(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, str]:
-    """Return the recorded commits whose message contains a text, with the message."""
-    sql = "SELECT commit_sha, message FROM commits WHERE contains(message, $text)"
-    return dict(connection.execute(sql, {"text": text}).fetchall())
+def load_messages_with_numbers(
+    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, numbers: Collection[str]
+) -> dict[str, str]:
+    """Return the reachable commits whose message has one of the numbers as `#12`, `!12`, `GH-12` or `/12`."""
+    pattern = rf"(?:[#!/]|[Gg][Hh]-)(?:{'|'.join(map(re.escape, numbers))})(?:[^0-9]|$)"
+    sql = "SELECT commit_sha, message FROM commits WHERE regexp_matches(message, $pattern)"
+    rows = connection.execute(sql, {"pattern": pattern}).fetchall() if numbers else []
+    is_reachable = build_reachability_test(connection, reachability) if rows else None
+    return {sha: message for sha, message in rows if is_reachable and is_reachable(sha)}
 
 
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:

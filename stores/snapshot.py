@@ -80,7 +80,7 @@ class Hunks:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def find_hunks_of(self, commits: Collection[str]) -> Bools:
+    def mask_hunks_by_commit(self, commits: Collection[str]) -> Bools:
         """Return for each hunk whether it belongs to one of these commits."""
         shas = pa.array(commits, pa.string())
         return np.asarray(pc.is_in(self.commit_info.column("commit_sha"), shas), dtype=np.bool_)

@@ -191,7 +191,8 @@ class PatternSearcher:
                     work_tree=_get_work_tree(repository),
                     find_release=evidence.find_release,
                     find_referring_commits=partial(
-                        evidence.find_referring_commits, partial(history.load_messages_with, connection)
+                        evidence.find_referring_commits,
+                        partial(history.load_messages_with_numbers, connection, status.reachability),
                     ),
                     own_names=evidence.own_names,
                 )

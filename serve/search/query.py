@@ -87,7 +87,9 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         intent=classification.intent,
         roles=classification.roles,
         retrieval_profile=classification.retrieval_profile,
-        query_profile=_describe_profile(classification, hints, requested_filters, referring_commits),
+        query_profile=_describe_profile(
+            classification, hints, requested_filters, _describe_referring(referring_commits, filters)
+        ),
         k=clamp_limit(request.k),
         now=now,
         referring_commits=referring_commits,
@@ -140,17 +142,18 @@ def _describe_profile(
     classification: IntentClassification,
     hints: Hints,
     requested_filters: QueryFilter,
-    referring_commits: Collection[str],
+    referring_commits: str,
 ) -> QueryProfile:
-    """Describe the intent and the hints that were applied; filters of the request override hints."""
+    """Describe the intent and the hints that were applied; filters of the request override hints.
+
+    `referring_commits`: phrase about the commits of the hints' numbers.
+    """
     cues = f"cue words {', '.join(classification.cues)}" if classification.cues else "no cue words"
     applied_hints = {
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
         "first released in": hints.release.tag if hints.release else None,
-        f"commits of {', '.join(hints.numbers)}": describe_referring(referring_commits)
-        if hints.numbers
-        else None,
+        f"commits of {', '.join(hints.numbers)}": referring_commits if hints.numbers else None,
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
@@ -275,9 +278,11 @@ def classify_intent(text: str) -> IntentClassification:
     return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles)
 
 
-def describe_referring(commits: Collection[str]) -> str:
+def _describe_referring(commits: Collection[str], filters: QueryFilter) -> str:
     """Return a phrase about the commits of the issues and pull requests that a query names."""
-    return f"{len(commits):,}, shown first" if commits else "none"
+    if not commits:
+        return "none"
+    return "shown first if they pass the filters" if filters.has_conditions else "shown first"
 
 
 def _find_cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:

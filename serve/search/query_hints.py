@@ -72,6 +72,9 @@ _FILTERABLE_LANGUAGES: Final = (
 # Paths of a query to look up. Each costs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
+# Issues and pull requests of a query to find the commits of. A pasted log may name thousands.
+MAX_NUMBERS: Final = 10
+
 # Phrases of a query that may name a release.
 MAX_RELEASES: Final = 20
 
@@ -108,12 +111,17 @@ _RELATIVE_PERIOD: Final = re.compile(
     rf"(?:(?P<count>\d{{1,6}}|{'|'.join(_NUMBER_WORDS)}) )?(?P<unit>day|week|month|year)s?\b(?! of\b)",
     re.IGNORECASE,
 )
-# "in Python 3.8" is about another program, so nothing but a word such as "version" stands between.
+# "in Python 3.8" is about another program, and "since version 2.0" about more than one release. So nothing but a word
+# such as "version" stands between.
 _RELEASE: Final = re.compile(
-    r"\b(?:(?:in|of|for)\s+(?:the\s+)?(?:(?:version|release|tag)\s+)?|(?:version|release|tag)\s+)`?"
-    r"(?P<tag>[\w/+-]*\d[\w./+-]*)`?",
+    r"\b(?:in|of|for)\s+(?:the\s+)?(?:(?:version|release|tag)\s+)?`?(?P<tag>[\w/+-]*\d[\w./+-]*)`?",
     re.IGNORECASE,
 )
+_RELEASE_RANGE: Final = re.compile(
+    r"\b(?:since|after|before|until|from|to)\s+(?:the\s+)?(?:version|release|tag)\s+\Z", re.IGNORECASE
+)
+# Characters before a release in which to look for a word that makes it the end of a range.
+RANGE_WINDOW: Final = 40
 _SINCE_DATE: Final = re.compile(rf"\b(?:since|after) ({DATE_PATTERN})(?![\d.-])", re.IGNORECASE)
 _NEXT_WORD: Final = re.compile(r"\s+([\w-]+)")
 _PATH: Final = re.compile(
@@ -175,6 +183,7 @@ def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
     remaining_text, release = _extract_release(remaining_text, context.find_release)
     remaining_text, since = _extract_timeframe(remaining_text, now)
     remaining_text = " ".join(remaining_text.split())
+    numbers = (reference.text for reference in find_numbers(text, context.own_names))
     return Hints(
         # If the query consists of hints only, search for its whole text.
         text=remaining_text if _WORD_CHARACTER.search(remaining_text) else text,
@@ -184,7 +193,7 @@ def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
         symbols=tuple(dict.fromkeys(_find_symbols(remaining_text))),
         absent_languages=_find_absent_languages(text, context) if context.is_indexed else (),
         release=release,
-        numbers=tuple(sorted(find_numbers(text, context.own_names))),
+        numbers=tuple(islice(dict.fromkeys(numbers), MAX_NUMBERS)),
     )
 
 
@@ -251,7 +260,8 @@ def _extract_release(
     for match in islice(_RELEASE.finditer(text), MAX_RELEASES):
         name = match["tag"].rstrip("./+-")
         # A bare number may be a count: "in 2 steps".
-        release = None if name.isdecimal() else find_release(name)
+        is_range = _RELEASE_RANGE.search(text, max(0, match.start() - RANGE_WINDOW), match.start())
+        release = None if name.isdecimal() or is_range else find_release(name)
         if release:
             return f"{text[: match.start()]} {text[match.end() :]}", release
     return text, None

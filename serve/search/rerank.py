@@ -83,9 +83,11 @@ class ScoredCandidate:
 
         A low probability says nothing about a commit without an informative message: many right answers have one.
         """
+        if self.probability is None:
+            return None
         if self.candidate.is_referring:
             return False
-        if self.probability is None or (self.probability < WEAK_PROBABILITY and not self.has_message):
+        if self.probability < WEAK_PROBABILITY and not self.has_message:
             return None
         return self.probability < WEAK_PROBABILITY
 

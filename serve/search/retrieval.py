@@ -28,7 +28,7 @@ from stores import filters, fulltext, vector_search
 from stores.filters import FilterMask
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
-from stores.snapshot import LANE_DEPTH, RankedHunk, Snapshot, select_top_k
+from stores.snapshot import LANE_DEPTH, RankedHunk, Snapshot, select_top_k_at
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_retrievers(
         query_vector = vector_future.result()[0]
     check_cancelled()
     nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
-    referring_hunks = _find_hunks_of(snapshot, query.referring_commits, filter_mask)
+    referring_hunks = _find_referring_hunks(snapshot, query.referring_commits, filter_mask)
     hunks = chain(nearest_hunks, hunk_text_lane, symbol_lane, referring_hunks)
     shas = dict.fromkeys(hunk.commit_sha for hunk in hunks)
     messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))
@@ -110,14 +110,23 @@ def run_retrievers(
     )
 
 
-def _find_hunks_of(
+def _find_referring_hunks(
     snapshot: Snapshot, commits: frozenset[str], filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return the hunks of these commits that pass the filter, the newest first, at most as many as in a lane."""
+    """Return hunks of these commits that pass the filter, at most as many as in a lane.
+
+    Every commit gets the same number of them, so that one with hundreds of files does not push out the others.
+    """
     if not commits:
         return ()
-    is_eligible = snapshot.hunks.find_hunks_of(commits) & filter_mask.is_included
-    return select_top_k(snapshot, np.zeros(len(snapshot.hunks)), is_eligible, LANE_DEPTH)
+    positions = np.flatnonzero(snapshot.hunks.mask_hunks_by_commit(commits) & filter_mask.is_included)
+    # Number of each hunk within its commit: the first hunks of all commits come before the second ones.
+    counts: defaultdict[str, int] = defaultdict(int)
+    ranks = np.zeros(len(positions))
+    for index, sha in enumerate(snapshot.hunks.commit_info.column("commit_sha").take(positions).to_pylist()):
+        counts[sha] += 1
+        ranks[index] = -counts[sha]
+    return select_top_k_at(snapshot, positions, ranks, LANE_DEPTH)
 
 
 def order_with_messages(

@@ -179,3 +179,18 @@ def test_remote_name(url: str) -> None:
     """The name of a repository is the path of its remote's URL."""
     settings = [("remote.origin.url", url), ("remote.x.fetch", "a/b"), ("remote.local.url", "repo")]
     assert parse_remote_names(settings) == {"ada/engine"}
+
+
+@pytest.mark.parametrize(
+    ("remotes", "name"),
+    [
+        ("fork origin upstream", "upstream/engine"),
+        ("fork origin", "origin/engine"),
+        ("fork", "fork/engine"),
+        ("fork other", None),
+    ],
+)
+def test_several_remotes(remotes: str, name: str | None) -> None:
+    """Numbers belong to the repository of `upstream`, else of `origin`, else of the only remote."""
+    settings = [(f"remote.{remote}.url", f"git@x.org:{remote}/engine.git") for remote in remotes.split()]
+    assert parse_remote_names(settings) == ({name} if name else set())

@@ -112,7 +112,7 @@ def test_many_references() -> None:
     """Of a message that quotes a changelog, an answer gets the first references; a search sees all numbers."""
     message = " ".join(f"#{number}" for number in range(1, 1000))
     assert len(parse_references(message)) == MAX_REFERENCES
-    assert len(find_numbers(message)) == 999
+    assert len(list(find_numbers(message))) == 999
 
 
 def test_commits_and_trailers_after_many_numbers() -> None:

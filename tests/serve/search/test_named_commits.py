@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from pipeline.cancellation import RequestCancelled, use_flag
+from pipeline.git.repository import open_repository
 from serve.api_types import NamedRepository
+from serve.evidence import EvidenceLoader
 from serve.find_types import FindAnswer, FindRequest
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import find_in_repositories
-from serve.search.query_hints import RepositoryContext, parse_hints
+from serve.search.query_hints import EMPTY_CONTEXT, RepositoryContext, parse_hints
 from stores.filters import ReleaseFilter
+from stores.snapshot import LANE_DEPTH
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder, build_index
 from tests.serve.search.helpers import NOW, find
@@ -47,8 +52,8 @@ def test_pull_request(repo: Repo, tmp_path: Path, rerank: bool) -> None:
     subjects = list_subjects(answer)
     assert set(subjects[:3]) == {"Merge pull request #123 from ada/feature", "Spell", "Read"}
     assert "timeout" in subjects[3]
-    assert not any(hit.weak for hit in answer.hits[:3])
-    assert "commits of #123: 3, shown first" in answer.meta.query_profile.explanation
+    assert [hit.weak for hit in answer.hits[:3]] == [False if rerank else None] * 3
+    assert "commits of #123: shown first" in answer.meta.query_profile.explanation
 
 
 @pytest.mark.parametrize("question", ["#45", "GH-45", "why did we close #45?"])
@@ -69,7 +74,48 @@ def test_unknown_number(repo: Repo, tmp_path: Path) -> None:
 def test_filter_of_referring_commits(repo: Repo, tmp_path: Path) -> None:
     """Filters apply to the commits of a pull request, too."""
     build_index(repo, tmp_path)
-    assert list_subjects(find(repo, tmp_path, "#123", path="b.py")) == ["Spell"]
+    answer = find(repo, tmp_path, "#123", path="b.py")
+    assert list_subjects(answer) == ["Spell"]
+    assert "commits of #123: shown first if they pass the filters" in answer.meta.query_profile.explanation
+
+
+def test_unreachable_referring_commits(repo: Repo, tmp_path: Path) -> None:
+    """Commits that HEAD no longer reaches do not count as those of an issue."""
+    build_index(repo, tmp_path)
+    repo.git("reset", "--quiet", "--hard", "HEAD~2")
+    assert "commits of #45: none" in find(repo, tmp_path, "#45").meta.query_profile.explanation
+
+
+def test_color(repo: Repo, tmp_path: Path) -> None:
+    """A number that commits mention, but that no commit closes or has as its pull request, may be a color."""
+    repo.commit_file("f.css", "text\n", "Use the color #333 for text")
+    build_index(repo, tmp_path)
+    assert "commits of #333: none" in find(repo, tmp_path, "#333").meta.query_profile.explanation
+
+
+def test_commit_of_many_files(repo: Repo, tmp_path: Path) -> None:
+    """A commit of many files does not hide the other commits of an issue."""
+    for number in range(LANE_DEPTH):
+        repo.write(f"files/{number}.py", f"value = {number}\n")
+    repo.git("add", "--all")
+    repo.git("commit", "--quiet", "--message", "Spell more, closes #45")
+    build_index(repo, tmp_path)
+    assert set(list_subjects(find(repo, tmp_path, "#45"))[:2]) == {"Count", "Spell more, closes #45"}
+
+
+def test_many_numbers() -> None:
+    """Of a text with thousands of numbers only the first are looked up."""
+    text = " ".join(f"#{number}" for number in range(1, 5_000))
+    assert parse_hints(text, NOW, EMPTY_CONTEXT).numbers == tuple(f"#{number}" for number in range(1, 11))
+
+
+def test_cancelled_lookup(repo: Repo) -> None:
+    """The lookup of commits ends when the request is cancelled."""
+    flag = Event()
+    flag.set()
+    loader = EvidenceLoader(open_repository(repo.path))
+    with use_flag(flag), pytest.raises(RequestCancelled):
+        loader.find_referring_commits(lambda _: {repo.head: "Fix #1"}, ["#1"])
 
 
 @pytest.mark.parametrize("release", ["v1.0.0", "1.0.0", "version 1.0.0", "the release `v1.0.0`"])
@@ -108,6 +154,14 @@ def test_empty_release(repo: Repo, tmp_path: Path) -> None:
         "timeout of 20 seconds",
         "in latest",
         "raise 2.0",
+        "since version 2.0",
+        "before release 2.0",
+        "from version 1.0 to 2.0",
+        "until tag 2.0",
+        "since the release of 2.0",
+        "before release of version 2.0",
+        "python version 2.0",
+        "in python version 2.0",
     ],
 )
 def test_no_release(text: str) -> None:
