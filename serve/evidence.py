@@ -19,6 +19,7 @@ from pipeline.git import first_parents, releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
 from pipeline.git.patch_ids import compute_patch_id
+from pipeline.git.releases import Tag
 from pipeline.git.repository import Repository
 from serve.api_types import Release, format_rfc3339
 from serve.references import ISSUE, PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
@@ -71,21 +72,34 @@ class EvidenceLoader:
         return parse_remote_names(self.repository.config)
 
     @cached_property
-    def releases(self) -> Mapping[str, releases.Tag]:
-        """First tag that contains each commit; empty without git."""
+    def releases(self) -> Mapping[str, Tag]:
+        """First tag that contains each commit; empty if git cannot tell."""
+        return self._loaded_releases or {}
+
+    @property
+    def is_complete(self) -> bool:
+        """False if git could not tell the releases or merges, so that a later answer may have more evidence."""
+        return self._loaded_releases is not None and self._loaded_merges is not None
+
+    @cached_property
+    def _loaded_releases(self) -> Mapping[str, Tag] | None:
         try:
             return releases.load_releases(self.repository, self.git)
         except GitNotFound:
-            return {}
+            return None
 
     @cached_property
     def merges(self) -> Mapping[str, str]:
-        """Merge that brought each commit of a branch into HEAD's first-parent history; empty without git."""
-        head = self.repository.read_head()
+        """Merge that brought each commit of a branch into HEAD's first-parent history; empty if git cannot tell."""
+        return self._loaded_merges or {}
+
+    @cached_property
+    def _loaded_merges(self) -> Mapping[str, str] | None:
         try:
+            head = self.repository.read_head()
             return first_parents.load_merges(self.repository, self.git, head) if head else {}
-        except GitNotFound:
-            return {}
+        except (GitNotFound, UnreadableObject):
+            return None
 
     def load(self, messages: Mapping[str, str]) -> dict[str, Evidence]:
         """Return the evidence about commits, given with their complete messages."""
@@ -103,12 +117,16 @@ class EvidenceLoader:
         return tuple(_add_evidence(hit, evidence[hit.commit_sha]) for hit in hits)
 
     def find_release(self, name: str) -> ReleaseFilter | None:
-        """Return the commits first released in a tag, which may be written with or without `v`; None without one."""
+        """Return the commits first released in a tag, which may be written with or without `v`; None without any.
+
+        None also if another tag of the same commit is older, as the first release candidate is.
+        """
         tags = {tag for tag, _ in self.repository.list_tag_targets()}
         tag = next(filter(tags.__contains__, (name, f"v{name}", name.removeprefix("v"))), None)
         if tag is None:
             return None
-        return ReleaseFilter(tag, frozenset(sha for sha, first in self.releases.items() if first.name == tag))
+        commits = frozenset(sha for sha, first in self.releases.items() if first.name == tag)
+        return ReleaseFilter(tag, commits) if commits else None
 
     def find_referring_commits(
         self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
@@ -158,6 +176,7 @@ class EvidenceLoader:
 
         def get_patch_id(sha: str) -> bytes | None:
             if sha not in patch_ids:
+                check_cancelled()
                 patch_ids[sha] = compute_patch_id(self.repository, sha)
             return patch_ids[sha]
 

@@ -6,6 +6,7 @@
 - `corrected_dates`: dates that agree with the history, read from the commit-graph
 - `discovery`: search for the repositories in a directory tree
 - `errors`: errors of repositories and objects that cannot be read, with hints
+- `history_cache`: cache of what git computes about whole histories
 - `first_parents`: merges that brought the commits of branches into HEAD's first-parent history
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: files and settings of a git directory: common directory, shallow boundary, partial clones

@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Lock
 from typing import Final
 
-from cachetools import LRUCache
-
 from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.history_cache import HistoryCache
 from pipeline.git.repository import Repository
 
-MAX_CACHED_HISTORIES: Final = 4
-# Newer commits whose merges are found. git lists 100,000 commits with their parents in half a second.
+# Newest commits, whose merges are found. git lists 100,000 commits with their parents in half a second.
 MAX_COMMITS: Final = 100_000
 TIMEOUT_SECONDS: Final = 10.0
 
-_cache: LRUCache[object, Mapping[str, str]] = LRUCache(MAX_CACHED_HISTORIES)
-_lock = Lock()
+_cache: HistoryCache[Mapping[str, str]] = HistoryCache()
 
 
-def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str]:
-    """Return the merge that brought each commit into the first-parent history of `head`; not for commits of it.
+def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str] | None:
+    """Return the merge that brought each commit of a branch into the first-parent history of `head`.
 
-    Of longer histories, only the newest `MAX_COMMITS` commits are read. Empty if git takes too long.
+    Commits of the first-parent history have none. Of longer histories, only the newest `MAX_COMMITS` commits are read.
+    None if git fails or takes too long.
     """
-    key = repository.objects_dir, head, repository.shallow_boundary
-    # Concurrent requests wait for one run of git instead of starting several.
-    with _lock:
-        merges = _cache.get(key)
-        if merges is None:
-            merges = _cache[key] = _compute_merges(git, head)
-    return merges
+    state = head, repository.shallow_boundary
+    return _cache.get(repository.objects_dir, state, lambda: _compute_merges(git, head))
 
 
-def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str]:
-    # A commit is listed before its parents, so the commits left out are ancestors of listed ones.
+def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
+    # git lists a commit before its parents, so no listed commit has a child that is left out.
     arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
     try:
-        history = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS).stdout.decode("ascii")
+        output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
     except GitTimeout:
-        return {}
+        return None
+    if output.exit_code:
+        return None
+    history = output.stdout.decode("ascii")
     parents = {sha: tuple(others) for sha, *others in map(str.split, history.splitlines())}
     return find_merges(parents, head)
 

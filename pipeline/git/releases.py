@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from threading import Lock
 from typing import Final
 
-from cachetools import LRUCache
-
-from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
+from pipeline.git.history_cache import HistoryCache
 from pipeline.git.objects import EPOCH, normalize_seconds
 from pipeline.git.repository import Repository
 
-# Releases of a history with a million commits take 300 MB, so only the last histories stay in memory.
-MAX_CACHED_HISTORIES: Final = 4
 # Time after which releases count as unknown. A history of 100,000 commits takes about a second.
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
@@ -33,40 +29,39 @@ class Tag:
     date: datetime
 
 
-_cache: LRUCache[object, Mapping[str, Tag]] = LRUCache(MAX_CACHED_HISTORIES)
-_lock = Lock()
+_cache: HistoryCache[Mapping[str, Tag]] = HistoryCache()
 
 
-def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag]:
-    """Return the first release of each commit that a tag contains; empty if git takes too long."""
+def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
+    """Return the first release of each commit that a tag contains; None if git fails or takes too long."""
     tags = repository.list_tag_targets()
     if not tags:
         return {}
-    key = repository.objects_dir, tuple(tags), repository.shallow_boundary
-    # Concurrent requests wait for one run of git instead of starting several.
-    with _lock:
-        releases = _cache.get(key)
-        if releases is None:
-            releases = _cache[key] = _compute_releases(git)
-    return releases
+    state = tags, repository.shallow_boundary
+    return _cache.get(repository.objects_dir, state, lambda: _compute_releases(repository, git))
 
 
-def _compute_releases(git: GitProgram) -> Mapping[str, Tag]:
+def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
     try:
-        names = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS).stdout
-        dates = git.run(
-            "for-each-ref",
-            "--format=%(refname)%00%(creatordate:unix)%00%(*committerdate:unix)",
-            "refs/tags",
-            timeout_seconds=TIMEOUT_SECONDS,
-        ).stdout
+        output = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
+        dates = _read_dates(git, "refs/tags")
+        if dates.exit_code:
+            # git fails if the object of any of the tags is missing.
+            dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in repository.list_tags()))
     except GitTimeout:
-        return {}
-    releases = dict(map(_parse_tag, dates.splitlines()))
+        return None
+    if output.exit_code or dates.exit_code:
+        return None
+    releases = dict(map(_parse_tag, dates.stdout.splitlines()))
     # A line is `SHA tags/v1.2~3^2`, or `SHA undefined`. Names of tags contain neither `~` nor `^`.
-    lines = (line.split(b" ", 1) for line in names.splitlines())
+    lines = (line.split(b" ", 1) for line in output.stdout.splitlines())
     tag_by_commit = {sha: name.partition(b"~")[0].partition(b"^")[0] for sha, name in lines}
     return {sha.decode("ascii"): releases[tag] for sha, tag in tag_by_commit.items() if tag in releases}
+
+
+def _read_dates(git: GitProgram, *patterns: str) -> GitOutput:
+    date_format = "--format=%(refname)%00%(creatordate:unix)%00%(*committerdate:unix)"
+    return git.run("for-each-ref", date_format, *patterns, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _parse_tag(line: bytes) -> tuple[bytes, Tag]:

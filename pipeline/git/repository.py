@@ -17,7 +17,7 @@ from typing import Final
 
 import pygit2
 from cachetools import LRUCache
-from pygit2.enums import ObjectType, SortMode
+from pygit2.enums import ObjectType, ReferenceFilter, SortMode
 
 from pipeline.git import patches
 from pipeline.git.attributes import AttributeReader
@@ -75,7 +75,6 @@ __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", 
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
-TAG_PREFIX: Final = "refs/tags/"
 
 
 def open_repository(path: Path) -> Repository:
@@ -165,10 +164,9 @@ class Repository:
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return the name of each tag and the sha of the object that it points to, sorted."""
         targets = []
-        for reference in self._git.references.iterator():
-            if reference.name.startswith(TAG_PREFIX):
-                with suppress(pygit2.GitError, KeyError, ValueError):
-                    targets.append((reference.shorthand, str(reference.resolve().target)))
+        for reference in self._git.references.iterator(ReferenceFilter.TAGS):
+            with suppress(pygit2.GitError, KeyError, ValueError):
+                targets.append((reference.shorthand, str(reference.resolve().target)))
         return sorted(targets)
 
     def list_tags(self) -> list[tuple[str, str]]:

@@ -188,7 +188,8 @@ def _answer_from_blame(
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
     graph_dir = context.location.git_directory if context.location else None
-    hits = EvidenceLoader(repository, graph_dir, reader.find_possible_copies).add_to(hits)
+    evidence = EvidenceLoader(repository, graph_dir, reader.find_possible_copies)
+    hits = evidence.add_to(hits)
     check_cancelled()
     evolution = _trace_evolution(context, result, reader, git)
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
@@ -200,7 +201,8 @@ def _answer_from_blame(
     meta = _add_evolution(meta, evolution)
     content = target.lines
     lines = tuple(_build_explained_line(line, content) for line in result.lines)
-    return ExplainAnswer(hits, meta, lines, is_transient=bool(enrichment.error) or reader.is_copy)
+    is_transient = bool(enrichment.error) or reader.is_copy or not evidence.is_complete
+    return ExplainAnswer(hits, meta, lines, is_transient=is_transient)
 
 
 def _trace_evolution(

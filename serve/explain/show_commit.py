@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -166,15 +165,15 @@ def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | No
     """Add references, release and copies; no copies if the index cannot be read at once."""
     location = find_index(home, repository) if home else None
     loader = EvidenceLoader(repository, location.git_directory if location else None)
-    if location is None:
-        return loader.add_to([commit])[0]
-    with suppress(LineageError), index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index:
-        if summary := history.load_index_summary(index.connection):
-            reachability = compute_reachability_delta(repository, repository.read_head(), summary.head_commit)
-            find_copies = partial(history.find_possible_copies, index.connection, reachability)
-            loader = replace(loader, find_candidates=find_copies)
-        return loader.add_to([commit])[0]
-    return replace(loader, find_candidates=None).add_to([commit])[0]
+    candidates: Mapping[str, Sequence[str]] = {}
+    if location:
+        with suppress(LineageError), index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index:
+            if summary := history.load_index_summary(index.connection):
+                reachability = compute_reachability_delta(
+                    repository, repository.read_head(), summary.head_commit
+                )
+                candidates = history.find_possible_copies(index.connection, reachability, [commit.commit_sha])
+    return replace(loader, find_candidates=lambda _: candidates).add_to([commit])[0]
 
 
 def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:

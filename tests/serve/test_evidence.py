@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git import releases
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.repository import Repository, open_repository
 from serve.api_types import Release
 from serve.commit_types import ChangeHit, ChangeSearchRequest, CommitDetails, ShowRequest
-from serve.evidence import Evidence, parse_remote_names
+from serve.evidence import Evidence, EvidenceLoader, parse_remote_names
 from serve.explain.explain_change import Explainer
 from serve.explain.show_commit import show_commit
 from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.find_types import PatternHit
 from serve.references import Reference
 from serve.search.exact_search import search_changes
+from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
 from tests.serve.search.helpers import find
@@ -194,3 +198,38 @@ def test_several_remotes(remotes: str, name: str | None) -> None:
     """Numbers belong to the repository of `upstream`, else of `origin`, else of the only remote."""
     settings = [(f"remote.{remote}.url", f"git@x.org:{remote}/engine.git") for remote in remotes.split()]
     assert parse_remote_names(settings) == ({name} if name else set())
+
+
+def test_unknown_releases_are_not_cached(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An explanation that was made while git could not tell the releases is computed again."""
+    explainer = Explainer(tmp_path)
+    with monkeypatch.context() as context:
+        context.setattr(releases, "load_releases", lambda *_: None)
+        assert explainer.explain(ExplainRequest("a.py", 5, 5), repo.path).hits[0].release is None
+    assert explainer.explain(ExplainRequest("a.py", 5, 5), repo.path).hits[0].release is not None
+
+
+def test_unreadable_head(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If HEAD cannot be read, the merges are unknown."""
+
+    def fail(_repository: Repository) -> None:
+        raise UnreadableObject("HEAD", "it is damaged")
+
+    monkeypatch.setattr(Repository, "read_head", fail)
+    loader = EvidenceLoader(open_repository(repo.path))
+    assert (loader.merges, loader.is_complete) == ({}, False)
+
+
+def test_error_of_evidence(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in loading evidence is reported, and not taken for one of the index."""
+    build_index(repo, tmp_path)
+    calls = []
+
+    def fail(*_arguments: object) -> None:
+        calls.append(1)
+        raise LineageError("It failed.")
+
+    monkeypatch.setattr(EvidenceLoader, "add_to", fail)
+    with pytest.raises(LineageError, match="It failed"):
+        show_commit(ShowRequest("HEAD"), repo.path, home=tmp_path)
+    assert len(calls) == 1

@@ -15,7 +15,7 @@ def load_merges(repo: Repo) -> dict[str, str]:
     """Return the merge of each commit that a merge brought into the history of HEAD."""
     repository = open_repository(repo.path)
     git = GitProgram(repository.git_dir, None, repository.objects_dir)
-    return dict(first_parents.load_merges(repository, git, repo.head))
+    return dict(first_parents.load_merges(repository, git, repo.head) or {})
 
 
 def test_merges(tmp_path: Path) -> None:
@@ -45,3 +45,15 @@ def test_incomplete_history() -> None:
     parents = {"head": ("line", "branch"), "line": ("missing",), "branch": ("root", "gone")}
     assert find_merges(parents, "head") == {"branch": "head"}
     assert find_merges({}, "head") == {}
+
+
+def test_failure_of_git(tmp_path: Path) -> None:
+    """Merges are unknown if git fails, and the failure is not cached."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    repository = open_repository(repo.path)
+    broken_git = GitProgram(tmp_path / "missing", None, repository.objects_dir)
+    (tmp_path / "missing").mkdir()
+    assert first_parents.load_merges(repository, broken_git, repo.head) is None
+    git = GitProgram(repository.git_dir, None, repository.objects_dir)
+    assert first_parents.load_merges(repository, git, repo.head) == {}

@@ -19,9 +19,9 @@ TAGGED_AT = datetime(2020, 1, 1, 17, 30, tzinfo=UTC)
 def load(repo: Repo) -> dict[str, Tag]:
     """Return the release of each commit that has one."""
     repository = open_repository(repo.path)
-    return dict(
-        releases.load_releases(repository, GitProgram(repository.git_dir, None, repository.objects_dir))
-    )
+    found = releases.load_releases(repository, GitProgram(repository.git_dir, None, repository.objects_dir))
+    assert found is not None
+    return dict(found)
 
 
 def describe(repo: Repo) -> dict[str, str]:
@@ -118,10 +118,20 @@ def test_shallow_clone(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_timeout(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If git takes too long, no release is known."""
+    """If git takes too long, no release is known, and the next request tries again."""
 
     def time_out(*_arguments: object, **_options: object) -> None:
         raise GitTimeout(1)
 
-    monkeypatch.setattr(GitProgram, "run", time_out)
-    assert load(repo) == {}
+    repository = open_repository(repo.path)
+    git = GitProgram(repository.git_dir, None, repository.objects_dir)
+    with monkeypatch.context() as context:
+        context.setattr(GitProgram, "run", time_out)
+        assert releases.load_releases(repository, git) is None
+    assert {sha: tag.name for sha, tag in load(repo).items()} == describe(repo)
+
+
+def test_missing_object(repo: Repo) -> None:
+    """A tag of a missing object does not hide the other tags."""
+    (repo.path / ".git/refs/tags/broken").write_text(f"{'1' * 40}\n", "ascii")
+    assert {tag.name for tag in load(repo).values()} == {"v1.0", "v1.1", "v1.1.1", "release/2.0"}
