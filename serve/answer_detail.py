@@ -1,8 +1,8 @@
 """Detail of an answer: how much of messages and diffs it contains, and how many tokens it may cost.
 
 An agent pays for each token that it reads. `Detail.NORMAL` keeps the first hit of a search whole and reduces the others
-to subject, three files and two changed lines. In an explanation it keeps 400 characters of all messages, four changed
-lines of each commit and two leads.
+to subject, three files and two changed lines. In an explanation it keeps 400 characters of all messages (subjects
+count, but are never cut), four changed lines of each commit and two leads.
 """
 
 from __future__ import annotations

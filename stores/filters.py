@@ -39,7 +39,7 @@ class BadPathFilter(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFilter:
-    """Condition that a tag is the first one with the commit. `commits`: all such commits."""
+    """Filter for commits whose first release is `tag`. `commits`: all of them."""
 
     tag: str
     commits: frozenset[str]

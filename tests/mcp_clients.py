@@ -169,18 +169,22 @@ def check_client(use_server: UseServer, server: StdioServer, calls: Sequence[Too
 
 
 def main(names: Sequence[str]) -> int:
+    if unknown_names := set(names) - set(CLIENTS):
+        raise SystemExit(f"Unknown clients: {', '.join(sorted(unknown_names))}. Known: {', '.join(CLIENTS)}.")
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         servers = create_servers(Path(folder))
-        for client in names:
-            for name, (server, calls) in servers.items():
-                failure = check_client(CLIENTS[client], server, calls)
-                failures += bool(failure)
-                print(f"{'FAILED' if failure else 'passed'}  {client}, {name}")  # noqa: T201 - its report
-                if failure:
-                    print(failure)  # noqa: T201 - its report
-        environment = {**os.environ, **servers["lineage-mcp"][0].environment}
-        subprocess.run([*LINEAGE, "daemon", "stop"], env=environment, capture_output=True, check=False)
+        try:
+            for client in names:
+                for name, (server, calls) in servers.items():
+                    failure = check_client(CLIENTS[client], server, calls)
+                    failures += bool(failure)
+                    print(f"{'FAILED' if failure else 'passed'}  {client}, {name}")  # noqa: T201 - its report
+                    if failure:
+                        print(failure)  # noqa: T201 - its report
+        finally:
+            environment = {**os.environ, **servers["lineage-mcp"][0].environment}
+            subprocess.run([*LINEAGE, "daemon", "stop"], env=environment, capture_output=True, check=False)
     return int(failures > 0)
 
 

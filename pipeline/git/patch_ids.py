@@ -1,4 +1,4 @@
-"""Patch ids: digests of what a commit changes, without line numbers, to find copies of a commit on other branches."""
+"""Patch ids: digests of the changes of commits, without line numbers. Copies of a commit have the same one."""
 
 from __future__ import annotations
 
