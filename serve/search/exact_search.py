@@ -103,9 +103,10 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             oldest_first=request.oldest_first,
         )
         shown = commits[: request.limit]
-        find_copies = partial(history.find_possible_copies, connection, status.reachability)
-        evidence = EvidenceLoader(repository, location.git_directory, find_copies)
-        hits = _build_hits(request, connection, pattern, shown, completed, evidence)
+        hits, messages = _build_hits(request, connection, pattern, shown, completed)
+        candidates = history.find_possible_copies(connection, status.reachability, list(messages))
+    # git runs after the index is closed, so that it does not block an index run.
+    hits = EvidenceLoader(repository, location.git_directory, lambda _: candidates).add_to(hits, messages)
     return ChangeSearchAnswer(
         hits,
         ChangeSearchMeta(
@@ -219,8 +220,8 @@ def _build_hits(
     pattern: LinePattern,
     commits: Sequence[Sequence[HunkMatch]],
     completed: CompletedHunks,
-    evidence: EvidenceLoader,
-) -> tuple[ChangeHit, ...]:
+) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
+    """Return the hits without evidence, and the message of each commit."""
     hunk_ids = [match.hunk_id for matches in commits for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
     hits = []
@@ -239,7 +240,7 @@ def _build_hits(
             )
         )
     messages = {hunk.commit_sha: hunk.commit_message for hunk in details.values()}
-    return evidence.add_to(hits, {hit.commit_sha: messages[hit.commit_sha] for hit in hits})
+    return tuple(hits), {hit.commit_sha: messages[hit.commit_sha] for hit in hits}
 
 
 def _build_files(

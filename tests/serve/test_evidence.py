@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.git import releases
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import Release
 from serve.commit_types import ChangeHit, ChangeSearchRequest, CommitDetails, ShowRequest
@@ -18,6 +22,7 @@ from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.find_types import PatternHit
 from serve.references import Reference
 from serve.search.exact_search import search_changes
+from stores import index_copy
 from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
@@ -233,3 +238,33 @@ def test_error_of_evidence(repo: Repo, tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(LineageError, match="It failed"):
         show_commit(ShowRequest("HEAD"), repo.path, home=tmp_path)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("tool", ["grep", "show"])
+def test_index_is_closed_while_git_runs(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """The index is not open while git computes releases, so that an index run need not wait."""
+    build_index(repo, tmp_path)
+    open_indexes: list[int] = []
+    checks: list[int] = []
+    load, open_index = releases.load_releases, index_copy.open_index_or_copy
+
+    @contextmanager
+    def track(*arguments: Any, **options: Any) -> Iterator[Any]:
+        with open_index(*arguments, **options) as index:
+            open_indexes.append(1)
+            yield index
+        open_indexes.pop()
+
+    def check(repository: Repository, git: GitProgram) -> Mapping[str, releases.Tag] | None:
+        checks.append(len(open_indexes))
+        return load(repository, git)
+
+    monkeypatch.setattr(releases, "load_releases", check)
+    monkeypatch.setattr(index_copy, "open_index_or_copy", track)
+    if tool == "grep":
+        assert search_changes(ChangeSearchRequest("timeout"), repo.path, tmp_path).hits
+    else:
+        assert show_commit(ShowRequest("HEAD"), repo.path, home=tmp_path).commit
+    assert checks == [0]
