@@ -21,6 +21,8 @@ from serve.trace_types import TraceAnswer, TraceHit
 
 # Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
 SHA_LENGTH: Final = 10
+# Characters of a question that an answer to several repeats.
+MAX_SHOWN_QUERY: Final = 200
 # Characters of a line in the evolution of lines.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
@@ -49,7 +51,9 @@ def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer]) -
             for hit in answer.hits
         )
         shown.update(hit.commit_sha for hit in answer.hits)
-        blocks.append(f"Question: {escape_line(query)}\n{format_find_answer(replace(answer, hits=hits))}")
+        blocks.append(
+            f"Question: {escape_line(query[:MAX_SHOWN_QUERY])}\n{format_find_answer(replace(answer, hits=hits))}"
+        )
     return "\n\n".join(blocks)
 
 

@@ -171,8 +171,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             names = [repositories] if isinstance(repositories, str) else repositories
             answers = [backend.find_in_repositories(request, names, directory) for request in requests]
         else:
-            path_of_repository = resolver.resolve(repository, context)
-            answers = [backend.find(request, path_of_repository) for request in requests]
+            repository_path = resolver.resolve(repository, context)
+            answers = [backend.find(request, repository_path) for request in requests]
         return _build_find_result([request.text for request in requests], answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
