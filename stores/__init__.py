@@ -37,5 +37,5 @@ Search
 Others
 - `mindmap_files`: mindmap files and their names
 - `errors`: base exception, and conversion of system errors
-- `types`: schema version, embedding dimension and reachability difference
+- `types`: schema version, embedding dimension, reachability difference and release filter
 """

@@ -18,6 +18,7 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from stores.errors import LineageError
 from stores.snapshot import Bools, Snapshot, to_int_array
+from stores.types import ReleaseFilter
 
 Parameter: TypeAlias = str | datetime
 
@@ -35,14 +36,6 @@ _BRACKET_HINT: Final = (
 
 class BadPathFilter(LineageError):
     """Path filter that is not a valid gitignore pattern."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFilter:
-    """Filter for commits whose first release is `tag`. `commits`: all of them."""
-
-    tag: str
-    commits: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Quoted symbol names, reachability difference, schema version and embedding dimension.
+"""Quoted symbol names, reachability difference, release filter, schema version and embedding dimension.
 
 Imports only the standard library, because every command imports it.
 """
@@ -32,6 +32,14 @@ class ReachabilityDelta:
     removed_commits: tuple[str, ...] = ()
     added_commits: tuple[str, ...] = ()
     is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFilter:
+    """Filter for commits whose first release is `tag`. `commits`: all of them."""
+
+    tag: str
+    commits: frozenset[str]
 
 
 SCHEMA_VERSION: Final = 5
