@@ -326,6 +326,33 @@ def test_phone(site: Site, session: PageSession) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_outline_of_selected_node_collapses(site: Site, session: PageSession) -> None:
+    """An ancestor of the selected node collapses, and toggling a row does not scroll to the task in progress."""
+    site.create_map(maps.create_large_map(60, 4))
+    session.page.set_viewport_size({"width": 390, "height": 500})
+    page = session.open("#/map/mm_test")
+    rows = page.locator(".outline-rows")
+    expect(page.locator(".outline [aria-current='step']")).to_be_in_viewport(ratio=1)
+    assert rows.evaluate("rows => rows.scrollTop") > 0
+    first = page.locator(".outline-toggle[aria-expanded]").first
+    for expanded in (
+        ("false", "true") if first.get_attribute("aria-expanded") == "true" else ("true", "false")
+    ):
+        rows.evaluate("rows => { rows.scrollTop = 0; }")
+        first.click()
+        expect(first).to_have_attribute("aria-expanded", expanded)
+        assert rows.evaluate("rows => rows.scrollTop") == 0
+    parent = page.locator("li:has(> ul .outline-row.selected) > .outline-row > .outline-toggle").last
+    page.locator(".outline ul ul .node-button").first.click()
+    page.get_by_role("button", name="Close the panel").click()
+    parent_name = parent.get_attribute("aria-label")
+    parent.click()
+    expect(page.locator(f".outline-toggle[aria-label={parent_name!r}]").first).to_have_attribute(
+        "aria-expanded", "false"
+    )
+    expect(page.locator(".outline-row.selected")).to_have_count(0)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(site: Site, session: PageSession, scheme: Literal["light", "dark"]) -> None:
     """axe finds no serious problem on sessions, maps, panels and help, in light and dark."""

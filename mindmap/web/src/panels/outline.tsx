@@ -20,10 +20,14 @@ export function Outline() {
   const [collapsed, setCollapsed] = useState<ReadonlySet<string>>(() => chooseCollapsedRows(map));
   const list = useRef<HTMLDivElement>(null);
   const selected = useSelector(app, (state) => state.route.node);
+  const lastShown = useRef<string | null | undefined>(undefined);
   useLayoutEffect(() => {
-    const isHidden = selected && findAncestors(map, selected).some(({ id }) => collapsed.has(id));
-    if (isHidden) setCollapsed(new Set([...collapsed].filter((id) => !findAncestors(map, selected).some((ancestor) => ancestor.id === id))));
-    else list.current!.querySelector(selected ? ".selected" : "[aria-current]")?.scrollIntoView({ block: selected ? "nearest" : "center" });
+    if (lastShown.current === selected) return;
+    const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
+    const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
+    if (expanded.size < collapsed.size) return setCollapsed(expanded); // then the effect runs again
+    lastShown.current = selected;
+    list.current!.querySelector(selected ? ".selected" : "[aria-current]")?.scrollIntoView({ block: selected ? "nearest" : "center" });
   }, [selected, collapsed]);
   const { done, active, blocked, total } = getProgress(map).get(ROOT)!;
   return (
