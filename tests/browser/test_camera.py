@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-from mindmap.document import ROOT, Mindmap
+from mindmap.document import ROOT, Mindmap, with_log_entry
 from mindmap.nodes import add_nodes, flatten_nodes
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
@@ -19,6 +19,12 @@ FIND_CUT_CARDS = """() => [...document.querySelectorAll(".card")].flatMap(card =
   const isInside = box.left >= pane.left && box.right <= pane.right && box.top >= pane.top && box.bottom <= pane.bottom;
   return isInside ? [] : card.getAttribute("aria-label");
 })"""
+
+# JavaScript that counts the animations and gestures: during each, a shield over the cards suppresses hovering.
+COUNT_ANIMATIONS = """window.animations = 0;
+new MutationObserver(changes => {
+  window.animations += changes.filter(({ target }) => target.className === "shield" && !target.hidden).length;
+}).observe(document, { subtree: true, attributeFilter: ["hidden"] });"""
 
 
 def add_branch(document: Mindmap, name: str, steps: int = 3) -> Mindmap:
@@ -77,6 +83,28 @@ def test_view_fits_again_after_resize(site: Site, session: PageSession) -> None:
     site.stop()
     expect(page.locator(".connection")).to_have_text("Offline")
     expect_all_in_view(page)
+
+
+def test_still_view_keeps_hover(site: Site, session: PageSession) -> None:
+    """Opening, a resize and a change without movement start no animation, so that hovered links stay; `0` does."""
+    site.create_map(maps.create_large_map(60, 20))
+    session.page.emulate_media(reduced_motion="no-preference")
+    session.page.add_init_script(COUNT_ANIMATIONS)
+    page = session.open("#/map/mm_test")
+    badge = page.locator(".pane.plan .card:has(.cross-count)").first
+    wait_until_stable(page, lambda: get_rectangle(badge))
+    page.set_viewport_size({"width": 1300, "height": 860})
+    wait_until_stable(page, lambda: get_rectangle(badge))
+    badge.hover(position={"x": 60, "y": 20})
+    arrows = page.locator(".cross-links .link")
+    expect(arrows).not_to_have_count(0)
+    site.change_map(lambda document: with_log_entry(document, create_timestamp(900), "Nothing moves"))
+    expect(page.locator(".current-entry-message")).to_contain_text("Nothing moves")
+    expect(arrows).not_to_have_count(0)
+    assert page.evaluate("window.animations") == 0
+    page.keyboard.press("e")
+    page.keyboard.press("0")
+    page.wait_for_function("window.animations > 0")
 
 
 def test_nothing_covers_the_panes(site: Site, session: PageSession) -> None:

@@ -75,7 +75,7 @@ function Panes() {
   const view = useSelector(app, getCurrentView);
   const mapId = useSelector(app, (state) => state.map?.id);
   const parts = listParts(view);
-  useLayoutEffect(() => foldToFit(), [mapId, view]); // the panes have their sizes: their effects run first
+  useLayoutEffect(() => foldToFit([], false), [mapId, view]); // the panes have their sizes: their effects run first
   return (
     <div class="panes">
       {parts.map((part) => (

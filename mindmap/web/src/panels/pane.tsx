@@ -38,7 +38,8 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {
       if (newScene.onResize() && newScene.isFollowing) {
-        foldToFit();
+        foldToFit([], false);
+        newScene.skipAnimation();
         layOutAgain(undefined as never);
       }
       notifyViewListeners();

@@ -132,6 +132,8 @@ export class Camera {
   }
 
   private setTransform(transform: ZoomTransform, isAnimated: boolean): void {
+    // The end of a running animation still has to be reached, at once if the move is instant.
+    if (isSameView(transform, this.animation?.to ?? this.transform) && (isAnimated || !this.animation)) return;
     const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.animation = null;
     if (isInstant) this.zoom.transform(select(this.host), transform);
@@ -170,6 +172,10 @@ export class Camera {
     this.listener.onMove();
   }
 }
+
+/** Checks whether two transforms place the map within about a hundredth of a pixel. */
+const isSameView = (a: ZoomTransform, b: ZoomTransform): boolean =>
+  Math.abs(a.x - b.x) < 0.01 && Math.abs(a.y - b.y) < 0.01 && Math.abs(a.k / b.k - 1) < 1e-5;
 
 function interpolate(from: ZoomTransform, to: ZoomTransform, eased: number): ZoomTransform {
   // A geometric interpolation of the scale looks uniform.

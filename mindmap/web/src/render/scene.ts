@@ -50,6 +50,7 @@ export class Scene {
   private isComplete = true;
   private mode: ViewMode = "readable";
   private focus: readonly string[] = [];
+  private isAnimationSkipped = false;
   private frameRequest = 0;
 
   constructor(
@@ -89,7 +90,13 @@ export class Scene {
     this.updateHighlights();
     this.redrawAll();
     if (this.mode === "free" && offset) this.camera.shift(offset.x, offset.y);
-    else if (this.mode !== "free") this.follow(!!previous);
+    else if (this.mode !== "free") this.follow(!!previous && !this.isAnimationSkipped);
+    this.isAnimationSkipped = false;
+  }
+
+  /** Makes the view follow the next drawing without animation. */
+  skipAnimation(): void {
+    this.isAnimationSkipped = true;
   }
 
   /** True until the user moves the view, and again after `fit`. */

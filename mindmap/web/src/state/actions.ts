@@ -94,7 +94,7 @@ function applyMap(id: string, after: Mindmap): void {
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
   const isRefoldNeeded = Object.keys(previous.nodes).length !== Object.keys(after.nodes).length || findActiveTask(previous) !== findActiveTask(after);
-  if (isRefoldNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys());
+  if (isRefoldNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys(), true);
   if (app.get().isFollowing) followAgent(after, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }

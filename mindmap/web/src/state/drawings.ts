@@ -98,7 +98,7 @@ export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySe
 }
 
 /** Collapses what does not fit the panes at a readable size, unless the user has chosen what is collapsed. */
-export function foldToFit(added: Iterable<string> = []): void {
+export function foldToFit(added: Iterable<string>, isAnimated: boolean): void {
   const { map, isFoldedByUser, route, collapsed: before } = app.get();
   const sizes = [...panes].map(([part, { scene }]) => [part as MapPart, scene.availableSize] as const);
   if (!map || isFoldedByUser || !sizes.length) return;
@@ -107,5 +107,7 @@ export function foldToFit(added: Iterable<string> = []): void {
     fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, size).layout, size),
   }));
   const collapsed = chooseCollapsedNodes(map, parts, [...(route.node ? [route.node] : []), ...added]);
-  if (collapsed.size !== before.size || [...collapsed].some((id) => !before.has(id))) app.set({ collapsed });
+  if (collapsed.size === before.size && [...collapsed].every((id) => before.has(id))) return;
+  if (!isAnimated) for (const { scene } of panes.values()) scene.skipAnimation();
+  app.set({ collapsed });
 }
