@@ -10,7 +10,7 @@ from mindmap.document import IN_PROGRESS, ROOT, Mindmap
 from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
-from tests.browser.measurements import find_card, wait_until_stable
+from tests.browser.measurements import find_card, get_rectangle, wait_until_stable
 from tests.mindmap.sample_maps import create_timestamp, find_id
 
 LABELS = ("calls", "depends on", "would explain")
@@ -122,6 +122,19 @@ def test_links_run_around_cards(site: Site, session: PageSession) -> None:
     assert (
         not [overlap for overlap in found["overlaps"] if overlap.startswith("line")] and found["links"] == 11
     )
+
+
+def test_links_between_stacked_panes(site: Site, session: PageSession) -> None:
+    """In a narrow window with one pane below the other, links to the other pane cross no card."""
+    site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 850, "height": 1600})
+    page = session.open("#/map/mm_test?view=both")
+    step = find_card(page, "Step 0a of the plan", "plan")
+    assert get_rectangle(page.locator(".pane.model"))["y"] > get_rectangle(page.locator(".pane.plan"))["y"]
+    step.hover()
+    expect(page.locator(".cross-links .link")).to_have_count(3)
+    overlaps = measure_overlaps(page)["overlaps"]
+    assert not [overlap for overlap in overlaps if overlap.startswith("line")]
 
 
 def test_label_without_room_shows_on_hover(site: Site, session: PageSession) -> None:

@@ -74,20 +74,22 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
     const boxes = [findBox(pane, from) ?? findBox(other, from), findBox(pane, to) ?? findBox(other, to)] as const;
     return boxes[0] && boxes[1] ? [{ key, links, from, to, boxes: [boxes[0], boxes[1]] as const, label: combineLabels(links, measure) }] : [];
   });
-  const area = { x: 0, y: 0, width: origin.width, height: origin.height };
+  const top = Math.min(...handles.map(({ scene }) => scene.getScreenBox(origin).y));
+  const area = { x: 0, y: top, width: origin.width, height: origin.height - top };
   const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, MARGIN, true);
   const elements = ends.map(({ boxes: _boxes, ...end }, index) => createLinkElements({ ...end, style: getLinkStyle(end.links[0]!), ...geometries[index]! }));
   for (const { line, label } of elements) for (const part of [line, label]) part?.classList.add("hot");
   return [...elements.map(({ line }) => line), ...elements.flatMap(({ label }) => label ?? [])];
 }
 
-/** Returns the boxes of the visible cards of the panes, and of their headings. */
+/** Returns the boxes of the visible cards of the panes, and of the parts of their headings. */
 const listObstacles = (handles: PaneHandle[], origin: Box): Box[] =>
-  handles.flatMap(({ scene }) => {
+  handles.flatMap(({ scene, tree }) => {
     const pane = scene.getScreenBox(origin);
-    const heading = { x: pane.x, y: 0, width: pane.width, height: pane.y };
+    // Title and controls; links to a pane above or below run between them.
+    const heading = [...tree.previousElementSibling!.children].map((part) => part.getBoundingClientRect());
     const cards = [...(scene.layout?.cards.values() ?? [])].map((placedCard) => scene.toScreen(placedCard, origin));
-    return [heading, ...cards.filter((card) => intersects(card, pane))];
+    return [...heading.map(({ x, y, width, height }) => ({ x: x - origin.x, y: y - origin.y, width, height })), ...cards.filter((card) => intersects(card, pane))];
   });
 
 /** Moves a box outside an area to its edge. */
