@@ -68,7 +68,7 @@ def create_linked_map() -> Mindmap:
 
 
 def test_links_to_the_other_pane(site: Site, session: PageSession) -> None:
-    """A badge counts links to the other pane; hovering or selecting its card draws them; the whole map draws all."""
+    """Side by side, badges count links to the other pane, and a hovered card draws them; the whole map draws all."""
     document = site.create_map(create_linked_map())
     session.page.set_viewport_size({"width": 1920, "height": 1080})
     page = session.open("#/map/mm_test")
@@ -86,6 +86,9 @@ def test_links_to_the_other_pane(site: Site, session: PageSession) -> None:
     expect(page.locator(".cross-links .link-label")).to_have_text("guards")
     find_card(page, "Step 3d of the plan").hover()
     expect(arrows).to_have_count(0)
+    page.keyboard.press("3")
+    expect(page.locator(".pane")).to_have_count(1)
+    expect(page.locator(".cross-count")).to_have_count(0)
     page.keyboard.press("2")
     expect(page.locator(".link")).to_have_count(len(document.links))
     assert len(document.links) == 14

@@ -4,7 +4,7 @@ import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { findChanges, reuseUnchangedNodes } from "../src/model/changes";
 import { findMentions } from "../src/model/mentions";
 import { findActiveTask, computeProgress } from "../src/model/progress";
-import { buildRelations, findRelated, findNodesWithFile } from "../src/model/relations";
+import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
 import { parseQuery, findNodes } from "../src/model/search";
 import { buildTree, findModelNodeIds, walkTree } from "../src/model/tree";
 import { CHANGES } from "../src/model/vocabulary";
@@ -86,6 +86,13 @@ test("nodes are related by links and files, file nodes included", () => {
   assert.deepEqual([...findRelated(map, relations, "a")].sort(), ["b", "c", "f"]);
   assert.deepEqual([...findRelated(map, relations, "d")], []);
   assert.deepEqual([...findNodesWithFile(map, relations, "x.py")].sort(), ["a", "b", "f"]);
+});
+
+test("links between plan and model are those with an end in each, without links of the root and of missing nodes", () => {
+  const ends = [["step", "parser"], ["parser", "step"], ["step", "other"], ["parser", "remark"], ["root", "parser"], ["step", "root"], ["gone", "parser"], ["step", "gone"]];
+  const links = ends.map(([from, to], index) => ({ id: `${index}`, from: from!, to: to!, label: "" }));
+  const map = createMap({ step: {}, other: {}, parser: { type: "component" }, remark: { type: "note", parentId: "parser" } }, { links });
+  assert.deepEqual(findCrossLinks(map, findModelNodeIds(map)).map(({ id }) => id), ["0", "1"]);
 });
 
 test("a log entry mentions its node, the nodes of its file, or the labels quoted in its message", () => {

@@ -1,6 +1,8 @@
 // Relations between nodes: links and shared files.
 
 import type { FileTouch, Link, Mindmap } from "../api/types";
+import { buildTree, walkTree } from "./tree";
+import { ROOT } from "./vocabulary";
 
 /** File with the ids of the nodes that touched it. */
 export interface FileTouches {
@@ -39,6 +41,12 @@ function groupLinksByNode(links: Link[]): Map<string, Link[]> {
     for (const end of new Set([link.from, link.to])) linksByNode.set(end, [...(linksByNode.get(end) ?? []), link]);
   }
   return linksByNode;
+}
+
+/** Returns the links between the plan and the mental model. The root is in both, so its links are within a part. */
+export function findCrossLinks(map: Mindmap, modelIds: ReadonlySet<string>): Link[] {
+  const planIds = new Set([...walkTree(buildTree(map))].flatMap(({ id }) => (id === ROOT || modelIds.has(id) ? [] : id)));
+  return map.links.filter(({ from, to }) => (planIds.has(from) && modelIds.has(to)) || (modelIds.has(from) && planIds.has(to)));
 }
 
 /** Returns the ids of the nodes that are linked with a node, touched one of its files, or are its file nodes. */

@@ -5,7 +5,7 @@ import type { Link } from "../api/types";
 import { type Box, intersects } from "../layout/layout";
 import { combineLabels, getLinkStyle, routeBetween } from "../layout/links";
 import { createLinkElements } from "../render/links";
-import { type AppState, app } from "../state/app";
+import { type AppState, app, getCrossLinks } from "../state/app";
 import { getFonts } from "../state/drawings";
 import { type PaneHandle, panes, viewListeners } from "../state/panes";
 
@@ -59,11 +59,11 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
   };
   // One arrow for all links with the same ends, direction and style.
   const groups = new Map<string, Link[]>();
-  for (const link of map.links) {
-    const isOutgoing = pane.scene.findCard(link.from)?.branch.id === card && !other.scene.findCard(link.from);
-    const isIncoming = pane.scene.findCard(link.to)?.branch.id === card && !other.scene.findCard(link.to);
+  for (const link of getCrossLinks(map)) {
+    const isOutgoing = pane.scene.findCard(link.from)?.branch.id === card;
+    const isIncoming = pane.scene.findCard(link.to)?.branch.id === card;
     const end = isOutgoing ? other.scene.findCard(link.to) : isIncoming ? other.scene.findCard(link.from) : null;
-    if (!end || isOutgoing === isIncoming) continue;
+    if (!end) continue;
     const cards = isOutgoing ? [card, end.branch.id] : [end.branch.id, card];
     const key = `${cards.join(" ")} ${getLinkStyle(link)}`;
     groups.set(key, [...(groups.get(key) ?? []), link]);

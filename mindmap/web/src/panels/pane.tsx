@@ -5,7 +5,7 @@ import type { Drawing } from "../layout/drawing";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { Scene } from "../render/scene";
-import { type AppState, app, getMatches, getHighlightedNodes } from "../state/app";
+import { type AppState, app, getCurrentView, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { type MapPart, createDrawing, foldToFit, getFonts } from "../state/drawings";
 import { notifyViewListeners, panes } from "../state/panes";
@@ -22,6 +22,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
   const collapsed = useSelector(app, (state) => state.collapsed);
   const matches = useSelector(app, (state) => (state.showOnlyMatches ? getMatches(state) : null));
   const selected = useSelector(app, (state) => state.route.node);
+  const isSideBySide = useSelector(app, (state) => getCurrentView(state) === "both");
   const [resizeCount, layOutAgain] = useReducer((count: number) => count + 1, 0);
 
   useLayoutEffect(() => {
@@ -60,12 +61,12 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
 
   const lastDrawing = useRef<Drawing | undefined>(undefined);
   useLayoutEffect(() => {
-    const drawing = createDrawing(map, part, collapsed, matches, scene.current!.availableSize, lastDrawing.current);
+    const drawing = createDrawing(map, part, collapsed, matches, isSideBySide, scene.current!.availableSize, lastDrawing.current);
     lastDrawing.current = drawing;
     scene.current!.show(drawing, listFocus(app.get()));
     scene.current!.setHighlight(buildHighlight(app.get()));
     notifyViewListeners();
-  }, [part, map, collapsed, matches, resizeCount]);
+  }, [part, map, collapsed, matches, isSideBySide, resizeCount]);
 
   useEffect(() => {
     if (selected) scene.current!.reveal(selected);

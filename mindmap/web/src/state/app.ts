@@ -1,12 +1,12 @@
 // State of the page.
 
 import type { ApiError, Problem } from "../api/client";
-import type { Mindmap, SessionSummary } from "../api/types";
+import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { type Relations, buildRelations } from "../model/relations";
 import { type ChangeKind } from "../model/changes";
 import { findMentions } from "../model/mentions";
 import { type Progress, computeProgress } from "../model/progress";
-import { findNodesWithFile, findRelated } from "../model/relations";
+import { findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
 import { findModelNodeIds } from "../model/tree";
 import type { Route, View } from "./route";
@@ -94,6 +94,7 @@ export function memoizeByObject<Key extends object, Value>(compute: (key: Key) =
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
 export const getProgress: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);
+export const getCrossLinks: (map: Mindmap) => Link[] = memoizeByObject((map) => findCrossLinks(map, getModelNodeIds(map)));
 
 /** Returns the route's view. By default side by side, or the whole map if the window is narrow or there is no model. */
 export function getCurrentView({ route, map, isNarrow }: AppState): View {

@@ -1,6 +1,6 @@
 // Drawings of the parts of the map, and the collapsed nodes with which they fit their panes.
 
-import type { MapNode, Mindmap } from "../api/types";
+import type { Link, MapNode, Mindmap } from "../api/types";
 import { type Card, type Fonts, createCard } from "../layout/card";
 import type { Drawing } from "../layout/drawing";
 import { type Layout, type Size, isReadable, layOutMap } from "../layout/layout";
@@ -8,7 +8,7 @@ import { routeLinks } from "../layout/links";
 import { createMeasure } from "../layout/text";
 import type { Progress } from "../model/progress";
 import { type Branch, type NodeFilter, buildTree, findAncestors, includeAll, walkTree } from "../model/tree";
-import { app, getModelNodeIds, getProgress, memoizeByObject } from "./app";
+import { app, getCrossLinks, getModelNodeIds, getProgress, memoizeByObject } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
 import { panes } from "./panes";
 import type { View } from "./route";
@@ -64,11 +64,11 @@ function createMatchTree(map: Mindmap, part: MapPart, matches: ReadonlySet<strin
 }
 
 /** Lays out the cards of a part of a map for a pane's size; with matches, only these and their ancestors, all expanded. */
-function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, size: Size, previous?: Layout): Pick<Drawing, "layout" | "visibleIdOf"> {
+function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, crossLinks: Link[], size: Size, previous?: Layout): Pick<Drawing, "layout" | "visibleIdOf"> {
   const { tree: fullTree, parents } = matches ? createMatchTree(map, part, matches) : getPartTree(map, part);
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matches ? new Set() : collapsed);
   const progressById = getProgress(map);
-  const crossLinkCounts = part === "map" || matches ? new Map<string, number>() : countCrossLinks(map, visibleIdOf);
+  const crossLinkCounts = countByCard(crossLinks, visibleIdOf);
   const cards = new Map<string, Card>();
   for (const { id, node } of walkTree(tree)) {
     cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, crossLinkCounts.get(id) ?? 0, parents.has(id)));
@@ -76,19 +76,19 @@ function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>,
   return { layout: layOutMap(tree, cards, size, previous), visibleIdOf };
 }
 
-/** Returns the number of links that lead out of a part, by the card that shows their end in it. */
-function countCrossLinks({ links }: Mindmap, visibleIdOf: Map<string, string>): Map<string, number> {
+/** Counts links to another part by the card that shows their end in this part. */
+function countByCard(links: Link[], visibleIdOf: Map<string, string>): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { from, to } of links) {
-    const ends = [visibleIdOf.get(from), visibleIdOf.get(to)].filter((id) => id !== undefined);
-    if (ends.length === 1) counts.set(ends[0]!, (counts.get(ends[0]!) ?? 0) + 1);
+    const id = visibleIdOf.get(from) ?? visibleIdOf.get(to);
+    if (id) counts.set(id, (counts.get(id) ?? 0) + 1);
   }
   return counts;
 }
 
-/** Lays out the cards and links of a part of a map. */
-export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, size: Size, previous?: Drawing): Drawing {
-  const { layout, visibleIdOf } = layOutPart(map, part, collapsed, matches, size, previous?.layout);
+/** Lays out the cards and links of a part of a map. Side by side, its cards count their links to the other part. */
+export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, isSideBySide: boolean, size: Size, previous?: Drawing): Drawing {
+  const { layout, visibleIdOf } = layOutPart(map, part, collapsed, matches, isSideBySide && !matches ? getCrossLinks(map) : [], size, previous?.layout);
   const shownLinks = map.links.filter(({ from, to }) => visibleIdOf.has(from) && visibleIdOf.has(to));
   const boxes = [...layout.cards].map(([id, { x, y, width, height }]) => [id, x, y, width, height]);
   const ends = shownLinks.map((link) => [visibleIdOf.get(link.from), visibleIdOf.get(link.to), link]);
@@ -104,7 +104,7 @@ export function foldToFit(added: Iterable<string>, isAnimated: boolean): void {
   if (!map || isFoldedByUser || !sizes.length) return;
   const parts = sizes.map(([part, size]) => ({
     has: (id: string) => getPartTree(map, part).parents.has(id),
-    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, size).layout, size),
+    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size).layout, size),
   }));
   const collapsed = chooseCollapsedNodes(map, parts, [...(route.node ? [route.node] : []), ...added]);
   if (collapsed.size === before.size && [...collapsed].every((id) => before.has(id))) return;
