@@ -11,6 +11,7 @@ from mindmap.document import COMPLETED, IN_PROGRESS, ROOT, Mindmap
 from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
+from tests.browser.maps import ACTIVE_TASK
 from tests.browser.measurements import find_card, get_rectangle, measure_smallest_text, wait_until_stable
 from tests.mindmap.sample_maps import create_timestamp
 
@@ -115,3 +116,17 @@ def test_zoom_to_node(site: Site, session: PageSession) -> None:
     show_all()
     page.keyboard.press("z")
     expect_readable()
+
+
+def test_double_click_on_toggle_does_not_zoom(site: Site, session: PageSession) -> None:
+    """A double click on the toggle of a card does not zoom to the card, but one beside it does."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=map")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    page.keyboard.press("-")
+    scale = "() => document.querySelector('.card.t-root .shape').getScreenCTM().a"
+    before = wait_until_stable(page, lambda: page.evaluate(scale))
+    page.locator(".card.t-root .toggle").dispatch_event("dblclick")
+    assert wait_until_stable(page, lambda: page.evaluate(scale)) == before
+    page.locator(".card.t-root .shape").dispatch_event("dblclick")
+    page.wait_for_function(f"before => ({scale})() > before", arg=before)

@@ -72,7 +72,7 @@ export class Scene {
     svg.addEventListener("click", (event) => this.onClick(event));
     svg.addEventListener("dblclick", (event) => {
       const id = findNodeId(event);
-      if (id) callbacks.zoom(id);
+      if (id && !isOnToggle(event)) callbacks.zoom(id);
     });
     svg.addEventListener("pointerover", (event) => callbacks.hover(findNodeId(event)));
     svg.addEventListener("pointerleave", () => callbacks.hover(null));
@@ -309,13 +309,15 @@ export class Scene {
 
   private onClick(event: Event): void {
     const id = findNodeId(event);
-    if (id && (event.target as Element).closest(".toggle")) this.callbacks.toggle(id);
+    if (id && isOnToggle(event)) this.callbacks.toggle(id);
     else this.callbacks.select(id);
   }
 }
 
 const findNodeId = (event: Event): string | null =>
   (event.target as Element).closest<SVGGElement>(".card")?.dataset["id"] ?? null;
+
+const isOnToggle = (event: Event): boolean => (event.target as Element).closest(".toggle") !== null;
 
 const expandBox = ({ x, y, width, height }: Box, fraction: number): Box => ({
   x: x - width * fraction,
