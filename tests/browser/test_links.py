@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -65,6 +67,13 @@ def create_linked_map() -> Mindmap:
     pairs = ((0, 6), (3, 14), (9, 1), (5, 12))
     within = [(ids[a], ids[b], LABELS[a % 3]) for ids in (step, component) for a, b in pairs]
     return maps.add_links(document, [(a, b, label, None) for a, b, label in across + within])
+
+
+def create_crowded_map() -> Mindmap:
+    """Create a map with links whose labels are longer than any free place."""
+    document = create_linked_map()
+    label = "a label that is far too long for the gaps"
+    return maps.add_links(document, [(link.source, link.target, label, None) for link in document.links])
 
 
 def test_links_to_the_other_pane(site: Site, session: PageSession) -> None:
@@ -142,13 +151,25 @@ def test_links_between_stacked_panes(site: Site, session: PageSession) -> None:
 
 def test_label_without_room_shows_on_hover(site: Site, session: PageSession) -> None:
     """A label that no free place can hold appears while its link or one of its cards is hovered."""
-    document = create_linked_map()
-    label = "a label that is far too long for the gaps"
-    long_links = [(link.source, link.target, label, None) for link in document.links]
-    site.create_map(maps.add_links(document, long_links))
+    site.create_map(create_crowded_map())
     page = session.open("#/map/mm_test?view=map")
     crowded = page.locator(".link-label.crowded")
     expect(crowded.first).to_be_attached()
     expect(crowded.first).to_be_hidden()
     find_card(page, "Step 0a of the plan").hover()
     expect(page.locator(".link-label.crowded.hot").first).to_be_visible()
+
+
+def test_picture_shows_all_labels(site: Site, session: PageSession, tmp_path: Path) -> None:
+    """The exported picture, which has no hovering, shows the labels without room too."""
+    site.create_map(create_crowded_map())
+    page = session.open("#/map/mm_test?view=map")
+    expect(page.locator(".link-label.crowded").first).to_be_attached()
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile("^Picture")).click()
+    download.value.save_as(tmp_path / "picture.svg")
+    page.goto((tmp_path / "picture.svg").as_uri())
+    labels = page.locator(".link-label.crowded")
+    expect(labels.first).to_be_visible()
+    assert all(label.is_visible() for label in labels.all())
