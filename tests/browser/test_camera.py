@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from mindmap.document import ROOT, Mindmap, with_log_entry
@@ -105,6 +107,24 @@ def test_still_view_keeps_hover(site: Site, session: PageSession) -> None:
     page.keyboard.press("e")
     page.keyboard.press("0")
     page.wait_for_function("window.animations > 0")
+
+
+def test_change_keeps_zoom_to_selected_card(site: Site, session: PageSession) -> None:
+    """A node found in a map that is too small to read stays at a readable size when the map changes."""
+    site.create_map(maps.create_large_map(300, 14))
+    page = session.open("#/map/mm_test?view=map")
+    expect(page.locator(".card").first).to_be_visible()
+    page.keyboard.press("e")
+    page.keyboard.press("0")
+    expect(page.locator(".scene")).to_have_class(re.compile("far"))
+    page.locator("#search").fill("Thumbnails repository layer")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card.selected")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".scene")).not_to_have_class(re.compile("far|mid"))
+    site.change_map(lambda document: add_branch(document, "Late", 1))
+    expect(page.locator(".current-entry-message")).to_contain_text("Added 2 nodes")
+    assert wait_until_stable(page, lambda: measure_smallest_text(page)) >= 11
+    expect(page.locator(".card.selected")).to_be_in_viewport(ratio=1)
 
 
 def test_nothing_covers_the_panes(site: Site, session: PageSession) -> None:

@@ -94,15 +94,16 @@ export class Camera {
     this.setTransform(zoomIdentity.translate(PADDING - left * scale, PADDING - top * scale).scale(scale), isAnimated);
   }
 
-  /** Moves a card into view at a readable scale, unless it is visible and readable. */
-  reveal(box: Box, isAnimated: boolean): void {
+  /** Moves a card into view at a readable scale, unless it is visible and readable. Returns true if this changes the scale. */
+  reveal(box: Box, isAnimated: boolean): boolean {
     const { k, x, y } = this.animation?.to ?? this.transform;
     const [left, top] = [box.x * k + x, box.y * k + y];
     const [right, bottom] = [left + box.width * k, top + box.height * k];
     const isVisible = left >= EDGE_PIXELS && top >= EDGE_PIXELS && right <= this.size.width - EDGE_PIXELS && bottom <= this.size.height - EDGE_PIXELS;
-    if (k >= READABLE_SCALE && isVisible) return;
+    if (k >= READABLE_SCALE && isVisible) return false;
     const scale = k < READABLE_SCALE ? REVEAL_SCALE : k;
     this.centre({ x: box.x + box.width / 2, y: box.y + box.height / 2 }, scale, isAnimated);
+    return scale !== k;
   }
 
   centre(point: { x: number; y: number }, scale: number, isAnimated: boolean): void {

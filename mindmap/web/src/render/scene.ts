@@ -194,12 +194,13 @@ export class Scene {
     if (this.camera.transform.k < OPENING_SCALE) {
       this.mode = "free";
       this.camera.centre(computeCentre(placedCard), 1, true);
-    } else this.camera.reveal(placedCard, true);
+    } else this.reveal(id);
   }
 
+  /** Moves a card into view. If this zooms, the view no longer follows the map, which would zoom back. */
   reveal(id: string, isAnimated = true): void {
     const placedCard = this.findCard(id);
-    if (placedCard) this.camera.reveal(placedCard, isAnimated);
+    if (placedCard && this.camera.reveal(placedCard, isAnimated)) this.mode = "free";
   }
 
   /** Centres a point at the current scale, without animation. */
