@@ -15,6 +15,8 @@ from serve.text import format_commit_count
 
 # Changes of an answer, unless the request says otherwise.
 DEFAULT_CHANGES: Final = 20
+# Places at HEAD that the text of an answer names. Overloads are several.
+MAX_PLACES: Final = 12
 MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
 
@@ -114,7 +116,9 @@ class TraceDetails:
         """The places of the symbol at HEAD, as a phrase."""
         if not self.at_head:
             return "not at HEAD"
-        return ", ".join(f"{place.path}:{place.start_line}-{place.end_line}" for place in self.at_head)
+        shown = [f"{place.path}:{place.start_line}-{place.end_line}" for place in self.at_head[:MAX_PLACES]]
+        omitted_count = len(self.at_head) - len(shown)
+        return ", ".join([*shown, *([f"{omitted_count:,} more"] if omitted_count else [])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import duckdb
 
 # Only a changed line that can define the name can introduce or remove its symbol. A truncated diff may lack the line.
 _TOUCHES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, file_path, file_path_bytes, old_path, parent, kind,
+SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, file_path, file_path_bytes, old_path, parent,
        confidence = 'ExactSpan',
        change_kind IN ('added', 'deleted', 'renamed') OR diff_truncated OR CASE language
            WHEN 'python' THEN regexp_matches(diff, $python)
@@ -61,7 +61,7 @@ class SymbolTouch:
     """Change of a file that touched a symbol, or that renamed its file, or a merge's change.
 
     `date`: committer date in seconds since 1970. `path`: after the change, or before a deletion. `old_path`: before a
-    rename. `parent`, `kind`: as in `hunk_symbols`; None if it is unknown. `is_exact`: False if git's hunk header is
+    rename. `parent`: as in `hunk_symbols`; None if it is unknown. `is_exact`: False if git's hunk header is
     the evidence. `may_define`: the change can introduce or remove the symbol.
     """
 
@@ -71,7 +71,6 @@ class SymbolTouch:
     path: bytes
     old_path: bytes | None
     parent: str | None
-    kind: str | None
     is_exact: bool
     may_define: bool
 
@@ -104,7 +103,7 @@ def load_file_changes(
     sql = _FILE_CHANGES.format(merges=", ".join(merges) or "NULL")
     parameters = {"line": _build_line_pattern(name, "")}
     return [
-        SymbolTouch(hunk, sha, date, path_bytes or path.encode(), _encode(old_path), None, None, True, True)
+        SymbolTouch(hunk, sha, date, path_bytes or path.encode(), _encode(old_path), None, True, True)
         for hunk, sha, date, path, path_bytes, old_path in connection.execute(sql, parameters).fetchall()
         if is_reachable(sha)
     ]

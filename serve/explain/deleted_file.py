@@ -17,12 +17,12 @@ from serve.explain.notes import find_similar_files
 from serve.explain.target import Target, read_committed_target
 from serve.text import escape_in_sentence
 
-# Commits that changed a path which are checked for its removal. More are needed only in a strange history.
+# Commits that changed a path which are checked for its removal: a limit for paths that come and go again and again.
 MAX_COMMITS: Final = 1_000
 # Files that are searched for the lines of a deleted file, and files that the answer names.
 MAX_SEARCHED_FILES: Final = 200
 MAX_DESTINATIONS: Final = 2
-# Least share of the lines of a deleted file, and least number of them, that another file has received.
+# A file is named if it received at least this share of the lines of the deleted file, and this number of them.
 MIN_SHARE: Final = 0.25
 MIN_LINES: Final = 3
 # Renames that are followed: few files have more names.
@@ -49,18 +49,20 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
         )
         removal = next(filter(None, removals), None)
         if removal is None:
-            return replace(target, note=_describe_unknown_file(target, head, git))
+            return replace(target, note=_describe_unknown_file(repository, target, head, git))
         sentence = _try_describe_removal(repository, git, head, removal)
         entry = repository.find_entry(removal.parent, removal.path)
         if entry is None or entry.mode in (TREE_MODE, SUBMODULE_MODE):
-            return replace(target, note=f"{sentence} It was no file.")
+            kind = "submodule" if entry and entry.mode == SUBMODULE_MODE else "directory"
+            return replace(target, note=f"{sentence} It was a {kind}.")
         last_version = read_committed_target(repository, removal.parent, removal.path, entry.sha)
     except UnreadableObject as error:
         return replace(
             target,
             note=f"{target.display_path} does not exist in HEAD. Its history is unreadable: {error.reason}.",
         )
-    version = f"This explains its last version, in commit {removal.parent[:12]}."
+    untracked = "git does not track the file in the work tree. " if target.is_untracked else ""
+    version = f"{untracked}This explains its last version, in commit {removal.parent[:12]}."
     return replace(
         last_version, note=f"{sentence} {version if last_version.content is not None else last_version.note}"
     )
@@ -70,8 +72,10 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
     """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it."""
     # git leaves out the other side of a merge that equals one of its parents, which can be the side with the file.
     for options in (["-1"], ["--full-history", f"-{MAX_COMMITS}"]):
-        commits = git.run("rev-list", *options, head, "--", path).stdout.decode().split()
-        for sha in commits:
+        output = git.run("rev-list", *options, head, "--", path)
+        if output.exit_code:
+            raise UnreadableObject(head, "git cannot list its history")
+        for sha in output.stdout.decode().split():
             if repository.find_entry(sha, path) is not None:
                 continue
             for position, parent in enumerate(repository.read_commit(sha).parents):
@@ -80,13 +84,14 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
     return None
 
 
-def _describe_unknown_file(target: Target, head: str, git: GitProgram) -> str:
-    """Say that a file never existed, and suggest similar ones."""
+def _describe_unknown_file(repository: Repository, target: Target, head: str, git: GitProgram) -> str:
+    """Say that a file never existed, as far as the clone knows, and suggest similar ones."""
     if target.is_untracked:
         return f"{target.display_path} does not exist in HEAD: git does not track it, so it has no history."
     similar_files = find_similar_files(target.path, head, git)
     question = f" Did you mean {' or '.join(similar_files)}?" if similar_files else ""
-    return f"{target.display_path} does not exist in HEAD and never did.{question}"
+    extent = "nor in the history of this shallow clone" if repository.is_shallow else "and never did"
+    return f"{target.display_path} does not exist in HEAD {extent}.{question}"
 
 
 def _format_path(path: bytes) -> str:
@@ -159,7 +164,7 @@ def _find_destinations(repository: Repository, removal: Removal, changes: list[F
     ]
     for count, path in sorted(counts, key=lambda entry: -entry[0])[:MAX_DESTINATIONS]:
         if count >= max(MIN_LINES, MIN_SHARE * len(keys)):
-            yield f"{count} of its {len(keys)} different lines to {path}"
+            yield f"{count} of its {len(keys)} distinct lines to {path}"
 
 
 def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:

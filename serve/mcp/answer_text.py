@@ -146,7 +146,7 @@ def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
 
 
 def _format_trace_hit(hit: TraceHit) -> str:
-    subject = _split_message(hit.commit_subject)[0]
+    subject = _shorten(_split_message(hit.commit_subject)[0])
     guess = "" if hit.provenance == "EXACT" else "?"
     date = _format_date(hit.commit_date, hit.author_date)
     return f"- {hit.step}{guess} {hit.commit_sha[:SHA_LENGTH]} {date} {subject}"

@@ -7,7 +7,7 @@ the client's first root in a repository.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -30,7 +30,7 @@ from serve.backend import Backend, select_backend
 from serve.call_queue import CallQueue
 from serve.commit_types import ChangeSearchRequest, ShowRequest
 from serve.errors import BadRequest
-from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.explain_types import ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import base
 from serve.mcp.answer_text import (
@@ -211,7 +211,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             include_evolution,
         )
         return (
-            _trace_symbol(file, symbol, max_tokens, path, home)
+            _trace_symbol(file, symbol, _limit_changes(k, max_tokens), path, home)
             if symbol
             else _explain_lines(backend, request, path, detail, max_tokens)
         )
@@ -238,9 +238,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             pattern, regex, added, removed, oldest, limit, MAX_FILES, MAX_LINES, path, since, until, author
         )
         answer = exact_search.search_changes(request, resolver.resolve(repository, context), home)
-        answer_fields = answer.to_json_dict()
-        content = {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
-        return _build_call_result(format_search_answer(answer), content)
+        return _build_call_result(format_search_answer(answer), _build_content(answer.to_json_dict()))
 
     def show_commit(
         commit: Annotated[str, Field(description="Sha, tag or branch.")],
@@ -337,44 +335,41 @@ def _build_find_result(
         words = parse_content_words(query) if detail is Detail.NORMAL else ()
         reduced = reduce_find_answer(answer, detail, words)
         shortened.append(limit_tokens(reduced, max_answer_tokens, format_find_answer))
-    content, *others = map(_build_content, shortened)
+    content, *others = map(_build_content, map(to_json_dict, shortened))
     if not others:
         return _build_call_result(format_find_answer(shortened[0]), content)
     content["more"] = [{"query": query, **other} for query, other in zip(queries[1:], others, strict=True)]
     return _build_call_result(format_find_answers(queries, shortened), content)
 
 
-def _build_content(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
-    """Return the structured content of an answer."""
-    answer_fields = to_json_dict(answer)
+def _build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the structured content of an answer, given in its JSON form."""
     return {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
 
 
-def _limit_changes(max_tokens: int | None) -> int:
-    """Return how many changes of a symbol fit a number of tokens."""
-    return (
-        DEFAULT_CHANGES if max_tokens is None else max(1, min(DEFAULT_CHANGES, max_tokens // CHANGE_TOKENS))
-    )
+def _limit_changes(k: int, max_tokens: int | None) -> int:
+    """Return how many changes of a symbol to show, at most `k` and as many as fit a number of tokens."""
+    fitting = DEFAULT_CHANGES if max_tokens is None else max_tokens // CHANGE_TOKENS
+    return max(1, min(k, DEFAULT_CHANGES, fitting))
 
 
 def _explain_lines(
     backend: Backend, request: ExplainRequest, path: Path, detail: Detail, max_tokens: int | None
 ) -> CallToolResult:
     """Answer with the commits that wrote lines of a file."""
+    if not request.file:
+        raise BadRequest("Neither a file nor a symbol is named.", hint="Pass `file` or `symbol`.")
     answer = reduce_explain_answer(backend.explain(request, path), detail)
     answer = limit_tokens(answer, max_tokens, format_explain_answer)
-    return _build_call_result(format_explain_answer(answer), _build_content(answer))
+    return _build_call_result(format_explain_answer(answer), _build_content(to_json_dict(answer)))
 
 
-def _trace_symbol(file: str, symbol: str, max_tokens: int | None, path: Path, home: Path) -> CallToolResult:
+def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) -> CallToolResult:
     """Answer with the history of a symbol, in a file if one is named."""
     from serve.trace.trace_symbol import trace_symbol
 
-    request = TraceRequest(f"{file}:{symbol}" if file else symbol, _limit_changes(max_tokens))
-    answer = trace_symbol(request, path, home)
-    answer_fields = answer.to_json_dict()
-    content = {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
-    return _build_call_result(format_trace_answer(answer), content)
+    answer = trace_symbol(TraceRequest(f"{file}:{symbol}" if file else symbol, limit), path, home)
+    return _build_call_result(format_trace_answer(answer), _build_content(answer.to_json_dict()))
 
 
 def _build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:

@@ -23,6 +23,8 @@ from stores.symbol_history import SymbolTouch
 # evidence, too, and with another one.
 MIN_MOVE_SIMILARITY: Final = 0.5
 MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
+# Pairs of a removed and an added symbol that are compared, each in up to 10 ms.
+MAX_COMPARISONS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,7 +142,7 @@ class NameHistory:
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
             if touch.may_define and {touch.path, touch.old_path} & self._shas_by_path.keys():
-                self._add_touch(replace(touch, parent=None, kind=None))
+                self._add_touch(replace(touch, parent=None))
                 self._changes.pop(touch.commit_sha, None)
 
     def _classify(self, sha: str) -> list[SymbolChange]:
@@ -172,6 +174,8 @@ class NameHistory:
             return self._list_modified(sha, touches, set())
         comparison = _Comparison()
         for touch in {touch.hunk_id: touch for touch in touches}.values():
+            if not self.deadline.check():
+                return self._list_modified(sha, touches, set())
             new = self.reader.find_bodies(sha, touch.path, self.name)
             versions = [self._find_old_bodies(parent, touch) for parent in parents]
             olds = [version for version in versions if version is not None]
@@ -227,11 +231,14 @@ def match_places(
 
     The changes have no commit yet.
     """
+    # In a mass move only equal code is compared.
+    is_mass_move = len(added) * len(removed) > MAX_COMPARISONS
     scores = [
         (score, old_key, key)
         for key, body in added.items()
         for old_key, old_body in removed.items()
-        if (score := score_move(old_key, old_body, key, body))
+        if (not is_mass_move or body.text == old_body.text)
+        and (score := score_move(old_key, old_body, key, body))
     ]
     moved: set[SymbolKey] = set()
     for score, old_key, key in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -107,7 +108,7 @@ class SymbolTracer:
     def follow_names(self, candidate: Candidate) -> list[SymbolChange]:
         """Return the changes of a symbol, also under the names that it had before and after."""
         finder = RenameFinder(self.reader, self.deadline)
-        changes: list[SymbolChange] = []
+        changes: dict[SymbolChange, None] = {}
         names = {candidate.name}
         pending: list[tuple[Sequence[SymbolChange], SymbolChange | None]] = [(candidate.changes, None)]
         while pending:
@@ -117,30 +118,32 @@ class SymbolTracer:
                     continue
                 is_end = change.step in ("introduced", "removed") and len(names) < MAX_NAMES
                 partner = finder.find_partner(change) if is_end else None
-                if partner is None or partner.name in names:
-                    changes.append(change)
+                if partner is None:
+                    changes[change] = None
                     continue
-                names.add(partner.name)
                 old, new = (change, partner) if change.step == "removed" else (partner, change)
-                changes.append(
-                    replace(
-                        change,
-                        step="renamed",
-                        name=new.name,
-                        key=new.key,
-                        old_name=old.name,
-                        old_key=old.key,
-                        is_exact=False,
-                    )
+                rename = SymbolChange(
+                    change.commit_sha,
+                    change.date,
+                    "renamed",
+                    new.name,
+                    new.key,
+                    old.name,
+                    old.key,
+                    new.body,
+                    is_exact=False,
                 )
-                partner_candidates = self._find_candidates(partner.name, [partner.key])
-                pending += [(found.changes, change) for found in partner_candidates]
-        return changes
+                changes[rename] = None  # the history of the other name can have it, too
+                if partner.name not in names:
+                    names.add(partner.name)
+                    partner_candidates = self._find_candidates(partner.name, [partner.key])
+                    pending += [(found.changes, change) for found in partner_candidates]
+        return list(changes)
 
     def find_head_places(self, changes: Sequence[SymbolChange]) -> tuple[HeadPlace, ...]:
-        """Return where HEAD defines the symbol."""
+        """Return where HEAD defines the symbol, whose changes are given newest first."""
         head = self.repository.read_head()
-        places = {(change.name, change.key) for change in changes}
+        places = _list_last_places(changes)
         return tuple(
             HeadPlace(
                 key.format_symbol(name), symbol.kind, decode_path(path), symbol.start_line, symbol.end_line
@@ -211,10 +214,35 @@ class SymbolTracer:
 
 
 def parse_symbol(symbol: str) -> tuple[str | None, str]:
-    """Return the file and the qualified name of `PATH:Class.method`, `Class::method` or `method()`."""
-    text = symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".")
+    """Return the file and the qualified name of `PATH:Class.method`, `Class::method`, `Class#method` or `method()`."""
+    text = symbol.strip().removesuffix("()").replace("::", ".")
     path, _, name = text.rpartition(":")
-    return (path.removeprefix("./") or None), name.strip(".")
+    # JavaScript's `Class.#method` is a private one.
+    return (path.removeprefix("./") or None), re.sub(r"(?<=\w)#", ".", name).strip(".")
+
+
+def has_qualified_name(candidate: Candidate, symbol: str) -> bool:
+    """Return False if only the last part of the requested name is that of the symbol."""
+    _, qualified_name = parse_symbol(symbol)
+    return any(_is_at(key, candidate.name, qualified_name) for key in candidate.keys)
+
+
+def _is_at(key: SymbolKey, name: str, qualified_name: str) -> bool:
+    return f".{key.format_symbol(name)}".endswith(f".{qualified_name}")
+
+
+def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolKey]]:
+    """Return the places of a symbol that no later change removed it from. `changes`: newest first."""
+    places: set[tuple[str, SymbolKey]] = set()
+    seen: set[tuple[str, SymbolKey]] = set()
+    for change in changes:
+        place = (change.name, change.key)
+        if place not in seen and change.step != "removed":
+            places.add(place)
+        seen.add(place)
+        if change.old_key:
+            seen.add((change.old_name or change.name, change.old_key))
+    return places
 
 
 def _select_keys(
@@ -225,7 +253,7 @@ def _select_keys(
     With a path, places that it names completely are preferred. Functions that JavaScript assigns to a property of an
     object have no enclosing symbol: `res.send` finds `send`.
     """
-    matches = [key for key in keys if f".{key.format_symbol(name)}".endswith(f".{qualified_name}")]
+    matches = [key for key in keys if _is_at(key, name, qualified_name)]
     if not matches:
         matches = [
             key for key in keys if not key.parent and detect_language(decode_path(key.path)) in SCRIPTS

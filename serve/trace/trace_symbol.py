@@ -29,7 +29,14 @@ from serve.index_status import (
 from serve.repositories import locate_index
 from serve.text import UNREADABLE_HINT, format_commit_count
 from serve.trace.symbol_changes import Deadline, SymbolChange
-from serve.trace.symbol_tracer import Candidate, SymbolTracer, UnknownSymbol, list_places, score_restored
+from serve.trace.symbol_tracer import (
+    Candidate,
+    SymbolTracer,
+    UnknownSymbol,
+    has_qualified_name,
+    list_places,
+    score_restored,
+)
 from serve.trace_types import (
     HeadPlace,
     TraceAnswer,
@@ -62,12 +69,14 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
         except UnknownSymbol as error:  # a commit that is not indexed may have added it
             raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
-        at_head = tracer.find_head_places(changes)
     git = commit_graph.create_git_program(repository, location.git_directory)
     order = sort_newest_first({change.commit_sha: change.date for change in changes}, repository, git)
     changes = _mark_restored(_sort_changes(changes, order))
+    at_head = tracer.find_head_places(changes)
     shown = _select_changes(changes, request)
-    limitations = _describe_limitations(changes, at_head, others, repository, tracer.deadline)
+    limitations = list(_describe_limitations(changes, at_head, others, repository, tracer.deadline))
+    if not has_qualified_name(candidate, request.symbol):
+        limitations.append(f"No symbol has the whole name: this is the function `{candidate.name}`.")
     newest = changes[0]
     return TraceAnswer(
         tuple(_build_hit(repository, change) for change in shown),

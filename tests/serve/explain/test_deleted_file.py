@@ -131,7 +131,7 @@ def test_destination_of_the_lines(repo: Repo, home: Path) -> None:
     repo.remove("src/net.py")
     repo.commit_file("src/core.py", f"{other}{FUNCTION.replace('30', '60')}", "Merge net into core")
     text = get_limitation(explain(repo, home, "src/net.py"))
-    assert "removed it. The same commit added 4 of its 5 different lines to src/core.py. This" in text
+    assert "removed it. The same commit added 4 of its 5 distinct lines to src/core.py. This" in text
 
 
 def test_deleted_below_the_working_directory(repo: Repo, home: Path) -> None:
@@ -151,6 +151,9 @@ def test_untracked_since(repo: Repo, home: Path) -> None:
     repo.write("src/a.py", "secret\n")
     answer = explain(repo, home, "src/a.py")
     assert '("Untrack it") removed it' in get_limitation(answer)
+    assert "git does not track the file in the work tree. This explains its last version" in get_limitation(
+        answer
+    )
     assert [line.text for line in answer.lines] == ["one", "TWO", "three", "four", "five"]
 
 
@@ -167,7 +170,7 @@ def test_no_lines_to_explain(repo: Repo, home: Path) -> None:
     )
     directory = get_limitation(explain(repo, home, "src"))
     assert directory == (
-        f'src does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. It was no file.'
+        f'src does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. It was a directory.'
     )
     assert not binary.hits
 
@@ -182,6 +185,16 @@ def test_last_version_is_cached_by_head(repo: Repo, home: Path) -> None:
     assert get_limitation(answer) == "" and [hit.commit_message.strip() for hit in answer.hits] == [
         "Add it again"
     ]
+
+
+def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A shallow clone does not claim that a file never existed."""
+    repo.remove("src/a.py")
+    repo.commit("Drop it")
+    repo.commit_file("b.py", "two\n")
+    clone = repo.clone(tmp_path / "shallow", "--depth=1")
+    note = get_limitation(explain(clone, home, "src/a.py"))
+    assert note.startswith("src/a.py does not exist in HEAD nor in the history of this shallow clone.")
 
 
 def test_bare_repository(repo: Repo, home: Path, tmp_path: Path) -> None:
@@ -213,7 +226,7 @@ def test_destination_after_many_deleted_files(
     repo.remove("b.py")
     repo.write("z.py", "".join(f"OTHER_{number} = compute({number})\n" for number in range(20)) + FUNCTION)
     repo.commit("Move it")
-    assert "different lines to z.py" in get_limitation(explain(repo, home, "a.py"))
+    assert "distinct lines to z.py" in get_limitation(explain(repo, home, "a.py"))
 
 
 def test_unreadable_destination(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.trace import symbol_tracer
+from serve.trace import symbol_changes, symbol_tracer
 from serve.trace.symbol_tracer import AmbiguousSymbol, UnknownSymbol
 from serve.trace.trace_symbol import trace_symbol
 from serve.trace_types import TraceAnswer, TraceRequest
@@ -476,3 +476,59 @@ def test_no_similar_names_of_a_long_text(repo: Repo, trace: Trace) -> None:
     with pytest.raises(UnknownSymbol) as error:
         trace(f"{name}y")
     assert "Did you mean" not in error.value.hint
+
+
+def test_renamed_there_and_back(repo: Repo, trace: Trace) -> None:
+    """A symbol that gets its first name back was renamed twice."""
+    renamed = CONNECT.replace("connect", "open_connection")
+    for number, text in enumerate([CONNECT, renamed, CONNECT], 1):
+        repo.commit_file("net.py", f"{OTHER}\n\n{text}", f"Version {number}")
+    assert list_steps(trace("connect")) == [
+        ("introduced", "Version 1", "net.py:connect"),
+        ("renamed", "Version 2", "net.py:open_connection from connect"),
+        ("renamed", "Version 3", "net.py:connect from open_connection"),
+    ]
+
+
+def test_other_symbol_of_a_former_name_at_head(repo: Repo, trace: Trace) -> None:
+    """A later symbol at a place that the traced one left is not the traced one."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.commit_file("net.py", CONNECT.replace("connect", "open_connection"), "Rename")
+    other = OTHER.replace("parse_header", "connect")
+    repo.commit_file("net.py", f"{CONNECT.replace('connect', 'open_connection')}\n\n{other}", "Add another")
+    answer = trace("open_connection")
+    assert [place.symbol for place in answer.meta.trace.at_head] == ["open_connection"]
+
+
+def test_name_without_the_object(repo: Repo, trace: Trace) -> None:
+    """A function that is found without the object that was asked for is named in the limitation."""
+    repo.commit_file("view.js", "function render(body) {\n  return body\n}\n", "Add")
+    assert "No symbol has the whole name: this is the function `render`." in str(
+        trace("Widgt.render").meta.trace.limitation
+    )
+    assert trace("render").meta.trace.limitation is None
+
+
+def test_signs_in_paths_and_names(repo: Repo, trace: Trace) -> None:
+    """A place that an error lists can be entered, also with a sign that separates names elsewhere."""
+    repo.commit_file("C#/net.py", CONNECT, "Add")
+    repo.commit_file(
+        "box.js", "class Box {\n  #open(lid) {\n    return lid\n  }\n}\n", "Add a private method"
+    )
+    assert trace("C#/net.py:connect").meta.trace.symbol == "C#/net.py:connect"
+    assert trace("Box.#open").meta.trace.symbol == "box.js:Box.#open"
+    assert trace("Box##open").meta.trace.symbol == "box.js:Box.#open"
+
+
+def test_mass_move(repo: Repo, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many symbols of a name that move in one commit, only those with equal code are compared."""
+    monkeypatch.setattr(symbol_changes, "MAX_COMPARISONS", 3)
+    for number in range(2):
+        repo.write(f"old_{number}.py", CONNECT.replace("30", str(number)))
+    repo.commit("Add")
+    for number in range(2):
+        repo.remove(f"old_{number}.py")
+        repo.write(f"new_{number}.py", "import os\n\n\n" * 20 + CONNECT.replace("30", str(number)))
+    repo.commit("Move all")
+    steps = list_steps(trace("new_1.py:connect"))
+    assert steps[-1] == ("moved", "Move all", "new_1.py:connect from old_1.py")
