@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from serve.text import escape_line
+from serve.text import SHORT_SHA_DIGITS, escape_line
 
 # References of each sort: named things, commits and trailers. Messages of updates quote whole changelogs.
 MAX_REFERENCES: Final = 12
 # Longer trailers are texts.
 MAX_TRAILER_CHARS: Final = 200
-# Longer messages quote logs; their trailers are read all the same.
+# Longer messages are cut here; trailers are read from the whole message.
 MAX_CHARS: Final = 20_000
 
 ISSUE: Final = "issue"
@@ -32,7 +32,6 @@ TRAILER: Final = "trailer"
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
 MAX_SHOWN: Final = 3
 _COMMIT_KINDS: Final = frozenset({"reverts", "cherry_picked_from"})
-SHA_DIGITS: Final = 10
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
 # Without a leading zero or more digits, as in the colors `#000000` and `#112233ff`.
@@ -124,7 +123,7 @@ _OTHER_PREFIXES: Final = frozenset(
 _TRAILER: Final = re.compile(r"([A-Za-z0-9-]+)[ \t]*:(.*)")
 # Lines that git itself adds: with one of them, other lines of the paragraph need not be trailers.
 _GENERATED_TRAILERS: Final = ("Signed-off-by: ", "(cherry picked from commit ")
-# Says nothing about the change.
+# Left out: it certifies who wrote the change, and says nothing about it.
 _OMITTED_TRAILER: Final = "signed-off-by"
 
 
@@ -184,7 +183,7 @@ def describe_evidence(
     parts = (
         ", ".join(names[:MAX_SHOWN]),
         f"in {tag}" if tag else "",
-        f"also {', '.join(sha[:SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
+        f"also {', '.join(sha[:SHORT_SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
     )
     return escape_line(" · ".join(filter(None, parts)))
 

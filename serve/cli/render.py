@@ -15,7 +15,7 @@ from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainHit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
-from serve.text import add_path_to_command, escape_controls, escape_json_controls
+from serve.text import SHA_DIGITS, add_path_to_command, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,7 +171,7 @@ def _format_heading(hit_number: int, hit: PatternHit) -> Text:
     subject, *body = format_message_lines(hit.commit_message)
     heading = Text()
     heading.append(f"{hit_number:>2}. ", style="dim").append(subject, style="bold")
-    heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
+    heading.append(f"\n    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
     heading.append(
         f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
     )

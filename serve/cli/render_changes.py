@@ -15,7 +15,7 @@ from serve.commit_types import (
     FileDiff,
     ShowAnswer,
 )
-from serve.text import escape_controls, format_more_files
+from serve.text import SHA_DIGITS, escape_controls, format_more_files
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Matching lines of a commit: several commits fit a screen. The JSON has more.
 MAX_LINES: Final = 12
-SHA_DIGITS: Final = 12
 
 
 def print_search_answer(answer: ChangeSearchAnswer, console: Console) -> None:

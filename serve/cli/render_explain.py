@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from serve.cli.render import format_evidence, format_message_lines, print_hit
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
-from serve.text import escape_controls, format_ranges
+from serve.text import SHA_DIGITS, escape_controls, format_ranges
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,6 @@ LINES_PER_RUN: Final = 3
 MAX_RUNS: Final = 40
 # Maximum number of line ranges of a commit. More do not fit on the line of the path.
 MAX_RANGES: Final = 5
-SHA_DIGITS: Final = 12
 STEP_WIDTH: Final = len("reformatted")
 # A commit has the same color next to its lines and in its heading.
 COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")

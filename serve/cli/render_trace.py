@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from serve.cli.render import format_message_lines
-from serve.text import escape_line
+from serve.text import SHA_DIGITS, escape_line
 from serve.trace_types import TraceAnswer, TraceHit
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-SHA_DIGITS: Final = 12
 STEP_WIDTH: Final = len("introduced")
 STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
 

@@ -15,7 +15,7 @@ from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import MIN_WEIGHT, find_blob, read_lines
 from serve.explain.notes import find_similar_files
 from serve.explain.target import Target, read_committed_target
-from serve.text import escape_in_sentence
+from serve.text import SHA_DIGITS, escape_in_sentence
 
 # Commits that changed a path which are checked for its removal: a limit for paths that come and go again and again.
 MAX_COMMITS: Final = 1_000
@@ -62,7 +62,7 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
             note=f"{target.display_path} does not exist in HEAD. Its history is unreadable: {error.reason}.",
         )
     untracked = "git does not track the file in the work tree. " if target.is_untracked else ""
-    version = f"{untracked}This explains its last version, in commit {removal.parent[:12]}."
+    version = f"{untracked}This explains its last version, in commit {removal.parent[:SHA_DIGITS]}."
     return replace(
         last_version, note=f"{sentence} {version if last_version.content is not None else last_version.note}"
     )
@@ -141,7 +141,7 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
     subject = get_subject(repository.read_commit(removal.commit_sha).message)
     if len(subject) > MAX_SUBJECT:
         subject = f"{subject[:MAX_SUBJECT]}…"
-    return f'commit {removal.commit_sha[:12]} ("{escape_in_sentence(subject)}")'
+    return f'commit {removal.commit_sha[:SHA_DIGITS]} ("{escape_in_sentence(subject)}")'
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:

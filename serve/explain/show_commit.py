@@ -38,7 +38,7 @@ from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.notes import MAX_SUGGESTIONS, find_similar_files
 from serve.explain.target import MAX_FILE_BYTES, list_candidate_paths
 from serve.repositories import find_index
-from serve.text import escape_line, format_command
+from serve.text import SHA_DIGITS, escape_line, format_command
 from stores import history, index_copy
 from stores.errors import LineageError
 
@@ -232,14 +232,16 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     inside = [change.path for change in diff.changes if change.path.startswith(prefixes)]
     if inside:
         names = _format_names([decode_path(path) for path in inside])
-        raise BadRequest(f"Commit {sha[:12]} changes files in {file!r:.200}.", hint=f"It changes {names}.")
+        raise BadRequest(
+            f"Commit {sha[:SHA_DIGITS]} changes files in {file!r:.200}.", hint=f"It changes {names}."
+        )
     existing = _find_file(repository, sha, candidates)
     if existing is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
-    command = format_command("lineage", "show", f"{sha[:12]}:{decode_path(existing)}")
+    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
     raise BadRequest(
-        f"Commit {sha[:12]} does not change {file!r:.200}.",
+        f"Commit {sha[:SHA_DIGITS]} does not change {file!r:.200}.",
         hint=f"It changes {names}. `{command}` shows the file as it was.",
     )
 
@@ -280,7 +282,7 @@ def _load_content(
         all_lines.pop()
     if first > max(1, len(all_lines)):
         count = "1 line" if len(all_lines) == 1 else f"{len(all_lines):,} lines"
-        raise BadRequest(f"{file!r:.200} has {count} in {sha[:12]}.", hint="Give lines that it has.")
+        raise BadRequest(f"{file!r:.200} has {count} in {sha[:SHA_DIGITS]}.", hint="Give lines that it has.")
     last = min(last or len(all_lines), len(all_lines))
     text = "".join(f"{line}\n" for line in all_lines[first - 1 : last])
     return FileContent(name, first if all_lines else 0, last, len(all_lines), text, omitted_lines=0)
@@ -302,9 +304,10 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
     question = f"Did you mean {' or '.join(map(escape_line, similar_files))}? " if similar_files else ""
-    command = format_command("lineage", "show", sha[:12])
+    command = format_command("lineage", "show", sha[:SHA_DIGITS])
     return BadRequest(
-        f"Commit {sha[:12]} has no file {file!r:.200}.", hint=f"{question}`{command}` lists what it changes."
+        f"Commit {sha[:SHA_DIGITS]} has no file {file!r:.200}.",
+        hint=f"{question}`{command}` lists what it changes.",
     )
 
 

@@ -13,7 +13,7 @@ from pipeline.git.repository import Repository
 from serve import index_status
 from serve.index_status import IndexStatus, describe_unfinished_run
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.text import describe_unreadable_remedy, describe_vector_share
+from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share
 from stores import database, duckdb_engine, history, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
@@ -197,7 +197,7 @@ def _check_status(repository: Repository, connection: Connection) -> Iterator[Ch
     yield from _check_freshness(status)
     unreadable = history.load_unreadable_commits(connection)
     if unreadable:
-        names = ", ".join(entry.commit_sha[:12] for entry in unreadable[:MAX_NAMED])
+        names = ", ".join(entry.commit_sha[:SHA_DIGITS] for entry in unreadable[:MAX_NAMED])
         yield report_warning(
             "unreadable",
             f"{len(unreadable):,} not indexed: {names}{', ...' if len(unreadable) > MAX_NAMED else ''}",

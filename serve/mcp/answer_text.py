@@ -16,11 +16,9 @@ from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitDetails, Com
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.references import describe_evidence
-from serve.text import escape_controls, escape_line, format_more_files, format_ranges
+from serve.text import SHORT_SHA_DIGITS, escape_controls, escape_line, format_more_files, format_ranges
 from serve.trace_types import TraceAnswer, TraceHit
 
-# Digits of an abbreviated sha. In ten million objects, fewer than one sha in 100,000 is ambiguous.
-SHA_LENGTH: Final = 10
 # Characters of a question that an answer to several repeats.
 MAX_SHOWN_QUERY: Final = 200
 # Characters of a line in the evolution of lines.
@@ -113,7 +111,7 @@ def format_show_answer(answer: ShowAnswer) -> str:
     commit, diff, content = answer.commit, answer.diff, answer.content
     subject, *body = _split_message(commit.commit_message)
     author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
-    parents = ", ".join(sha[:SHA_LENGTH] for sha in commit.parents) or "none"
+    parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
     date = _format_date(commit.commit_date, commit.author_date)
     evidence = _describe_evidence(commit, commit.commit_message)
     lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
@@ -134,7 +132,7 @@ def format_show_answer(answer: ShowAnswer) -> str:
 def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
     subject = _split_message(hit.commit_subject)[0]
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
-    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {subject}{evidence}"
+    yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
     for file in hit.files:
         added, removed = f" +{file.added}" if file.added else "", f" -{file.removed}" if file.removed else ""
         yield f"file: {escape_line(file.path)}{added}{removed}"
@@ -149,7 +147,7 @@ def _format_trace_hit(hit: TraceHit) -> str:
     subject = _shorten(_split_message(hit.commit_subject)[0])
     guess = "" if hit.provenance == "EXACT" else "?"
     date = _format_date(hit.commit_date, hit.author_date)
-    return f"- {hit.step}{guess} {hit.commit_sha[:SHA_LENGTH]} {date} {subject}"
+    return f"- {hit.step}{guess} {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}"
 
 
 def _describe_commit_file(file: CommitFile) -> str:
@@ -170,7 +168,7 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
     )
     date = _format_date(hit.commit_date, hit.author_date)
     evidence = _describe_evidence(hit, hit.commit_message)
-    yield f"{number}. {repository}{hit.commit_sha[:SHA_LENGTH]} {date} {subject}{probability}{evidence}"
+    yield f"{number}. {repository}{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{probability}{evidence}"
     if description := _describe_files(hit):
         yield description
     yield from _quote(body)
@@ -182,7 +180,7 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     date = _format_date(hit.commit_date, hit.author_date)
     author = escape_line(hit.commit_author)
     evidence = _describe_evidence(hit, hit.commit_message)
-    yield f"{number}. {hit.commit_sha[:SHA_LENGTH]} {date} {author}: {subject}{evidence}"
+    yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
     noun = "line" if len(hit.blame_lines) == 1 else "lines"
     yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {escape_line(hit.file_path)}"
     yield from _quote(body)
@@ -198,7 +196,7 @@ def _describe_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails,
 
 def _format_related_commit(commit: RelatedCommit) -> str:
     subject, *_ = _split_message(commit.commit_message)
-    return f"- {commit.commit_sha[:SHA_LENGTH]} {commit.commit_date[:10]} {subject}"
+    return f"- {commit.commit_sha[:SHORT_SHA_DIGITS]} {commit.commit_date[:10]} {subject}"
 
 
 def _format_evolution_step(step: EvolutionStep) -> str:
@@ -206,7 +204,7 @@ def _format_evolution_step(step: EvolutionStep) -> str:
     lines = ", ".join(format_ranges(step.lines))
     subject, *_ = _split_message(step.commit_message)
     return (
-        f"- {lines} {step.step}{guess} {step.commit_sha[:SHA_LENGTH]} {step.commit_date[:10]} {subject}"
+        f"- {lines} {step.step}{guess} {step.commit_sha[:SHORT_SHA_DIGITS]} {step.commit_date[:10]} {subject}"
         f" | {_shorten(step.text)}"
     )
 
@@ -214,9 +212,7 @@ def _format_evolution_step(step: EvolutionStep) -> str:
 def _format_lead(lead: EvolutionLead) -> str:
     subject, *_ = _split_message(lead.commit_message)
     lines = ", ".join(format_ranges(lead.lines))
-    return (
-        f"- {lines} {lead.commit_sha[:SHA_LENGTH]} {lead.commit_date[:10]} {subject} | {_shorten(lead.text)}"
-    )
+    return f"- {lines} {lead.commit_sha[:SHORT_SHA_DIGITS]} {lead.commit_date[:10]} {subject} | {_shorten(lead.text)}"
 
 
 def _shorten(line: str) -> str:

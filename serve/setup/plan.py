@@ -19,7 +19,7 @@ from pipeline.ignore_suggestions import IgnorePlan, PatternEffect, Suggestion, p
 from serve.errors import BadRequest
 from serve.setup.file_edit import FileChange, ManagedSection, SectionMarkerError, read_file
 from serve.setup.git_hooks import BareRepository, check_editable
-from serve.text import escape_controls
+from serve.text import SHA_DIGITS, escape_controls
 from stores.errors import LineageError
 
 SECTION: Final = ManagedSection(
@@ -159,7 +159,8 @@ def _find_unused_path(file: Path) -> Path:
 
 def format_plan(plan: IgnorePlan) -> Iterator[str]:
     """Yield the lines of the survey: totals, the share of each directory, suggested patterns."""
-    yield f"{plan.commits:,} commits up to {plan.head[:12]}, {plan.hunks:,} hunks (changed files, commit by commit)"
+    head = plan.head[:SHA_DIGITS]
+    yield f"{plan.commits:,} commits up to {head}, {plan.hunks:,} hunks (changed files, commit by commit)"
     if plan.ignored_hunks:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
