@@ -7,20 +7,16 @@ process, because they need no model.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from serve import config
 from serve.cli.query import AuthorOption, JsonOption, PathFilterOption, SinceOption, UntilOption
-from serve.cli.terminal import RepositoryPath, print_raw
+from serve.cli.terminal import RepositoryPath, print_answer
 from serve.text import add_path_to_commands, escape_json_controls
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def grep_command(  # noqa: PLR0913 - one parameter per option
@@ -64,9 +60,9 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     )
     answer = search_changes(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    _print_answer(
-        answer.to_json_dict(),
-        lambda console: render_changes.print_search_answer(answer, console),
+    print_answer(
+        partial(_format_json, answer.to_json_dict()),
+        partial(render_changes.print_search_answer, answer),
         as_json=as_json,
     )
 
@@ -98,9 +94,9 @@ def trace_command(
     request = TraceRequest(symbol, limit=limit, oldest_first=oldest)
     answer = trace_symbol(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    _print_answer(
-        answer.to_json_dict(),
-        lambda console: render_trace.print_trace_answer(answer, console),
+    print_answer(
+        partial(_format_json, answer.to_json_dict()),
+        partial(render_trace.print_trace_answer, answer),
         as_json=as_json,
     )
 
@@ -141,21 +137,15 @@ def show_command(
     home = config.load_settings().home
     path = resolve_repository_path(home, repository, cwd) if repository else cwd
     answer = show_commit(ShowRequest(commit, file, lines), path, cwd, home)
-    _print_answer(
-        answer.to_json_dict(),
-        lambda console: render_changes.print_show_answer(answer, console),
+    print_answer(
+        partial(_format_json, answer.to_json_dict()),
+        partial(render_changes.print_show_answer, answer),
         as_json=as_json,
     )
 
 
-def _print_answer(
-    answer_fields: dict[str, Any], print_formatted: Callable[[Console], None], *, as_json: bool
-) -> None:
-    """Print an answer: formatted on a terminal, else as JSON, which is indented on a terminal only."""
-    if as_json or not sys.stdout.isatty():
-        layout: dict[str, Any] = {"indent": 2} if sys.stdout.isatty() else {"separators": (",", ":")}
-        print_raw(escape_json_controls(json.dumps(answer_fields, ensure_ascii=False, **layout)))
-        return
-    from rich.console import Console
-
-    print_formatted(Console(highlight=False))
+def _format_json(answer_fields: dict[str, Any], indent: int | None) -> str:
+    separators = (",", ":") if indent is None else None
+    return escape_json_controls(
+        json.dumps(answer_fields, ensure_ascii=False, indent=indent, separators=separators)
+    )

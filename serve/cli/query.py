@@ -5,7 +5,6 @@ Each command imports what it needs when it runs, so that help and other commands
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, print_raw
+from serve.cli.terminal import RepositoryPath, print_answer
 from serve.errors import BadRequest
 from serve.text import add_path_to_commands
 
@@ -208,16 +207,13 @@ def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
 def _print_answer(
     answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool, fields: str | None
 ) -> None:
-    """Print an answer: formatted on a terminal, else as JSON, which is indented on a terminal only."""
+    """Print an answer, with only these fields of its hits if they are given."""
+    from serve.cli import render
+
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    if as_json or fields is not None or not sys.stdout.isatty():
-        from serve.cli import render
-
-        indent = 2 if sys.stdout.isatty() else None
-        print_raw(
-            render.to_json(answer, indent=indent, fields=fields.split(",") if fields is not None else ())
-        )
-        return
-    from rich.console import Console
-
-    print_formatted(answer, Console(highlight=False))
+    names = fields.split(",") if fields is not None else ()
+    print_answer(
+        lambda indent: render.to_json(answer, indent=indent, fields=names),
+        partial(print_formatted, answer),
+        as_json=as_json or fields is not None,
+    )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from serve import config, process, text
 from serve.cli import exit_codes
 from serve.text import add_path_to_commands, escape_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def _remember_path(path: Path) -> Path:
@@ -106,6 +109,22 @@ def print_raw(text: str) -> None:
     """Print a text unchanged, for programs, and a line break."""
     # The output is UTF-8 in every locale. A byte of a path that is not UTF-8 is printed as an escape.
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+
+def print_answer(
+    to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool
+) -> None:
+    """Print an answer: formatted on a terminal, else as JSON.
+
+    `to_json` returns the JSON with the given indentation, which there is only on a terminal.
+    """
+    is_terminal = sys.stdout.isatty()
+    if as_json or not is_terminal:
+        print_raw(to_json(2 if is_terminal else None))
+        return
+    from rich.console import Console
+
+    print_formatted(Console(highlight=False))
 
 
 def print_text(text: str) -> None:
