@@ -58,7 +58,7 @@ LEAST_SIMILARITY: Final = 0.88
 
 @dataclass(frozen=True, slots=True)
 class SymbolTouch:
-    """Change of a file that touched a symbol, or that renamed its file, or a merge's change.
+    """Change of a file that may have changed a symbol: it touched the symbol, renamed the file, or is a merge's.
 
     `date`: committer date in seconds since 1970. `path`: after the change, or before a deletion. `old_path`: before a
     rename. `parent`: as in `hunk_symbols`; None if it is unknown. `is_exact`: False if git's hunk header is
@@ -115,7 +115,7 @@ def find_similar_names(connection: duckdb.DuckDBPyConnection, name: str, limit: 
     return [similar for (similar,) in connection.execute(_SIMILAR_NAMES, parameters).fetchall()]
 
 
-def find_word(name: str) -> str:
+def get_definition_word(name: str) -> str:
     """Return a word that the line of the definition contains; empty if none is certain.
 
     Of `Display for Level` it is `Level`. A companion object of Kotlin can have no name in the code.
@@ -126,7 +126,7 @@ def find_word(name: str) -> str:
 
 def _build_line_pattern(name: str, prefix: str) -> str:
     """Return the expression of RE2 for a changed line with a name. Its `\\b` knows only letters of ASCII."""
-    word = find_word(name)
+    word = get_definition_word(name)
     start, end = (r"\b" if re.fullmatch(r"[A-Za-z0-9_]", edge) else "" for edge in (word[:1], word[-1:]))
     return f"(?m)^[+-].*{prefix if word else ''}{start}{word.replace('$', '[$]')}{end}"
 

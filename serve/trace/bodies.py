@@ -16,7 +16,7 @@ from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.explain.line_similarity import TOKEN, count_common_tokens
 from serve.explain.line_sources import find_blob
-from stores.symbol_history import find_word
+from stores.symbol_history import get_definition_word
 
 # Tokens of a definition that are compared, the first ones: about 400 lines, which take 10 ms.
 MAX_TOKENS: Final = 4_000
@@ -53,9 +53,9 @@ class DefinitionReader:
     _symbols_by_blob: dict[tuple[str, str], tuple[Symbol, ...] | None] = field(default_factory=dict)
 
     def list_symbols(self, commit: str, path: bytes, word: str = "") -> tuple[Symbol, ...] | None:
-        """Return the symbols of a file, or none if it does not contain the word; None if it cannot be parsed.
+        """Return the symbols of a file: an empty tuple if the commit has no such file, or it lacks the word.
 
-        There are none if the commit has no such file.
+        None if the file cannot be read or parsed.
         """
         name = decode_path(path)
         if get_grammar_name(name) is None:
@@ -77,7 +77,7 @@ class DefinitionReader:
 
     def find_bodies(self, commit: str, path: bytes, name: str) -> dict[str, Body] | None:
         """Return each symbol of a name in a file by its parent; None if the file cannot be parsed."""
-        symbols = self.list_symbols(commit, path, find_word(name))
+        symbols = self.list_symbols(commit, path, get_definition_word(name))
         if symbols is None:
             return None
         bodies = group_bodies(symbol for symbol in symbols if symbol.name == name)

@@ -195,7 +195,10 @@ class NameHistory:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Symbols of a name that a commit added, removed, or renamed with their file; `ended`: places not to list again."""
+    """Symbols of a name that a commit added, removed, or renamed with their file.
+
+    `ended`: their places, which the commit did not merely modify.
+    """
 
     added: dict[SymbolKey, Body] = field(default_factory=dict)
     removed: dict[SymbolKey, Body] = field(default_factory=dict)
