@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from mindmap.document import ROOT, Mindmap, with_log_entry
@@ -150,3 +152,32 @@ def test_nothing_covers_the_panes(site: Site, session: PageSession) -> None:
     assert (
         wait_until_stable(page, lambda: page.locator(".scene > g").first.get_attribute("transform")) != before
     )
+
+
+# JavaScript function that turns the wheel over the map and presses a key at once, during the wheel's gesture.
+WHEEL_AND_PRESS_KEY = """key => {
+  const stage = document.querySelector(".stage");
+  const { left, top } = stage.getBoundingClientRect();
+  const wheel = { deltaY: 200, clientX: left + 9, clientY: top + 9, bubbles: true, cancelable: true };
+  stage.dispatchEvent(new WheelEvent("wheel", wheel));
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+}"""
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_fit_right_after_wheel(
+    site: Site, session: PageSession, motion: Literal["reduce", "no-preference"]
+) -> None:
+    """`0` right after the wheel fits the map, and the view follows again."""
+    site.create_map(maps.create_small_map())
+    session.page.emulate_media(reduced_motion=motion)
+    page = session.open("#/map/mm_test?view=plan")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    before = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
+    page.evaluate(WHEEL_AND_PRESS_KEY, "0")
+    after = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
+    assert after == pytest.approx(before, abs=1)
+    for number in range(4):
+        site.change_map(lambda document, name=f"Branch {number}": add_branch(document, name))  # type: ignore[misc]
+        expect(find_card(page, f"Branch {number} step 2")).to_be_in_viewport(ratio=1)
+    expect_all_in_view(page)

@@ -39,18 +39,20 @@ export class Camera {
   private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALE_LIMITS);
   private restTimer = 0;
   private animation: Animation | null = null;
-  private isAnimating = false;
+  /** Kind of the move that the page itself makes; null during a gesture. */
+  private ownMove: "instant" | "animated" | null = null;
 
   constructor(
     private readonly host: HTMLElement,
     private readonly listener: CameraListener,
   ) {
-    const zoomBehaviour = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
-      if (sourceEvent) {
+    const zoomBehaviour = this.zoom.on("zoom", ({ transform }: { transform: ZoomTransform }) => {
+      // `sourceEvent` does not tell them apart: a move of the page gets that of a wheel gesture that has not ended yet.
+      if (!this.ownMove) {
         this.animation = null; // a gesture ends the animation
         this.listener.onGesture();
       }
-      this.onZoom(transform, !!sourceEvent || this.isAnimating);
+      this.onZoom(transform, this.ownMove !== "instant");
     });
     select(host).call(zoomBehaviour).on("dblclick.zoom", null);
   }
@@ -115,14 +117,14 @@ export class Camera {
   scaleBy(factor: number): void {
     this.finishAnimation();
     this.listener.onGesture();
-    this.zoom.scaleBy(select(this.host), factor);
+    this.move("instant", () => this.zoom.scaleBy(select(this.host), factor));
   }
 
   /** Moves the view by pixels. */
   panBy(x: number, y: number): void {
     this.finishAnimation();
     this.listener.onGesture();
-    this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k);
+    this.move("instant", () => this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k));
   }
 
   /** Moves the view by map units at once; a running animation continues. */
@@ -137,8 +139,15 @@ export class Camera {
     if (isSameView(transform, this.animation?.to ?? this.transform) && (isAnimated || !this.animation)) return;
     const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.animation = null;
-    if (isInstant) this.zoom.transform(select(this.host), transform);
+    if (isInstant) this.move("instant", () => this.zoom.transform(select(this.host), transform));
     else this.startAnimation({ from: this.transform, to: transform, start: performance.now() });
+  }
+
+  /** Runs a move that is not a gesture. */
+  private move(kind: "instant" | "animated", run: () => void): void {
+    this.ownMove = kind;
+    run();
+    this.ownMove = null;
   }
 
   private startAnimation(animation: Animation): void {
@@ -151,9 +160,7 @@ export class Camera {
     const { from, to, start } = animation;
     const progress = Math.min(1, (performance.now() - start) / ANIMATION_MS);
     if (progress === 1) this.animation = null;
-    this.isAnimating = true;
-    this.zoom.transform(select(this.host), progress === 1 ? to : interpolate(from, to, 1 - (1 - progress) ** 3));
-    this.isAnimating = false;
+    this.move("animated", () => this.zoom.transform(select(this.host), progress === 1 ? to : interpolate(from, to, 1 - (1 - progress) ** 3)));
     if (progress < 1) requestAnimationFrame(() => this.animate(animation));
   }
 
