@@ -160,7 +160,7 @@ def _describe_limitations(
     deadline: Deadline,
 ) -> Iterator[str]:
     if others:
-        yield list_places("Also in tests or type stubs", list(map(str, others)))
+        yield list_places("Also outside of the source code", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.key.path)) is None for change in changes):
         yield (
             "Files of this language are not parsed: git's hunk headers name the symbol, so commits that introduced or "

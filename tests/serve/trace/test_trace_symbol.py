@@ -294,7 +294,7 @@ def test_source_before_tests(repo: Repo, trace: Trace) -> None:
     answer = trace("Server")
     assert answer.meta.trace.symbol == "net.py:Server"
     assert answer.meta.trace.limitation == (
-        "Also in tests or type stubs: tests/test_net.py:Server (1 commit)."
+        "Also outside of the source code: tests/test_net.py:Server (1 commit)."
     )
     repo.commit_file("net.pyi", "class Server:\n    listener: object\n", "Add a stub")
     assert trace("Server").meta.trace.symbol == "net.py:Server"
