@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from pipeline.workers import count_usable_cpus
 from serve import config
 
 # As in the programs, before anything imports numpy.
@@ -31,6 +32,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LINEAGE_HOME", str(path))
     monkeypatch.setenv("LINEAGE_NO_DAEMON", "1")
     return path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for `-n logical`: one more than processors, as many tests wait for programs."""
+    return count_usable_cpus() + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,7 +13,7 @@ from tests.repos import Repo
 
 def test_rows_of_small_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole queries and both precisions of the cross-encoder have limits, and the daemon is stopped."""
-    monkeypatch.setattr(warm, "QUERIES", 20)
+    monkeypatch.setattr(warm, "QUERIES", 4)
     repo = Repo.create(tmp_path / "repo")
     for number in range(warm.QUERIES):
         repo.commit_file(
