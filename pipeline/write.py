@@ -24,7 +24,7 @@ from pipeline.walk import (
     find_unreachable,
     list_candidate_commits,
 )
-from stores import compatibility, database, history, history_refresh, maintenance, pending_texts
+from stores import compatibility, database, history, maintenance, pending_work
 from stores.compatibility import (
     REBUILD_COMMAND,
     CompatibilityStatus,
@@ -36,10 +36,10 @@ from stores.connections import IndexWriter
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
 from stores.history import UnreadableCommit
-from stores.history_refresh import RefreshedRows
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.migrations import NewerSchema
+from stores.pending_work import RefreshedRows
 from stores.types import ReachabilityDelta
 from stores.writer import (
     Batch,
@@ -196,9 +196,7 @@ def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile)
 
 def write_refreshed_rows(writer: IndexWriter, rows: RefreshedRows, profile: Profile) -> None:
     """Write new symbols and terms of recorded hunks in one transaction."""
-    _write_timed(
-        writer, profile, "storage", lambda connection: history_refresh.replace_rows(connection, rows)
-    )
+    _write_timed(writer, profile, "storage", lambda connection: pending_work.replace_rows(connection, rows))
 
 
 def finish_extraction(
@@ -219,7 +217,7 @@ def finish_extraction(
     `has_complete_head`: the HEAD snapshot has every file.
     """
     with profile.measure("storage"), writer.open_batch() as connection:
-        pending = pending_texts.list_pending_texts(connection)
+        pending = pending_work.list_pending_texts(connection)
         record_run_end(
             connection,
             head,

@@ -5,20 +5,18 @@ Index
 - `index_copy`: reading from a copy while another process holds the index
 - `connections`: long-lived connections that yield to other processes
 - `duckdb_engine`: in-memory DuckDB instances, with memory and thread limits
-- `line_search`: search for commits whose stored diffs contain given lines
 - `locks`: file locks of indexes and mindmaps
 - `index_location`: index directory of a repository, and repository id
 - `schema`: Arrow schemas of the tables; `tables.sql` has the DDL
 - `migrations`: schema migrations, and the DDL of full-text indexes: `full_text.sql` and `tokenize.sql`
 - `compatibility`: component versions of an index, and compatibility check
 - `maintenance`: compaction, integrity check and deletion of leftover files
-- `pending_texts`: texts of hunks and messages that have no vector yet
 - `embedding_cache`: vectors by content, in a database beside the index
 
 Writing and reading
 - `writer`: write transactions
-- `history_refresh`: replacement of outdated symbols and terms of recorded hunks
-- `history`: recorded commits, status numbers and file history
+- `pending_work`: texts without a vector; replacement of outdated symbols and terms of recorded hunks
+- `history`: recorded commits, status numbers, history of a file and of a symbol
 - `hunk_details`: commit, diff and symbols of hunks, for display
 - `sql`: connections for statements of users; `sql_views.sql` has their views and macros
 - `frames`: tables as polars frames
@@ -26,13 +24,10 @@ Writing and reading
 Search
 - `snapshot`: reachable hunks as NumPy arrays, and top-k selection
 - `filters`: query filters as masks over hunks
-- `exact_search`: text or regular expression in added and removed lines
-- `symbol_history`: changes that touched a symbol of a name, and similar names
+- `exact_search`: text or regular expression in added and removed lines; commits that changed given lines
 - `fulltext`: BM25 search
-- `hnsw_index`: optional HNSW index of the vectors, by DuckDB's VSS extension
-- `vector_search`: vector search, and vectors of commit messages
-- `whitening`: whitening transform of embeddings
-- `quantized_vectors`: vectors as 8-bit codes, and exact products with them
+- `vector_search`: vector search, vectors of commit messages, optional HNSW index by DuckDB's VSS extension
+- `vectors`: whitening transform; vectors as 8-bit codes, and exact products with them
 
 Others
 - `mindmap_files`: mindmap files and their names

@@ -105,7 +105,7 @@ def migrate_to_3(connection: duckdb.DuckDBPyConnection) -> None:
 
 def migrate_to_4(connection: duckdb.DuckDBPyConnection) -> None:
     """Convert the vectors to 8-bit codes."""
-    from stores import quantized_vectors  # imports NumPy, which most commands do not need
+    from stores import vectors  # imports NumPy, which most commands do not need
 
     connection.execute("ALTER TABLE vectors RENAME TO embeddings")
     connection.execute(
@@ -117,7 +117,7 @@ def migrate_to_4(connection: duckdb.DuckDBPyConnection) -> None:
             "SELECT text_digest, embedding FROM embeddings WHERE rowid BETWEEN ? AND ?",
             [first, first + _CONVERTED_ROWS - 1],
         ).to_arrow_table()
-        connection.register("vectors_in", quantized_vectors.quantize_table(embeddings))
+        connection.register("vectors_in", vectors.quantize_table(embeddings))
         connection.execute("INSERT INTO vectors FROM vectors_in")
         connection.unregister("vectors_in")
     connection.execute("DROP TABLE embeddings")

@@ -27,7 +27,7 @@ from stores.duckdb_engine import SPILL_DIRECTORY
 from stores.history import CacheUsage
 from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
-from stores.quantized_vectors import quantize_table
+from stores.vectors import quantize_table
 
 if TYPE_CHECKING:
     from stores.snapshot import Ints

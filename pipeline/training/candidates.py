@@ -29,7 +29,7 @@ from pipeline.training.commit_sampling import (
 )
 from stores.fulltext import K1, B, compute_inverse_document_frequency
 from stores.vector_search import MESSAGE_WEIGHT
-from stores.whitening import Whitening, fit_whitening
+from stores.vectors import Whitening, fit_whitening
 
 # Hunks per commit: further ones add little.
 MAX_HUNKS: Final = 3

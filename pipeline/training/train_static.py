@@ -27,7 +27,7 @@ from pipeline.training.static_dataset import BLOCK_SIZE, NO_BAG, Bags, Ints, Sta
 from pipeline.training.word_bags import BagDataset, BagKind
 from stores.errors import LineageError
 from stores.types import EMBEDDING_DIMENSION
-from stores.whitening import fit_whitening
+from stores.vectors import fit_whitening
 
 # Of the evaluation: queries per repository, and the ranks that count (MRR@10).
 MAX_QUERIES: Final = 500

@@ -21,10 +21,10 @@ from serve.explain.line_sources import (
     find_blob,
     read_lines,
 )
-from stores import history, line_search
+from stores import exact_search, history
 from stores.database import DamagedIndex
 from stores.errors import StorageError
-from stores.line_search import ChangedLine, LinePattern
+from stores.exact_search import ChangedLine, DiffLinePattern
 from stores.locks import IndexBusy
 
 # A restored line must be long: short ones recur by chance.
@@ -53,13 +53,13 @@ class EndedLine:
         return os.path.splitext(os.fsdecode(self.path))[1]  # noqa: PTH122 - a path in git
 
     @property
-    def removal_pattern(self) -> LinePattern | None:
+    def removal_pattern(self) -> DiffLinePattern | None:
         """Pattern of the removed line; None if the line is too short."""
         words = extract_features(self.text).words
         if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
             return None
         line = self.text.strip()
-        return LinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
+        return DiffLinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
 
     @property
     def anchors(self) -> list[str]:
@@ -86,7 +86,7 @@ class LineSearcher:
     git: GitProgram
     reader: FileHistoryReader
     limitation: str = ""
-    _found: dict[LinePattern, list[ChangedLine]] = field(default_factory=dict)
+    _found: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[EndedLine]) -> None:
         """Search for the removals and anchors of lines, which the other functions then read."""
@@ -105,7 +105,7 @@ class LineSearcher:
                 is_reachable = history.build_reachability_test(
                     index.connection, self.reader.status.reachability
                 )
-                found = line_search.find_changed_lines(index.connection, patterns, is_reachable)
+                found = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
                 self._found.update(zip(patterns, found, strict=True))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
@@ -156,13 +156,13 @@ class LineSearcher:
         return self.git.run("merge-base", "--is-ancestor", older, newer).exit_code == 0
 
 
-def _list_patterns(line: EndedLine) -> Iterator[LinePattern]:
+def _list_patterns(line: EndedLine) -> Iterator[DiffLinePattern]:
     if removal := line.removal_pattern:
         yield removal
     yield from map(_build_anchor_pattern, line.anchors)
 
 
-def _build_anchor_pattern(anchor: str) -> LinePattern:
+def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
     """Return the pattern of an added line with an anchor; a name must be a whole word."""
     boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
-    return LinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
+    return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")

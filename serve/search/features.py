@@ -31,7 +31,7 @@ from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache
 from stores.snapshot import Bools, Floats, Hunks, Ints
-from stores.whitening import Vectors
+from stores.vectors import Vectors
 
 # A long query would list most of its words; the rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5

@@ -66,7 +66,7 @@ from stores.connections import ReaderPools
 from stores.database import NotIndexed
 from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
-from stores.quantized_vectors import quantize
+from stores.vectors import quantize
 
 # A hunk that touches more symbols changes most of its file; the first names show that well enough.
 MAX_SHOWN_SYMBOLS: Final = 40

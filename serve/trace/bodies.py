@@ -16,7 +16,7 @@ from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.explain.line_similarity import TOKEN, count_common_tokens
 from serve.explain.line_sources import find_blob
-from stores.symbol_history import get_definition_word
+from stores.history import get_definition_word
 
 # Tokens of a definition that are compared, the first ones: about 400 lines, which take 10 ms.
 MAX_TOKENS: Final = 4_000

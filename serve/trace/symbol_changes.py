@@ -17,7 +17,7 @@ from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from serve.trace.bodies import Body, DefinitionReader
 from serve.trace_types import TraceStep
-from stores.symbol_history import SymbolTouch
+from stores.history import SymbolTouch
 
 # Least similarity of a symbol that a commit removes at one place and adds at another: with the same parent, which is
 # evidence, too, and with another one.

@@ -18,10 +18,10 @@ from serve.trace.bodies import DefinitionReader
 from serve.trace.symbol_changes import Deadline, NameHistory, SymbolChange, SymbolKey, score_move
 from serve.trace.symbol_renames import RenameFinder
 from serve.trace_types import HeadPlace
-from stores import symbol_history
+from stores import history as symbol_history
 from stores.errors import LineageError
+from stores.history import SymbolTouch
 from stores.hunk_details import Connection
-from stores.symbol_history import SymbolTouch
 
 # Time for reading definitions from git. Later commits count as modifications.
 MAX_SECONDS: Final = 4.0

@@ -24,7 +24,7 @@ from stores.filters import QueryFilter
 from stores.index_location import IndexLocation
 from stores.snapshot import Floats, Snapshot, to_digest_array
 from stores.types import ReachabilityDelta
-from stores.whitening import Vectors, Whitening, fit_whitening, normalize
+from stores.vectors import Vectors, Whitening, fit_whitening, normalize
 from tests.bench.programs import run_lineage
 from tests.bench.report import Row, create_temporary_directory, print_rows
 

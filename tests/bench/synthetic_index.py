@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from stores import database, schema
 from stores.index_location import IndexLocation
-from stores.quantized_vectors import QuantizedVectors, quantize_table
-from stores.whitening import Vectors
+from stores.vectors import QuantizedVectors, Vectors, quantize_table
 
 SEED: Final = 7
 ROWS_PER_BATCH: Final = 20_000

@@ -26,7 +26,7 @@ from stores.filters import QueryFilter
 from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
 from stores.types import ReachabilityDelta
-from stores.whitening import Vectors
+from stores.vectors import Vectors
 from tests.bench import synthetic_index
 
 DEPTH: Final = 100

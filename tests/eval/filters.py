@@ -28,7 +28,7 @@ from stores import fulltext, vector_search
 from stores.filters import FilterMask, QueryFilter, apply_filter
 from stores.snapshot import LANE_DEPTH, RankedHunk
 from stores.vector_search import TextVectors
-from stores.whitening import Whitening
+from stores.vectors import Whitening
 from tests.bench import indexes
 from tests.bench.histories import clone_history
 from tests.bench.programs import run_lineage

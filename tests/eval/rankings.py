@@ -34,7 +34,7 @@ from stores.filters import QueryFilter
 from stores.snapshot import LANE_DEPTH, RankedHunk
 from stores.types import ReachabilityDelta
 from stores.vector_search import TextVectors
-from stores.whitening import Whitening
+from stores.vectors import Whitening
 from tests.eval.baselines import BM25, GREP, BM25Index, GrepSearcher
 from tests.eval.metrics import deduplicate
 

@@ -19,11 +19,11 @@ from pipeline.embed import EmbeddingStage
 from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from stores import database, history, pending_texts
+from stores import database, history, pending_work
 from stores.connections import IndexWriter
 from stores.index_location import IndexLocation
-from stores.quantized_vectors import quantize
 from stores.types import EMBEDDING_DIMENSION
+from stores.vectors import quantize
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
@@ -97,7 +97,7 @@ def index_writer(location: IndexLocation) -> Iterator[IndexWriter]:
 def embed_all(index_writer: IndexWriter, encoder: Encoder, **options: Any) -> list[int]:
     """Embed the pending texts; return the number of texts done after each transaction."""
     with index_writer.open_batch() as connection:
-        pending = pending_texts.list_pending_texts(connection)
+        pending = pending_work.list_pending_texts(connection)
     return list(EmbeddingStage(encoder, index_writer, Profile(), **options).embed(pending))
 
 

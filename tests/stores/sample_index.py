@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from stores import schema
-from stores.quantized_vectors import quantize_table
 from stores.types import EMBEDDING_DIMENSION
+from stores.vectors import quantize_table
 
 FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - naive UTC, as in the database
 TABLES_SQL = Path(schema.__file__).with_name("tables.sql")

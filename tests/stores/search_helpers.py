@@ -11,7 +11,7 @@ from stores import fulltext, snapshot, vector_search
 from stores.filters import QueryFilter, apply_filter
 from stores.snapshot import RankedHunk
 from stores.types import ReachabilityDelta
-from stores.whitening import Vectors, Whitening
+from stores.vectors import Vectors, Whitening
 
 NO_FILTER = QueryFilter()
 NO_DELTA = ReachabilityDelta()

@@ -10,16 +10,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from stores import snapshot, vector_search, whitening
+from stores import snapshot, vector_search, vectors
 from stores.filters import QueryFilter, apply_filter
-from stores.hnsw_index import MAX_STALE_SHARE, HnswIndex
 from stores.snapshot import RankedHunk
 from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
-from stores.vector_search import TextVectors
+from stores.vector_search import MAX_STALE_SHARE, HnswIndex, TextVectors
 from tests.stores.sample_index import SampleHunk, create_index, make_unit_vector
 from tests.stores.search_helpers import NO_FILTER, search_vectors
 
-COUNT = whitening.MIN_TEXTS_TO_WHITEN + 100
+COUNT = vectors.MIN_TEXTS_TO_WHITEN + 100
 QUERIES = [make_unit_vector(*row) for row in np.random.default_rng(3).normal(size=(20, EMBEDDING_DIMENSION))]
 
 

@@ -23,9 +23,9 @@ from stores.compatibility import CompatibilityStatus, RowVersion
 from stores.database import NotIndexed
 from stores.index_location import IndexLocation
 from stores.migrations import MIGRATIONS, MigrationFailed
-from stores.quantized_vectors import quantize_table
 from stores.schema import TABLES
 from stores.types import SCHEMA_HISTORY, SCHEMA_VERSION
+from stores.vectors import quantize_table
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import run_index
 from tests.repos import Repo

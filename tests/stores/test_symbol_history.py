@@ -9,7 +9,7 @@ import pytest
 from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
 from stores import database
-from stores.symbol_history import find_similar_names, load_symbol_touches
+from stores.history import find_similar_names, load_symbol_touches
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
 

@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import database, history_refresh, migrations, writer
-from stores.history_refresh import RefreshedRows
+from stores import database, migrations, pending_work, writer
+from stores.pending_work import RefreshedRows
 from stores.writer import Batch
 from tests.stores.batches import (
     CURRENT_VERSIONS,
@@ -65,7 +65,7 @@ def write_head(connection: Any) -> object:
 
 def refresh_first_batch(connection: Any) -> object:
     rows = make_batch([SampleCommit(number, {"new": 2}, {"other": 1}) for number in range(3)])
-    return history_refresh.replace_rows(
+    return pending_work.replace_rows(
         connection,
         RefreshedRows(
             hunks=rows.hunks,

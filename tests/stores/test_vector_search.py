@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stores import snapshot, vector_search, whitening
+from stores import snapshot, vector_search, vectors
 from stores.filters import QueryFilter
-from stores.quantized_vectors import quantize
 from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from stores.vectors import quantize
 from tests.stores.sample_index import (
     SampleHunk,
     create_index,
@@ -32,7 +32,7 @@ def make_random_hunks(count: int) -> list[SampleHunk]:
     ]
 
 
-LARGE = make_random_hunks(whitening.MIN_TEXTS_TO_WHITEN + 1)
+LARGE = make_random_hunks(vectors.MIN_TEXTS_TO_WHITEN + 1)
 QUERY = make_unit_vector(*np.random.default_rng(8).normal(size=EMBEDDING_DIMENSION).tolist())
 
 

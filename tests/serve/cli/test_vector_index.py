@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stores.hnsw_index import HnswIndex
+from stores.vector_search import HnswIndex
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import read_output, run_index, run_lineage

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from serve.search.retrieval import order_with_messages
-from stores.quantized_vectors import quantize
 from stores.snapshot import RankedHunk
 from stores.types import EMBEDDING_DIMENSION
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
+from stores.vectors import quantize
 from tests.repos import FIRST_DATE
 from tests.stores.sample_index import make_unit_vector
 

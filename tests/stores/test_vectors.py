@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stores import quantized_vectors, schema
-from stores.quantized_vectors import QuantizedVectors, quantize
+from stores import schema
 from stores.types import EMBEDDING_DIMENSION
+from stores.vectors import QuantizedVectors, _round_weights, quantize, quantize_table
 
 ROWS = 1_000
 
@@ -50,7 +50,7 @@ def test_largest_sums_are_exact(weights: np.ndarray, code: int) -> None:
     quantized = QuantizedVectors(
         (code * np.sign(weights) * np.ones((300, 1))).astype(np.int8), np.ones(300, np.float32)
     )
-    integers, factor = quantized_vectors._round_weights(weights)
+    integers, factor = _round_weights(weights)
     exact = int(code * np.abs(integers.astype(np.int64)).sum())
     assert 0.99 * 2**24 < abs(exact) <= 2**24
     assert (quantized.multiply(weights) * factor).tolist() == pytest.approx([exact] * 300, rel=1e-12)
@@ -85,7 +85,7 @@ def test_columns(vectors: np.ndarray) -> None:
     """Vectors are the same after a conversion to columns of the table; a null gives a vector of zeros."""
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.VECTOR)
     digests = pa.array([bytes(16)] * ROWS, schema.DIGEST)
-    table = quantized_vectors.quantize_table(pa.table([digests, column], schema=schema.EMBEDDINGS))
+    table = quantize_table(pa.table([digests, column], schema=schema.EMBEDDINGS))
     assert table.schema.equals(schema.VECTORS)
     codes, scales = (table.column(name).combine_chunks() for name in ("codes", "scale"))
     stored = QuantizedVectors.from_columns(codes, scales)

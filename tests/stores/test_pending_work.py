@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from stores import compatibility, database, history_refresh, writer
+from stores import compatibility, database, pending_work, writer
 from stores.compatibility import HISTORY_PART, RowVersion
-from stores.history_refresh import RefreshedRows
+from stores.pending_work import RefreshedRows
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
 
 
@@ -21,7 +21,7 @@ def test_refreshed_postings_are_not_clustered(tmp_path: Path) -> None:
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(5)]))
         connection.execute("UPDATE repository SET clustered_hunks = 5")
         rows = make_batch([SampleCommit(number) for number in range(3, 5)])
-        history_refresh.replace_rows(
+        pending_work.replace_rows(
             connection,
             RefreshedRows(
                 hunks=pa.table(rows.hunks).set_column(0, "hunk_id", pa.array([3, 4])),
@@ -42,11 +42,11 @@ def test_refresh_of_unknown_version(tmp_path: Path) -> None:
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
         connection.execute("UPDATE made_by SET version = NULL WHERE component = 'words_version'")
         writer.record_run_start(connection, location, head="h", unreached=[], components=newer)
-        commits = history_refresh.start_refresh(connection, ["words_version"])
+        commits = pending_work.start_refresh(connection, ["words_version"])
         assert commits["hunk_ids"].to_pylist() == [[0]]
         started = compatibility.load_recorded_versions(connection).select_row_versions("words_version")
         assert {row.version for row in started} == {None, "2"}
-        history_refresh.finish_refresh(connection, ["words_version"])
+        pending_work.finish_refresh(connection, ["words_version"])
         assert compatibility.load_recorded_versions(connection).select_row_versions("words_version") == (
             RowVersion(HISTORY_PART, "words_version", "2"),
         )
