@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.encoders.base import Encoder
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
-from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.options import EncoderName, Precision
 from serve.api_types import NamedRepository
 from serve.explain.explain_change import Explainer

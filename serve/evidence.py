@@ -1,11 +1,12 @@
 """Evidence about the commits of an answer: references of their messages, first release, and copies of them.
 
-`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases` and `first_parents`)
+`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases`)
 and what the index has (commits with the same author and date).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline.cancellation import check_cancelled
-from pipeline.git import first_parents, releases
+from pipeline.git import releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
-from pipeline.git.patch_ids import compute_patch_id
+from pipeline.git.patches import HEADER_LINE, strip_file_header
 from pipeline.git.releases import Tag
 from pipeline.git.repository import Repository
 from serve.api_types import Release, format_rfc3339
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainHit
     from serve.find_types import PatternHit
 
+
 # Commits to compare with each commit. One that was copied more often is a bot's.
 MAX_CANDIDATES: Final = 8
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
@@ -37,6 +39,10 @@ _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
+
+# A copied commit has a few files. Comparing larger ones would delay an answer.
+MAX_FILES: Final = 100
+MAX_FILE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class EvidenceLoader:
     def _loaded_merges(self) -> Mapping[str, str] | None:
         try:
             head = self.repository.read_head()
-            return first_parents.load_merges(self.repository, self.git, head) if head else {}
+            return releases.load_merges(self.repository, self.git, head) if head else {}
         except (GitNotFound, UnreadableObject):
             return None
 
@@ -207,3 +213,27 @@ def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[st
 
 def _add_evidence(hit: Hit, evidence: Evidence) -> Hit:
     return replace(hit, references=evidence.references, release=evidence.release, also=evidence.also)
+
+
+def compute_patch_id(repository: Repository, sha: str) -> bytes | None:
+    """Return a digest of a commit's paths, modes and changed lines with their context.
+
+    Unlike in `git patch-id`, white space counts, and binary files. None if the commit changes no file, more than
+    `MAX_FILES` or a file larger than `MAX_FILE_BYTES`, or cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        diff = repository.diff_with_first_parent(sha)
+        if not 0 < len(diff.changes) <= MAX_FILES:
+            return None
+        for change in sorted(diff.changes, key=lambda change: change.path):
+            if any(repository.read_blob_size(blob) > MAX_FILE_BYTES for blob in change.blobs):
+                return None
+            patch = diff.read_patch(change)
+            lines = HEADER_LINE.sub(b"@@", strip_file_header(patch.data))
+            content = change.blobs if patch.is_binary else lines
+            modes = change.old_mode, change.new_mode
+            digest.update(repr((change.path, change.old_path, change.kind, modes, content)).encode())
+    except UnreadableObject:
+        return None
+    return digest.digest()

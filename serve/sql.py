@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from pipeline.component_versions import get_encoder_name
-from pipeline.encoders.base import Encoder
-from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.repositories import locate_index

@@ -1,12 +1,15 @@
-"""Encoder protocol, and the bundled int8 MiniLM encoder on ONNX Runtime.
+"""Encoder protocol, the bundled int8 MiniLM encoder on ONNX Runtime, and the bundled encoders by name.
 
 Each text is a run of its own, without padding and on one thread; callers encode in several threads at once. Dynamic
 quantization scales the activations of a whole run, so in a batch a text's vector would depend on the other texts. In a
 run of its own it is the same every time.
+
+The bundled model files are checked against their SHA-256 sums.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pipeline.encoders import providers
+from pipeline.encoders import base, providers
+from pipeline.options import EncoderName
 from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
+
 
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
@@ -33,6 +38,9 @@ STATIC_MODEL: Final = "static/2"
 # 256 tokens of code are about 1,000 characters. The tokenizer reads its whole input before it truncates, and a commit
 # message can have a megabyte.
 MAX_TEXT_CHARACTERS: Final = 4_096
+
+# In the format of `sha256sum --check`, so that users can check the files without this program.
+CHECKSUM_FILE: Final = "SHA256SUMS"
 
 
 class Encoder(Protocol):
@@ -140,3 +148,34 @@ def create_session(model: Path | bytes) -> InferenceSession:
     names = [providers.RUNTIME_NAMES[providers.CPU]]
     session: InferenceSession = ort.InferenceSession(model, options, providers=names)
     return session
+
+
+def read_checksums() -> dict[str, str]:
+    """Read the SHA-256 of each bundled file, by file name."""
+    lines = (base.MODELS_DIR / CHECKSUM_FILE).read_text(encoding="ascii").splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def find_corrupt_files() -> dict[str, str]:
+    """Return a description of the fault of each bundled file that is missing or changed, by file name."""
+    faults = {
+        name: _describe_fault(base.MODELS_DIR / name, digest) for name, digest in read_checksums().items()
+    }
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+def _describe_fault(file: Path, digest: str) -> str:
+    """Return the fault of a file; empty if its content has the digest."""
+    try:
+        with file.open("rb") as stream:
+            is_intact = hashlib.file_digest(stream, "sha256").hexdigest() == digest
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return "" if is_intact else "its content is not what was shipped"
+
+
+def create_bundled_encoder(name: EncoderName) -> Encoder:
+    """Create the bundled encoder of that name, on the CPU. It loads its model at the first text."""
+    from pipeline.encoders.static import StaticEncoder  # it imports this module
+
+    return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()

@@ -1,24 +1,65 @@
-"""First release of each commit: the tag that `git describe --contains` names.
+"""First release of each commit, and the merge that brought it into the first-parent history of HEAD.
 
-git computes the tags of all commits in one run: 70 ms for flask's 5,500 commits and 69 tags, about as long as for a
-few commits. They are cached for each state of the tags.
+The first release is the tag that `git describe --contains` names. git computes the tags of all commits in one run:
+70 ms for flask's 5,500 commits and 69 tags, about as long as for a few commits. Both are cached for each state of the
+repository.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from pathlib import Path
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from cachetools import LRUCache
 
 from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
-from pipeline.git.history_cache import HistoryCache
 from pipeline.git.objects import EPOCH, normalize_seconds
 from pipeline.git.repository import Repository
+
+# What is known about a million commits takes 300 MB, so only the last repositories stay in memory.
+MAX_REPOSITORIES: Final = 4
+
+Value = TypeVar("Value")
 
 # Time after which releases count as unknown. A history of 100,000 commits takes about a second.
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
+
+# Newest commits, whose merges are found. git lists 100,000 commits with their parents in half a second.
+MAX_COMMITS: Final = 100_000
+MERGES_TIMEOUT_SECONDS: Final = 10.0
+
+
+class _Entry(Generic[Value]):
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.state: object = None
+        self.value: Value | None = None
+
+
+class HistoryCache(Generic[Value]):
+    """Result of the newest state of each of the last repositories. Thread-safe.
+
+    Concurrent requests for one repository wait for one computation; those for others do not wait.
+    """
+
+    def __init__(self) -> None:
+        self._entries: LRUCache[Path, _Entry[Value]] = LRUCache(MAX_REPOSITORIES)
+        self._lock = Lock()
+
+    def get(self, objects_dir: Path, state: object, compute: Callable[[], Value | None]) -> Value | None:
+        """Return what `compute` returned for this state of the repository; None, a failure, is not cached."""
+        with self._lock:
+            entry = self._entries.setdefault(objects_dir, _Entry())
+        with entry.lock:
+            if entry.value is None or entry.state != state:
+                entry.value = None  # free it before the next one is computed
+                entry.value, entry.state = compute(), state
+            return entry.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +70,7 @@ class Tag:
     date: datetime
 
 
-_cache: HistoryCache[Mapping[str, Tag]] = HistoryCache()
+_releases_cache: HistoryCache[Mapping[str, Tag]] = HistoryCache()
 
 
 def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
@@ -38,7 +79,7 @@ def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] 
     if not tags:
         return {}
     state = tags, repository.shallow_boundary
-    return _cache.get(repository.objects_dir, state, lambda: _compute_releases(repository, git))
+    return _releases_cache.get(repository.objects_dir, state, lambda: _compute_releases(repository, git))
 
 
 def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
@@ -72,3 +113,48 @@ def _parse_tag(line: bytes) -> tuple[bytes, Tag]:
     short_name = name.removeprefix(TAG_PREFIX)
     tag = Tag(short_name.decode("utf-8", "replace"), EPOCH + timedelta(seconds=seconds))
     return b"tags/" + short_name, tag
+
+
+_merges_cache: HistoryCache[Mapping[str, str]] = HistoryCache()
+
+
+def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str] | None:
+    """Return the merge that brought each commit of a branch into the first-parent history of `head`.
+
+    Commits of the first-parent history have none. Of longer histories, only the newest `MAX_COMMITS` commits are read.
+    None if git fails or takes too long.
+    """
+    state = head, repository.shallow_boundary
+    return _merges_cache.get(repository.objects_dir, state, lambda: _compute_merges(git, head))
+
+
+def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
+    # git lists a commit before its parents, so no listed commit has a child that is left out.
+    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
+    try:
+        output = git.run(*arguments, timeout_seconds=MERGES_TIMEOUT_SECONDS)
+    except GitTimeout:
+        return None
+    if output.exit_code:
+        return None
+    history = output.stdout.decode("ascii")
+    parents = {sha: tuple(others) for sha, *others in map(str.split, history.splitlines())}
+    return find_merges(parents, head)
+
+
+def find_merges(parents: Mapping[str, tuple[str, ...]], head: str) -> dict[str, str]:
+    """Return the oldest first-parent merge that reaches each commit outside the first-parent line of `head`."""
+    line: dict[str, None] = {}
+    sha: str | None = head
+    while sha is not None and sha in parents:
+        line[sha] = None
+        sha = next(iter(parents[sha]), None)
+    merges: dict[str, str] = {}
+    for merge in reversed(line):
+        pending = list(parents[merge][1:])
+        while pending:
+            commit = pending.pop()
+            if commit in parents and commit not in line and commit not in merges:
+                merges[commit] = merge
+                pending.extend(parents[commit])
+    return merges

@@ -50,6 +50,7 @@ from pipeline.git.objects import (
     CommitLinks,
     Parents,
     TreeEntry,
+    TreeReader,
     collect_reachable,
     parse_commit,
     parse_commit_links,
@@ -57,7 +58,6 @@ from pipeline.git.objects import (
     sort_topologically,
 )
 from pipeline.git.patches import PatchPart
-from pipeline.git.tree_cache import TreeReader
 from pipeline.git.tree_diff import (
     BlobSource,
     Libgit2Diff,

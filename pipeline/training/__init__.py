@@ -11,11 +11,9 @@ Encoder and cross-encoder:
 
 - `candidates`: texts of commits, and retrieval over them
 - `mine_pairs`: command that mines lists of a query, its answer and hard negatives
-- `pair_dataset`: reader of the mined lists of one repository
+- `pair_dataset`: reader of the mined lists of one repository, and training batches of both networks
 - `torch_models`: both networks in PyTorch
-- `encoder_batches`: training batches of the encoder
 - `train_encoder`: command that trains the encoder
-- `cross_encoder_batches`: training batches of the cross-encoder
 - `train_cross_encoder`: command that trains the cross-encoder
 
 Both:

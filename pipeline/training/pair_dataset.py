@@ -1,12 +1,17 @@
-"""Reader of the training lists of one repository, as written by `mine_pairs`.
+"""Training lists of one repository, as written by `mine_pairs`, and the batches of both networks made of them.
 
 A list is a query, the change that answers it and hard negatives: changes that retrieval ranks high by mistake. A change
 is the diff of one file in one commit.
+
+- Encoder: padded queries and texts, each batch from one repository. The negatives of a query come from its own
+  repository: the answers of the other queries, and for each list one hard negative.
+- Cross-encoder: padded (query, candidate) pairs. Input of a list of candidates: one pair for each, the answer's first.
+  Segment 0 is the query, segment 1 the candidate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +19,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.encoders.cross_encoder import (
+    CLS_TOKEN,
+    MAX_MESSAGE_TOKENS,
+    MAX_QUESTION_TOKENS,
+    SEP_TOKEN,
+    SPECIAL_TOKENS,
+)
 from pipeline.training.mine_pairs import QueryKind
 
 Ints = npt.NDArray[np.int64]
@@ -24,6 +36,20 @@ QUESTION_OPENING_SHARE: Final = 0.3
 HIDDEN_MESSAGE_SHARE: Final = 0.2
 # Token ids of "how did we", "how was", "where did we", "how to".
 QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
+
+QUERIES_PER_BATCH: Final = 32
+# Most tokens of a query.
+QUERY_TOKENS: Final = 40
+# Most tokens of a text: half of those at query time, since the beginning of a change shows its topic.
+TEXT_TOKENS: Final = 112
+# Most tokens of a message: about as many as an index embeds; about a subject line if the query is a sentence of it.
+MESSAGE_TOKENS: Final = 64
+SUBJECT_TOKENS: Final = 14
+
+# Most tokens of a pair. Fewer than at query time saves an eighth of the time; the ends of long changes matter little.
+TRAINED_TOKENS: Final = 112
+# Negatives per list in training; the evaluation uses all of them.
+NEGATIVES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,3 +130,165 @@ def split_files(folder: Path, held_out: Sequence[str]) -> tuple[list[Path], list
     files_by_name = {file.stem: file for file in sorted(folder.glob("*.npz"))}
     held_out_files = [files_by_name.pop(name) for name in held_out]
     return list(files_by_name.values()), held_out_files
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaddedTokens:
+    """Rows of token ids padded with zeros to the same length, and the length of each."""
+
+    tokens: Ints
+    lengths: Ints
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]]) -> PaddedTokens:
+        """Pad the rows."""
+        lengths = np.array([len(ids) for ids in rows])
+        tokens = np.zeros((len(rows), lengths.max()), np.int64)
+        for row, ids in enumerate(rows):
+            tokens[row, : len(ids)] = ids
+        return cls(tokens, lengths)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Queries and texts: the answers in the order of the queries, then one hard negative for each query.
+
+    `excluded`, of shape (queries, texts), marks texts of the query's own commit other than its answer.
+    """
+
+    queries: PaddedTokens
+    texts: PaddedTokens
+    excluded: npt.NDArray[np.bool_]
+
+
+def iterate_batches(datasets: Sequence[PairDataset], generator: np.random.Generator) -> Iterator[Batch]:
+    """Yield batches forever; each epoch uses every list once, except an incomplete last batch per repository."""
+    if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
+        return
+    while True:
+        batch_indices = [
+            (dataset, indices)
+            for dataset in datasets
+            for indices in _iter_full_batches(generator.permutation(len(dataset)))
+        ]
+        for number in generator.permutation(len(batch_indices)):
+            dataset, indices = batch_indices[number]
+            yield build_batch(dataset, indices, generator)
+
+
+def _iter_full_batches(indices: Ints) -> Iterator[Ints]:
+    for start in range(0, len(indices) - QUERIES_PER_BATCH + 1, QUERIES_PER_BATCH):
+        yield indices[start : start + QUERIES_PER_BATCH]
+
+
+def build_batch(dataset: PairDataset, indices: Ints, generator: np.random.Generator) -> Batch:
+    """Build the batch of the lists at these indices."""
+    queries, answers, negatives = [], [], []
+    for index in indices.tolist():
+        answer, *candidates = dataset.get_candidates(index).tolist()
+        negative = candidates[int(generator.integers(len(candidates)))]
+        show_messages = dataset.shows_messages(index, generator)
+        queries.append(build_query_tokens(dataset, index, generator))
+        answers.append((answer, build_text_tokens(dataset, index, answer, show_message=show_messages)))
+        negatives.append((negative, build_text_tokens(dataset, index, negative, show_message=show_messages)))
+    changes, texts = zip(*answers, *negatives, strict=True)
+    commits = np.array([dataset.get_commit(change) for change in changes])
+    excluded = commits[: len(indices), None] == commits[None]
+    np.fill_diagonal(excluded, val=False)
+    return Batch(PaddedTokens.from_rows(queries), PaddedTokens.from_rows(texts), excluded)
+
+
+def build_query_tokens(dataset: PairDataset, index: int, generator: np.random.Generator | None) -> list[int]:
+    """Return the token ids of a query, between [CLS] and [SEP]."""
+    return [CLS_TOKEN, *dataset.draw_query_tokens(index, generator)[:QUERY_TOKENS], SEP_TOKEN]
+
+
+def build_text_tokens(dataset: PairDataset, index: int, change: int, *, show_message: bool) -> list[int]:
+    """Return the token ids of a candidate, between [CLS] and [SEP]: message, then change, as in an index."""
+    max_message_tokens = SUBJECT_TOKENS if dataset.get_kind(index) is QueryKind.SENTENCE else MESSAGE_TOKENS
+    message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_message else []
+    return [CLS_TOKEN, *(message + dataset.get_change_tokens(change))[: TEXT_TOKENS - 2], SEP_TOKEN]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Padded rows of token ids, one per candidate, list by list with the answer first.
+
+    `segment_ids`: 1 for tokens of the candidate, else 0. `lengths`: number of tokens of each row. `lane_scores`: shape
+    (lists, candidates, 2), as in `PairDataset`.
+    """
+
+    tokens: Ints
+    segment_ids: Ints
+    lengths: Ints
+    lane_scores: Floats
+
+
+class CandidateLists:
+    """Candidate lists of several files written by `pipeline.training.mine_pairs`.
+
+    `list_ids`: a row (file index, index in the file) for each list.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._datasets = [PairDataset.read(file) for file in files]
+        counts = [len(dataset) for dataset in self._datasets]
+        file_indices = np.repeat(np.arange(len(counts)), counts)
+        self.list_ids = np.stack(
+            [file_indices, np.concatenate([np.arange(count) for count in counts])], axis=1
+        )
+
+    def get_kind(self, list_id: Ints) -> QueryKind:
+        """Return the kind of a list's query."""
+        return self._datasets[list_id[0]].get_kind(list_id[1])
+
+    def build_pairs(
+        self, list_ids: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
+    ) -> Pairs:
+        """Build the pairs of some lists.
+
+        With a generator, vary the texts and sample NEGATIVES negatives: hard ones in a share of the lists, random ones
+        without lane scores in the others. Without a generator, use all hard negatives.
+        """
+        token_rows: list[tuple[list[int], int]] = []
+        lane_scores = []
+        for list_id in list_ids:
+            dataset, index = self._datasets[list_id[0]], int(list_id[1])
+            candidates, candidate_scores = _select_candidates(dataset, index, generator, hard_share)
+            token_rows += _iter_token_rows(dataset, index, candidates, generator)
+            lane_scores.append(candidate_scores)
+        lengths = np.array([len(ids) for ids, _ in token_rows])
+        tokens, segment_ids = np.zeros((2, len(token_rows), lengths.max()), np.int64)
+        for row, (ids, text_start) in enumerate(token_rows):
+            tokens[row, : len(ids)] = ids
+            segment_ids[row, text_start : len(ids)] = 1
+        return Pairs(tokens, segment_ids, lengths, np.stack(lane_scores))
+
+
+def _select_candidates(
+    dataset: PairDataset, index: int, generator: np.random.Generator | None, hard_share: float
+) -> tuple[list[int], Floats]:
+    """Return the numbers of a list's changes, the answer first, and their lane scores."""
+    changes, lane_scores = dataset.get_candidates(index), dataset.get_lane_scores(index)
+    if generator is None:
+        return changes.tolist(), lane_scores
+    if generator.random() >= hard_share:
+        negatives = generator.integers(0, dataset.change_count, NEGATIVES)
+        return [int(changes[0]), *negatives.tolist()], np.zeros((NEGATIVES + 1, 2), np.float32)
+    ranks = [0, *(1 + generator.permutation(len(changes) - 1)[:NEGATIVES]).tolist()]
+    return changes[ranks].tolist(), lane_scores[ranks]
+
+
+def _iter_token_rows(
+    dataset: PairDataset, index: int, changes: Sequence[int], generator: np.random.Generator | None
+) -> Iterator[tuple[list[int], int]]:
+    """Yield the token ids of each change's pair, and the offset of the change in it."""
+    question = dataset.draw_query_tokens(index, generator)[:MAX_QUESTION_TOKENS]
+    show_messages = dataset.shows_messages(index, generator)
+    is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
+    max_message_tokens = SUBJECT_TOKENS if is_sentence else MAX_MESSAGE_TOKENS
+    max_text_tokens = TRAINED_TOKENS - SPECIAL_TOKENS - len(question)
+    for change in changes:
+        message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_messages else []
+        text = (message + dataset.get_change_tokens(change))[:max_text_tokens]
+        yield [CLS_TOKEN, *question, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(question) + 2

@@ -1,6 +1,6 @@
 """PyTorch networks of the encoder and the cross-encoder, initialized from all-MiniLM-L6-v2.
 
-They match the graphs built by `pipeline.encoders.cross_encoder_graph` and `pipeline.encoders.quantization`.
+They match the graphs built by `pipeline.encoders.cross_encoder` and `pipeline.encoders.minilm`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.encoders.cross_encoder_graph import MEANS_PRODUCT_SCALE
-from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, LAYER_COUNT, Weights
+from pipeline.encoders.cross_encoder import MEANS_PRODUCT_SCALE
+from pipeline.encoders.minilm import EPSILON, HEAD_COUNT, HIDDEN_SIZE, LAYER_COUNT, Weights
 
 # Added to the attention scores of masked tokens, so that the softmax gives them no weight.
 MASKED_SCORE: Final = -10_000.0

@@ -23,14 +23,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.training.encoder_batches import (
-    QUERIES_PER_BATCH,
-    Batch,
-    PaddedTokens,
-    build_query_tokens,
-    build_text_tokens,
-    iterate_batches,
-)
 from pipeline.training.export_onnx import read_wheel_weights
 from pipeline.training.loop import (
     Clock,
@@ -38,7 +30,15 @@ from pipeline.training.loop import (
     compute_learning_rate_factor,
     train_with_checkpoints,
 )
-from pipeline.training.pair_dataset import PairDataset
+from pipeline.training.pair_dataset import (
+    QUERIES_PER_BATCH,
+    Batch,
+    PaddedTokens,
+    PairDataset,
+    build_query_tokens,
+    build_text_tokens,
+    iterate_batches,
+)
 from pipeline.training.torch_models import Encoder, split_by_length
 
 # Rows in one call of the network: rows of about the same length, so that there is little padding.

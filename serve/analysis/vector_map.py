@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.encoders.base import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
 from serve.analysis.metrics import find_index_location

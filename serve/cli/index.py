@@ -12,10 +12,9 @@ from pipeline.encoders import providers
 from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.malloc import configure_malloc
 from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 from pipeline.profile import Profile, record_times
-from pipeline.workers import count_usable_cpus
+from pipeline.workers import configure_malloc, count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
 from serve.cli.entry import ALREADY_QUEUED_MESSAGE
@@ -305,7 +304,7 @@ def _load_encoder(
         except providers.ProviderUnavailable as error:
             provider = _fall_back_to_cpu(error, options)
             return create_encoder(provider, home), provider
-    from pipeline.encoders.registry import create_bundled_encoder
+    from pipeline.encoders.base import create_bundled_encoder
 
     return create_bundled_encoder(encoder_name), provider
 

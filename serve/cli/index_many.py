@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline.git.discovery import find_repositories
 from pipeline.git.errors import NotARepository
+from pipeline.git.git_dir import find_repositories
 from pipeline.profile import Profile
 from serve import config, logs, text
 from serve.cli import exit_codes, index_output

@@ -2,7 +2,6 @@
 
 - `blame`: Runs and parses `git blame --porcelain`; reads `.git-blame-ignore-revs`
 - `cache`: LRU cache of answers, keyed by everything an answer depends on
-- `commit_order`: Order of commits: newest first, never a commit before its descendant
 - `deleted_file`: Commit that removed a path, its last version, and where its lines went
 - `excerpts`: Diff excerpt of a commit around the blamed lines
 - `explain_change`: Main line: file, blame, hits newest first, data from the index, answer

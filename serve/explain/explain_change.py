@@ -15,6 +15,7 @@ from pathlib import Path
 from pipeline.cancellation import check_cancelled
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
+from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
@@ -31,7 +32,6 @@ from serve.explain.blame import (
     start_blame,
 )
 from serve.explain.cache import BoundedCache
-from serve.explain.commit_order import sort_newest_first
 from serve.explain.deleted_file import resolve_missing_file
 from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from pipeline.git.commit_order import HISTORY_ARGUMENTS, sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.cache import BoundedCache, compute_history_key
-from serve.explain.commit_order import HISTORY_ARGUMENTS, sort_newest_first
 from serve.index_status import IndexStatus, load_index_status
 from stores import errors, history
 from stores.connections import ReaderPools

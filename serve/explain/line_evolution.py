@@ -18,6 +18,7 @@ from typing import Final
 
 from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
+from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import format_rfc3339
@@ -28,7 +29,6 @@ from serve.explain.blame import (
     BlameResult,
     blame_revision,
 )
-from serve.explain.commit_order import sort_newest_first
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_search import EndedLine, Lead, LineSearcher
 from serve.explain.line_similarity import build_key, extract_features

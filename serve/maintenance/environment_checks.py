@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from pipeline.encoders import base, registry
+from pipeline.encoders import base
+from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
-from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git import git_cli
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound
@@ -168,11 +168,11 @@ def _format_path(path: Path, repository: Repository) -> Path:
 
 def check_model_files(_: CheckContext) -> Iterator[CheckResult]:
     """Check that each bundled model file has its original content."""
-    faults = registry.find_corrupt_files()
+    faults = base.find_corrupt_files()
     for name, fault in faults.items():
         yield report_problem("model files", f"{base.MODELS_DIR / name}: {fault}", REINSTALL_HINT)
     if not faults:
-        yield report_ok("model files", f"{', '.join(registry.read_checksums())}: intact")
+        yield report_ok("model files", f"{', '.join(base.read_checksums())}: intact")
 
 
 def check_encoder(_: CheckContext) -> Iterator[CheckResult]:

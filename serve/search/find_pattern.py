@@ -21,8 +21,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.cancellation import check_cancelled
-from pipeline.encoders.base import Encoder
-from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339

@@ -14,11 +14,11 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
+from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.repository import Repository, open_repository
 from pipeline.syntax.languages import get_grammar_name
 from serve.answer_detail import get_subject
 from serve.api_types import format_author_date, format_rfc3339
-from serve.explain.commit_order import sort_newest_first
 from serve.index_status import (
     IndexStatus,
     build_compatibility,

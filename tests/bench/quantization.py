@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.base import Encoder
-from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.repositories import locate_index

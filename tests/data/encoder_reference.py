@@ -3,7 +3,7 @@
     python -m tests.data.encoder_reference WEIGHTS
 
 WEIGHTS is the file that `pipeline.training.export` wrote next to the bundled one. Run it in a clone with the whole
-history. The vectors come from the reference model in `pipeline.encoders.minilm_numpy`, not from the graph that they
+history. The vectors come from the reference model in `pipeline.encoders.minilm`, not from the graph that they
 test.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.encoders.base import load_tokenizer, sanitize_text
-from pipeline.encoders.minilm_numpy import NumpyMiniLM
+from pipeline.encoders.minilm import NumpyMiniLM
 from pipeline.extract import ExtractTask, extract_batches
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules

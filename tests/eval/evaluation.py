@@ -17,9 +17,8 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.encoders.base import Encoder
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
-from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.index_status import load_index_status

@@ -20,8 +20,13 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.encoders.base import EMBEDDING_MODEL, MAX_TEXT_CHARACTERS, MODELS_DIR, OnnxEncoder
-from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.encoders.base import (
+    EMBEDDING_MODEL,
+    MAX_TEXT_CHARACTERS,
+    MODELS_DIR,
+    OnnxEncoder,
+    create_bundled_encoder,
+)
 from pipeline.options import EncoderName
 
 Floats = NDArray[np.float32]
@@ -177,7 +182,7 @@ def test_importing_loads_no_heavy_library() -> None:
     """Importing and creating an encoder loads neither the runtime nor the tokenizer."""
     program = (
         "import sys; from pipeline.encoders.base import OnnxEncoder; OnnxEncoder()\n"
-        "modules = {'pipeline.encoders.onnx_file', 'pipeline.encoders.onnx_graph'}\n"
+        "modules = {'pipeline.encoders.onnx_graph', 'pipeline.encoders.onnx_graph'}\n"
         "print(sorted((modules | {'onnxruntime', 'tokenizers', 'onnx'}) & sys.modules.keys()))"
     )
     assert run_python(program) == ("[]\n", "")

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.cancellation import RequestCancelled, use_flag
-from pipeline.encoders import base, cross_encoder_graph
+from pipeline.encoders import base, cross_encoder
 from pipeline.encoders.base import MODELS_DIR, create_session
 from pipeline.encoders.cross_encoder import (
     CROSS_ENCODER,
@@ -21,8 +21,8 @@ from pipeline.encoders.cross_encoder import (
     CrossEncoder,
     DamagedModel,
 )
-from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
-from pipeline.encoders.onnx_file import Tensors
+from pipeline.encoders.minilm import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
+from pipeline.encoders.onnx_graph import Tensors
 from pipeline.options import Precision
 
 Floats = NDArray[np.float32]
@@ -108,9 +108,9 @@ def test_a_damaged_file_is_an_error(
 ) -> None:
     """A missing, empty or truncated file is an error with a hint, and a later call tries again."""
     monkeypatch.setattr(base, "MODELS_DIR", tmp_path)
-    content = (MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE).read_bytes()
+    content = (MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE).read_bytes()
     if share is not None:
-        (tmp_path / cross_encoder_graph.CROSS_ENCODER_FILE).write_bytes(content[: int(share * len(content))])
+        (tmp_path / cross_encoder.CROSS_ENCODER_FILE).write_bytes(content[: int(share * len(content))])
     encoder = CrossEncoder()
     with pytest.raises(DamagedModel, match="--no-rerank"):
         encoder.score_changes(QUESTION, CHANGES)
@@ -135,7 +135,7 @@ def test_the_graph_computes_the_model() -> None:
     random = np.random.default_rng(1)
     source = create_random_weights(random)
     question, text = (random.normal(size=(1, length, HIDDEN_SIZE)).astype(np.float32) for length in (5, 17))
-    (score,) = create_session(cross_encoder_graph.build_model(source, Precision.FULL)).run(
+    (score,) = create_session(cross_encoder.build_model(source, Precision.FULL)).run(
         None, {"question": question, "text": text}
     )
     assert float(score[0, 0]) == pytest.approx(
@@ -146,7 +146,7 @@ def test_the_graph_computes_the_model() -> None:
 
 def test_the_bundled_file() -> None:
     """Weights are float16, and the file is small enough for the wheel."""
-    file = MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE
+    file = MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE
     assert file.stat().st_size < 12_000_000
     with np.load(file) as weights:
         assert {weights[name].dtype for name in weights.files} == {np.dtype(np.float16)}

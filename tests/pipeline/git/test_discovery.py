@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.git.discovery import find_repositories
+from pipeline.git.git_dir import find_repositories
 from tests.repos import Repo
 
 

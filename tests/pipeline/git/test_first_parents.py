@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.git import first_parents
-from pipeline.git.first_parents import find_merges
+from pipeline.git import releases
 from pipeline.git.git_cli import GitProgram
+from pipeline.git.releases import find_merges
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
 
@@ -15,7 +15,7 @@ def load_merges(repo: Repo) -> dict[str, str]:
     """Return the merge of each commit that a merge brought into the history of HEAD."""
     repository = open_repository(repo.path)
     git = GitProgram(repository.git_dir, None, repository.objects_dir)
-    return dict(first_parents.load_merges(repository, git, repo.head) or {})
+    return dict(releases.load_merges(repository, git, repo.head) or {})
 
 
 def test_merges(tmp_path: Path) -> None:
@@ -54,6 +54,6 @@ def test_failure_of_git(tmp_path: Path) -> None:
     repository = open_repository(repo.path)
     broken_git = GitProgram(tmp_path / "missing", None, repository.objects_dir)
     (tmp_path / "missing").mkdir()
-    assert first_parents.load_merges(repository, broken_git, repo.head) is None
+    assert releases.load_merges(repository, broken_git, repo.head) is None
     git = GitProgram(repository.git_dir, None, repository.objects_dir)
-    assert first_parents.load_merges(repository, git, repo.head) == {}
+    assert releases.load_merges(repository, git, repo.head) == {}

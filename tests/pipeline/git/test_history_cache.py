@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-from pipeline.git.history_cache import HistoryCache
+from pipeline.git.releases import HistoryCache
 
 
 def test_state() -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.encoders.minilm_numpy import HIDDEN_SIZE, LAYER_COUNT
-from pipeline.training import encoder_batches
-from pipeline.training.encoder_batches import TEXT_TOKENS, build_batch, iterate_batches
+from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT
+from pipeline.training import pair_dataset
 from pipeline.training.export import LAYER_MODULES, interpolate_weights, to_encoder_weights
 from pipeline.training.mine_pairs import QueryKind
-from pipeline.training.pair_dataset import PairDataset
+from pipeline.training.pair_dataset import TEXT_TOKENS, PairDataset, build_batch, iterate_batches
 
 
 def test_build_batch(lists: Path) -> None:
@@ -51,7 +50,7 @@ def test_build_batch(lists: Path) -> None:
 
 def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same batches; each epoch uses every list once, in another order."""
-    monkeypatch.setattr(encoder_batches, "QUERIES_PER_BATCH", 8)
+    monkeypatch.setattr(pair_dataset, "QUERIES_PER_BATCH", 8)
     dataset = PairDataset.read(lists)
     batch_count = 2 * (len(dataset) // 8)
     batches, repeated_batches, other_batches = (

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.git import commit_graph
+from pipeline.git import commit_graph, commit_order
+from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.repository import open_repository
-from serve.explain import commit_order
-from serve.explain.commit_order import sort_newest_first
 from serve.explain_types import ExplainAnswer
 from serve.repositories import locate_index
 from tests.repos import FIRST_DATE, Repo

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.git import commit_graph, corrected_dates
-from pipeline.git.corrected_dates import compute_corrected_dates
+from pipeline.git import commit_graph, commit_order
+from pipeline.git.commit_order import compute_corrected_dates
 from pipeline.git.repository import open_repository
 from tests.repos import FIRST_DATE, Repo
 
@@ -73,9 +73,9 @@ def test_commits_after_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     repo.switch("main")
     repo.merge("side")
     assert compute(repo, tmp_path / "graph") == compute_by_definition(repo)
-    monkeypatch.setattr(corrected_dates, "MAX_MISSING_COMMITS", 3)
+    monkeypatch.setattr(commit_order, "MAX_MISSING_COMMITS", 3)
     assert compute(repo, tmp_path / "graph") == compute_by_definition(repo)
-    monkeypatch.setattr(corrected_dates, "MAX_MISSING_COMMITS", 2)
+    monkeypatch.setattr(commit_order, "MAX_MISSING_COMMITS", 2)
     assert compute(repo, tmp_path / "graph") is None
 
 

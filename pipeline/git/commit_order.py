@@ -1,27 +1,104 @@
-"""Corrected commit dates: each is later than those of all ancestors, even where a committer's clock was wrong.
+"""Order of commits, newest first but never a commit before its descendant, and the corrected dates that prove it.
 
 The corrected date of a commit is its committer date, or one second after the latest corrected date of its parents if
-that is later. git stores them in its commit-graph file (`git help format-commit-graph`), so no history is walked.
+that is later. So it is later than those of all ancestors, even where a committer's clock was wrong. git stores these
+dates in its commit-graph file (`git help format-commit-graph`), so no history is walked.
 """
 
 from __future__ import annotations
 
 import mmap
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository, UnreadableObject
+
+# Arguments for git that print each commit with its parents, children first, before the tips.
+HISTORY_ARGUMENTS: Final = ("rev-list", "--date-order", "--parents")
 
 # Commits to read because the graph lacks them. An index run writes the graph again when it lacks 200.
 MAX_MISSING_COMMITS: Final = 400
 HASH_BYTES: Final = 20  # SHA-1, like everywhere in this package
 DATE_MASK: Final = (1 << 34) - 1
 LARGE_OFFSET: Final = 1 << 31
+
+
+def sort_newest_first(
+    dates: Mapping[str, int], repository: Repository, git: GitProgram, walked_history: bytes = b""
+) -> list[str]:
+    """Sort commits by committer date (seconds by SHA), newest first; descendants come before their ancestors.
+
+    A committer's clock can be wrong, so the history decides first, as in `git log --date-order`. It is walked only
+    where git's commit-graph does not prove the dates right. If git cannot read the history, only the dates decide.
+    `walked_history`: what git prints for `HISTORY_ARGUMENTS` and HEAD, if it is known.
+    """
+    shas = sorted(dates, key=lambda sha: (-dates[sha], sha))
+    if len(shas) < 2 or _do_dates_agree(shas, dates, repository, git):
+        return shas
+    descendants = _find_descendants(shas, BytesIO(walked_history))
+    if len(descendants) < len(shas):
+        descendants = _load_descendants(shas, git)
+    return _sort_descendants_first(shas, descendants)
+
+
+def _do_dates_agree(
+    shas: Sequence[str], dates: Mapping[str, int], repository: Repository, git: GitProgram
+) -> bool:
+    """Return whether the commit-graph proves that no commit of this order has a descendant after it."""
+    if git.commit_graph_dir is None:
+        return False
+    corrected_dates = compute_corrected_dates(repository, git.commit_graph_dir, dates)
+    # The corrected date of a descendant is always later.
+    return corrected_dates is not None and all(
+        corrected_dates[newer] >= corrected_dates[older] for newer, older in pairwise(shas)
+    )
+
+
+def _load_descendants(shas: Sequence[str], git: GitProgram) -> dict[str, int]:
+    """Walk the history down to the last of the commits, and return their descendants as `_find_descendants` does."""
+    with git.start(*HISTORY_ARGUMENTS, "--stdin", stdin="\n".join(shas).encode()) as walk:
+        return _find_descendants(shas, walk.process.stdout or ())
+
+
+def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str, int]:
+    """Return for each commit, as the bits of a number, which of the others descend from it: bit n is `shas[n]`.
+
+    `history`: lines with the SHA of a commit and of its parents, children first. It is read only as far as needed.
+    """
+    bits = {sha.encode(): 1 << position for position, sha in enumerate(shas)}
+    descendants: dict[str, int] = {}
+    pending: dict[bytes, int] = {}  # what reaches the parents of the commits read so far
+    for line in history:
+        sha, *parents = line.split()
+        reaching = pending.pop(sha, 0)
+        if sha in bits:
+            descendants[sha.decode()] = reaching
+            reaching |= bits[sha]
+            if len(descendants) == len(shas):
+                break
+        if reaching:
+            pending.update((parent, pending.get(parent, 0) | reaching) for parent in parents)
+    return descendants
+
+
+def _sort_descendants_first(shas: Sequence[str], descendants: Mapping[str, int]) -> list[str]:
+    """Move commits of the order behind their descendants, as little as possible."""
+    waiting = {sha: 1 << position for position, sha in enumerate(shas)}
+    placed = 0
+    order: list[str] = []
+    while waiting:
+        sha = next(sha for sha in waiting if not descendants.get(sha, 0) & ~placed)
+        placed |= waiting.pop(sha)
+        order.append(sha)
+    return order
 
 
 def compute_corrected_dates(
