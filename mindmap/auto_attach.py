@@ -13,13 +13,11 @@ from typing import Final
 
 from mindmap.document import EditResult, FileTouch, Mindmap, format_timestamp
 from mindmap.file_events import EventBatch, FileChange, find_removal_time
-from mindmap.file_touches import RENAME, TouchInput, attach_files, choose_target
+from mindmap.file_touches import RENAME, TouchInput, attach_files, choose_target, keep_rename
 from mindmap.git import Workspace
 from mindmap.ignore import IgnoreRules, find_ignored_paths
 from mindmap.paths import decode_path
 
-# Summaries that git sync and this module generate start with these. Any other summary is never replaced.
-AUTOMATIC_SUMMARY_PREFIXES: Final = ("Git ", "Auto-detected file ")
 # A recorded timestamp further in the future comes from a wrong clock and is ignored.
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
@@ -66,7 +64,8 @@ class DetectedChanges:
             # that name.
             is_rename_source = path in rename_sources and path not in touches_by_path
             if action is not None and not (action == "delete" and is_rename_source):
-                new_touches.append(_create_touch(path, action, target_touches.get(path)))
+                touch = TouchInput(path, action, summary=f"Auto-detected file {action}")
+                new_touches.append(keep_rename(touch, target_touches.get(path)))
         if not new_touches:
             return None
         message = _format_message(new_touches)
@@ -127,21 +126,3 @@ def _format_message(touches: Sequence[TouchInput]) -> str:
     if len(touches) > 1:
         return f"Auto-detected changes of {len(touches):,} files"
     return f"Auto-detected file {touches[0].action or RENAME}: {touches[0].path}"
-
-
-def _create_touch(path: str, action: str, existing: FileTouch | None) -> TouchInput:
-    """Return the touch to merge into the node's existing touch of this path, None if it has none.
-
-    The merge leaves a summary that an agent wrote, and the action `rename` unless the file is deleted.
-    """
-    has_own_summary = (
-        existing is not None
-        and existing.summary
-        and not existing.summary.startswith(AUTOMATIC_SUMMARY_PREFIXES)
-    )
-    is_rename = existing is not None and existing.action == RENAME and action != "delete"
-    return TouchInput(
-        path,
-        None if is_rename else action,
-        summary=None if has_own_summary else f"Auto-detected file {action}",
-    )

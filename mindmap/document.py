@@ -105,7 +105,8 @@ class FileTouch(_DocumentPart, frozen=True, kw_only=True):
     """A file attached to a node, with what was done to it.
 
     `path` is relative to the workspace, or absolute outside it. `action` is one of ACTIONS. `previous_path` is the path
-    before a rename. `lines` is a range such as `10-20`. `timestamp` is the time of the last update.
+    before a rename. `lines` is a range such as `10-20`. `lines_added` and `lines_removed` are git's counts at the last
+    sync. `timestamp` is the time of the last update.
     """
 
     path: str
@@ -115,6 +116,8 @@ class FileTouch(_DocumentPart, frozen=True, kw_only=True):
     symbols: tuple[str, ...] = ()
     changes: tuple[CodeChange, ...] = ()
     summary: str | None = None
+    lines_added: int | None = None
+    lines_removed: int | None = None
     timestamp: str = _define_encoded_field("")
 
 

@@ -20,6 +20,7 @@ from mindmap.document import (
     Node,
     encode_indented,
 )
+from mindmap.file_touches import is_generated_summary
 from mindmap.tree import compute_progress
 
 STATUS_MARKS: Final = {COMPLETED: "x", IN_PROGRESS: "~", BLOCKED: "!"}
@@ -213,6 +214,8 @@ def _format_file(touch: FileTouch) -> str:
     rename_source = f"{_format_code_span(touch.previous_path)} to " if touch.previous_path else ""
     lines = f":{touch.lines}" if touch.lines else ""
     summary = f": {_escape_markdown(touch.summary)}" if touch.summary else ""
+    if (touch.lines_added or touch.lines_removed) and not is_generated_summary(touch.summary or ""):
+        summary += f" (+{touch.lines_added or 0}/-{touch.lines_removed or 0})"
     changes = ", ".join(
         f"{CHANGE_KINDS.get(change.kind) or _escape_markdown(change.kind)} {_format_code_span(change.symbol)}"
         for change in touch.changes

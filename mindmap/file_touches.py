@@ -7,7 +7,8 @@ merged into it, its changes by kind and symbol.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from mindmap.document import (
     ACTIONS,
     CHANGE_KINDS,
     DEFAULT_ACTION,
+    IN_PROGRESS,
     ROOT,
     CodeChange,
     EditResult,
@@ -37,6 +39,8 @@ RENAME: Final = "rename"
 TOUCHED_FILES: Final = "Touched Files"
 # Most symbols, or changes, in one touch; agents list a few dozen.
 MAX_SYMBOLS: Final = 1_000
+# Summaries that git sync and the watcher generate.
+_GENERATED_SUMMARY: Final = re.compile(r"Git [a-z]+ \(\+\d+/-\d+ lines\)|Auto-detected file [a-z]+", re.ASCII)
 
 
 class BadTouch(LineageError):
@@ -54,6 +58,8 @@ class TouchInput:
     symbols: tuple[str, ...] = ()
     changes: tuple[CodeChange, ...] = ()
     summary: str | None = None
+    lines_added: int | None = None
+    lines_removed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +117,27 @@ def attach_files(
 
     A rename moves the touches of the old path to the new path on every node.
     """
+    return attach_to_nodes(document, {node_id: touches}, message, now, node_id)
+
+
+def attach_to_nodes(
+    document: Mindmap,
+    touches_by_node: Mapping[str, Sequence[TouchInput]],
+    message: str,
+    now: str,
+    target_id: str,
+) -> Mindmap:
+    """Attach files to several nodes, as `attach_files` does. The entry in the activity log has the node if it is one.
+
+    Tasks in progress other than the target keep their times of update, so that the most recent one stays the same.
+    """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     timestamp = edit_timestamp(document, now)
-    new_touches = [_validate_touch(touch, paths, timestamp) for touch in touches]
+    validated_touches = {
+        node_id: [_validate_touch(touch, paths, timestamp) for touch in touches]
+        for node_id, touches in touches_by_node.items()
+    }
+    new_touches = [touch for touches in validated_touches.values() for touch in touches]
     recorded_renames = {
         (_normalize_stored_path(paths, touch), touch.previous_path)
         for node in document.nodes.values()
@@ -132,10 +156,70 @@ def attach_files(
     for node in document.nodes.values() if renames else ():
         if any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
             nodes[node.id] = replace(node, files=_apply_renames(node, renames, paths))
-    target = nodes[node_id]
-    nodes[node_id] = replace(target, files=_merge_touches(target, new_touches, paths), updated_at=timestamp)
+    only_id = next(iter(touches_by_node)) if len(touches_by_node) == 1 else None
+    for node_id, touches in validated_touches.items():
+        node = nodes[node_id]
+        is_updated = node_id == target_id or node.status != IN_PROGRESS
+        nodes[node_id] = replace(
+            node,
+            files=_merge_touches(node, touches, paths),
+            updated_at=timestamp if is_updated else node.updated_at,
+        )
     file = new_touches[0].path if len(new_touches) == 1 else None
-    return with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=node_id, file=file)
+    return with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=only_id, file=file)
+
+
+def attach_detected_files(
+    document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], now: str
+) -> EditResult | None:
+    """Attach the files that git sync found: to the requested node if it exists, else to the nodes that have them.
+
+    If several nodes have a file, that is the target of `choose_target` or else the one with the newest touch. A file
+    that no node has attaches to the target. The deletion of a file whose rename the map has is left out. Returns None
+    if nothing is left.
+    """
+    paths = WorkspacePaths.from_workspace(document.workspace_path)
+    target = choose_target(document, requested_id)
+    touches_by_path: dict[str, dict[str, FileTouch]] = {}
+    for node in document.nodes.values():
+        for stored in node.files:
+            touches_by_path.setdefault(_normalize_stored_path(paths, stored), {})[node.id] = stored
+    rename_sources = {touch.previous_path for nodes in touches_by_path.values() for touch in nodes.values()}
+    touches_by_node: dict[str, list[TouchInput]] = {}
+    for touch in touches:
+        holders = touches_by_path.get(touch.path) or touches_by_path.get(touch.previous_path or "", {})
+        if touch.action == "delete" and touch.path in rename_sources and not holders:
+            continue
+        node_id = target.node_id
+        if requested_id != node_id and holders and node_id not in holders:
+            node_id = max(reversed(holders), key=lambda holder: holders[holder].timestamp)
+        touches_by_node.setdefault(node_id, []).append(keep_rename(touch, holders.get(node_id)))
+    if not touches_by_node:
+        return None
+    has_target = target.node_id in touches_by_node
+    file_count = sum(map(len, touches_by_node.values()))
+    elsewhere_count = file_count - len(touches_by_node.get(target.node_id, ()))
+    message = f"Git sync: {file_count:,} file{'' if file_count == 1 else 's'}"
+    if elsewhere_count:
+        message += f" ({elsewhere_count:,} on nodes that had them)"
+    changed = attach_to_nodes(
+        target.document if has_target else document, touches_by_node, message, now, target.node_id
+    )
+    node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)
+    return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids))
+
+
+def is_generated_summary(summary: str) -> bool:
+    """Return True for a summary that git sync or the watcher generated, not an agent."""
+    return bool(_GENERATED_SUMMARY.fullmatch(summary))
+
+
+def keep_rename(touch: TouchInput, existing: FileTouch | None) -> TouchInput:
+    """Return a detected touch without its action if the existing touch is a rename and the file was not deleted."""
+    is_rename = existing is not None and existing.action == RENAME
+    if is_rename and touch.action not in ("delete", RENAME):
+        return dataclasses.replace(touch, action=None)
+    return touch
 
 
 def describe_touch(touch: TouchInput, workspace: str | None) -> str:
@@ -218,10 +302,18 @@ def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
         lines=after.lines or before.lines,
         symbols=after.symbols or before.symbols,
         changes=_merge_changes((*before.changes, *after.changes)),
-        summary=after.summary or before.summary,
+        summary=_choose_summary(before.summary, after.summary),
+        lines_added=before.lines_added if after.lines_added is None else after.lines_added,
+        lines_removed=before.lines_removed if after.lines_removed is None else after.lines_removed,
         timestamp=after.timestamp,
         unknown_fields=before.unknown_fields | after.unknown_fields,
     )
+
+
+def _choose_summary(before: str | None, after: str | None) -> str | None:
+    """Return the new summary, unless it is generated and the old one was written by an agent."""
+    is_better = after and (not before or is_generated_summary(before) or not is_generated_summary(after))
+    return after if is_better else before
 
 
 def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
@@ -262,6 +354,8 @@ def _validate_touch(touch: TouchInput, paths: WorkspacePaths, timestamp: str) ->
         symbols=tuple(validation.validate_text(symbol, "symbol") for symbol in touch.symbols),
         changes=tuple(_validate_change(change) for change in touch.changes),
         summary=validation.validate_optional_text(touch.summary, "summary"),
+        lines_added=touch.lines_added,
+        lines_removed=touch.lines_removed,
         timestamp=timestamp,
     )
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from mindmap import nodes, paths
 from mindmap.document import EditResult, Mindmap, utc_now
-from mindmap.file_touches import TouchInput, attach_to_target
+from mindmap.file_touches import TouchInput, attach_detected_files
 from mindmap.git import GitRunner, LineCounts, StatusEntry, Workspace, parse_numstat, parse_status
 from mindmap.ignore import IgnoreRules
 from mindmap.map_store import MapStore
@@ -74,6 +74,8 @@ def _create_touch(
         action,
         previous_path=decode_path(previous_path) if previous_path else None,
         summary=f"Git {action} (+{line_counts.added}/-{line_counts.deleted} lines)",
+        lines_added=line_counts.added,
+        lines_removed=line_counts.deleted,
     )
 
 
@@ -146,7 +148,7 @@ class WorkspaceSync:
         return workspace
 
     def attach_changes(self, requested_id: str | None = None) -> SyncResult:
-        """Attach every file that differs from HEAD, in one edit, to the requested node or else the task in progress."""
+        """Attach every file that differs from HEAD, in one edit; `attach_detected_files` chooses the nodes."""
         workspace, git = self._resolve_workspace()
         touches = find_changed_files(workspace, git, self.store.path)
 
@@ -154,13 +156,8 @@ class WorkspaceSync:
             workspace_edit = self._set_workspace(document)
             if not touches:
                 return workspace_edit
-            return attach_to_target(
-                workspace_edit.document if workspace_edit else document,
-                requested_id,
-                touches,
-                _format_message(touches),
-                utc_now(),
-            )
+            document = workspace_edit.document if workspace_edit else document
+            return attach_detected_files(document, requested_id, touches, utc_now()) or workspace_edit
 
         document, result = self.store.change(self.mindmap_id, edit)
         return SyncResult(document, len(touches), result if touches else None)
@@ -180,7 +177,3 @@ class WorkspaceSync:
         if workspace == document.workspace_path:
             return None
         return nodes.set_workspace(document, workspace, utc_now())
-
-
-def _format_message(touches: list[TouchInput]) -> str:
-    return f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"

@@ -168,6 +168,19 @@ def test_json(document: Mindmap) -> None:
     assert decode(FORMATS["json"](document).encode(), document.id) == document
 
 
+def test_line_counts_are_beside_a_written_summary() -> None:
+    """Markdown shows git's line counts after a summary of an agent; a generated summary has them already."""
+    touches = [
+        TouchInput("a.py", summary="Lazy bucket", lines_added=3, lines_removed=0),
+        TouchInput("b.py", summary="Git modify (+4/-1 lines)", lines_added=4, lines_removed=1),
+        TouchInput("c.bin", summary="Logo", lines_added=0, lines_removed=0),
+    ]
+    markdown = to_markdown(attach_files(create_map(), ROOT, touches, "Touched", NOON))
+    assert "- modify `a.py`: Lazy bucket (+3/-0)\n" in markdown
+    assert "- modify `b.py`: Git modify (+4/-1 lines)\n" in markdown
+    assert "- modify `c.bin`: Logo\n" in markdown
+
+
 @pytest.mark.parametrize("export_format", FORMATS)
 def test_empty_map(export_format: str) -> None:
     """Every format exports a map with only a root; Markdown also lists the files of the root."""

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindmap import git
-from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files, attach_to_target
+from mindmap.document import Mindmap
+from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_detected_files, attach_files
 from mindmap.git import GitFailed, NoWorkTree, Workspace
 from mindmap.git_sync import find_changed_files
 from mindmap.ignore import find_ignored_paths, is_ignored
 from mindmap.nodes import NodeUpdate, update_nodes
+from mindmap.tree import find_active_task
 from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
 from tests.mindmap.workspaces import find_summaries_by_path, find_touches, open_git
 from tests.repos import Repo
@@ -308,12 +310,12 @@ def test_touches_are_attached(repo: Repo) -> None:
     repo.rename("old.txt", "new.txt")
     repo.write("more.txt", "x\n")
     touches = find_touches(repo.path)
-    edited = attach_to_target(document, None, touches, "Git sync", create_timestamp(1)).document
-    assert edited.nodes[find_id(edited, TOUCHED_FILES)].files[0].path == "new.txt"
+    edited = sync_touches(document, touches)
+    assert [touch.path for touch in edited.nodes[find_id(edited, TOUCHED_FILES)].files] == ["more.txt"]
     assert [touch.path for touch in edited.nodes[task].files] == ["new.txt"]
     active_map = update_nodes(document, [NodeUpdate(task, status="in_progress")], NOON).document
-    result = attach_to_target(active_map, None, touches, "Git sync", create_timestamp(1))
-    assert result.ids == (task,)
+    result = attach_detected_files(active_map, None, touches, create_timestamp(1))
+    assert result is not None and result.ids == (task,)
     renamed_touch, new_touch = result.document.nodes[task].files
     assert (renamed_touch.path, renamed_touch.previous_path, renamed_touch.symbols, renamed_touch.lines) == (
         "new.txt",
@@ -324,6 +326,120 @@ def test_touches_are_attached(repo: Repo) -> None:
     assert (new_touch.path, new_touch.action) == ("more.txt", "create")
     assert len(result.document.activity_log) == len(active_map.activity_log) + 1
     assert_consistent(result.document)
+
+
+def sync_touches(document: Mindmap, touches: list[TouchInput], node_id: str | None = None) -> Mindmap:
+    """Attach touches as git sync does, at NOON and a minute."""
+    result = attach_detected_files(document, node_id, touches, create_timestamp(1))
+    assert result is not None
+    assert_consistent(result.document)
+    return result.document
+
+
+def modify(path: str, added: int = 3) -> TouchInput:
+    """Return the touch of a modified file."""
+    summary = f"Git modify (+{added}/-0 lines)"
+    return TouchInput(path, "modify", summary=summary, lines_added=added, lines_removed=0)
+
+
+@pytest.fixture
+def work() -> Mindmap:
+    """Map with a completed task that has `a.py`, an older task in progress with `b.py`, and a newer one."""
+    document = create_map({"label": "Done"}, {"label": "Old"}, {"label": "Now"}, workspace="/workspace")
+    updates = [
+        NodeUpdate(find_id(document, label), status=status)
+        for label, status in (("Done", "completed"), ("Old", "in_progress"), ("Now", "in_progress"))
+    ]
+    document = update_nodes(document, updates, NOON).document
+    for label, path, summary in (("Done", "a.py", "Lazy token bucket"), ("Old", "b.py", "")):
+        touch = TouchInput(path, "create", summary=summary)
+        document = attach_files(document, find_id(document, label), [touch], "Touched", NOON)
+    return update_nodes(document, updates[-1:], NOON).document
+
+
+def list_paths(document: Mindmap) -> dict[str, list[str]]:
+    """Return the paths of the touched files by the label of their node."""
+    return {
+        node.label: [touch.path for touch in node.files] for node in document.nodes.values() if node.files
+    }
+
+
+def test_file_that_a_node_has_is_updated_there(work: Mindmap) -> None:
+    """Sync updates files on the nodes that have them; only a file without a node attaches to the task in progress."""
+    result = attach_detected_files(
+        work, None, [modify("a.py"), modify("b.py"), modify("c.py")], create_timestamp(1)
+    )
+    assert result is not None
+    assert list_paths(result.document) == {"Done": ["a.py"], "Old": ["b.py"], "Now": ["c.py"]}
+    assert result.ids[0] == find_id(work, "Now")
+    assert result.message == "Git sync: 3 files (2 on nodes that had them)"
+    assert [touch.action for node in result.document.nodes.values() for touch in node.files] == ["modify"] * 3
+
+
+def test_sync_does_not_change_the_active_task(work: Mindmap) -> None:
+    """A sync that updates a file of an older task in progress leaves the newer one the active task."""
+    active_task = find_active_task(sync_touches(work, [modify("b.py")]))
+    assert active_task is not None and active_task.label == "Now"
+
+
+def test_sync_without_new_files_creates_no_node() -> None:
+    """The node `Touched Files` is created only for files that no node has."""
+    document = create_map({"label": "Done", "status": "completed"}, workspace="/workspace")
+    document = attach_files(document, find_id(document, "Done"), [TouchInput("a.py")], "Touched", NOON)
+    assert list_paths(sync_touches(document, [modify("a.py")])) == {"Done": ["a.py"]}
+    assert list_paths(sync_touches(document, [modify("b.py")])) == {"Done": ["a.py"], TOUCHED_FILES: ["b.py"]}
+
+
+def test_named_node_gets_all_files(work: Mindmap) -> None:
+    """A node that the sync names gets every file; one that does not exist is no named node."""
+    touches = [modify("a.py"), modify("b.py")]
+    old = find_id(work, "Old")
+    assert list_paths(sync_touches(work, touches, old)) == {"Done": ["a.py"], "Old": ["b.py", "a.py"]}
+    assert list_paths(sync_touches(work, touches, "n_none")) == {"Done": ["a.py"], "Old": ["b.py"]}
+
+
+def test_file_of_several_nodes_is_updated_where_it_was_touched_last(work: Mindmap) -> None:
+    """Of several nodes that have a file, the target gets it, else the node with the newest touch."""
+    document = attach_files(work, find_id(work, "Old"), [TouchInput("a.py")], "Touched", create_timestamp(1))
+    counts = {node.label: node.files[0].lines_added for node in document.nodes.values() if node.files}
+    assert counts == {"Done": None, "Old": None}
+    edited = sync_touches(document, [modify("a.py")])
+    touches = {
+        node.label: touch for node in edited.nodes.values() for touch in node.files if touch.path == "a.py"
+    }
+    assert (touches["Done"].lines_added, touches["Old"].lines_added) == (None, 3)
+    document = attach_files(work, find_id(work, "Now"), [TouchInput("a.py")], "Touched", NOON)
+    assert sync_touches(document, [modify("a.py")]).nodes[find_id(work, "Now")].files[0].lines_added == 3
+
+
+def test_generated_summary_does_not_replace_a_written_one(work: Mindmap) -> None:
+    """Sync keeps the agent's summary and records the line counts beside it; a generated summary is replaced."""
+    (touch,) = sync_touches(work, [modify("a.py", added=4)]).nodes[find_id(work, "Done")].files
+    assert (touch.summary, touch.lines_added, touch.lines_removed) == ("Lazy token bucket", 4, 0)
+    twice = sync_touches(sync_touches(work, [modify("b.py")]), [modify("b.py", added=5)])
+    (touch,) = twice.nodes[find_id(work, "Old")].files
+    assert touch.summary == "Git modify (+5/-0 lines)"
+    rename = TouchInput("new.py", "rename", previous_path="a.py", summary="Git rename (+0/-0 lines)")
+    (touch,) = sync_touches(work, [rename]).nodes[find_id(work, "Done")].files
+    assert (touch.path, touch.summary) == ("new.py", "Lazy token bucket")
+    written = TouchInput("a.py", summary="Git hooks are run later")
+    document = attach_files(work, find_id(work, "Done"), [written], "Touched", NOON)
+    assert (
+        sync_touches(document, [modify("a.py")]).nodes[find_id(work, "Done")].files[0].summary
+        == written.summary
+    )
+
+
+def test_rename_of_an_agent_is_not_a_deletion(work: Mindmap) -> None:
+    """git lists a rename that is not staged as a deletion and a new file; the agent's rename stays."""
+    rename = TouchInput("new.py", "rename", previous_path="a.py")
+    done = find_id(work, "Done")
+    document = attach_files(work, done, [rename], "Renamed", NOON)
+    touches = [TouchInput("a.py", "delete"), TouchInput("new.py", "create")]
+    (touch,) = sync_touches(document, touches).nodes[done].files
+    assert (touch.path, touch.action, touch.previous_path) == ("new.py", "rename", "a.py")
+    (touch,) = sync_touches(document, [TouchInput("new.py", "delete")]).nodes[done].files
+    assert (touch.action, touch.previous_path) == ("delete", None)
 
 
 def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
