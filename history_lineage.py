@@ -31,6 +31,11 @@ def lineage_mcp() -> None:
 def mindmap() -> int:
     """Run `mindmap` and return its exit code."""
     prepare_process()
+    if sys.argv[1:] == ["mcp"]:  # without the command line, whose import takes most of the start
+        from serve.mcp.relay import serve_mindmap
+
+        serve_mindmap()
+        return 0
     from serve.cli.mindmap import main
 
     return main()

@@ -53,9 +53,9 @@ def mcp_command() -> None:
 
     Communicates over standard input and output.
     """
-    from serve.mcp.mindmap_server import serve
+    from serve.mcp.relay import serve_mindmap
 
-    serve(config.load_settings())
+    serve_mindmap()
 
 
 app.command("viewer")(viewer_command)

@@ -1,36 +1,79 @@
-"""MCP sessions of the daemon, each on the connection of one `lineage-mcp` process.
+"""MCP sessions of the daemon, each on the connection of one `lineage-mcp` or `mindmap mcp` process.
 
 Importing this module imports the MCP library, which takes a second.
 """
 
 from __future__ import annotations
 
+import asyncio
+import select
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tornado.iostream import IOStream, StreamClosedError
 
 from serve.backend import InProcessBackend
+from serve.call_queue import CallQueue
 from serve.mcp import base
 from serve.mcp.calls import QueuedCalls
 from serve.mcp.lineage_server import create_lineage_server
+from serve.mcp.mindmap_server import create_mindmap_server
 
 if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall
     from serve.daemon.server import Service
 
+# Calls of one mindmap session that run at a time.
+MINDMAP_SLOTS: Final = 16
+# Events of a connection whose other end has been closed. Only Linux has the first.
+CLOSED_EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP
+
 
 async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
-    """Serve one client until its connection is closed. By default, calls are about its working directory."""
-    backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
-    server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
-    server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
+    """Serve one client until its connection is closed."""
     try:
         await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
     except StreamClosedError:  # the client has ended meanwhile
         return
+    if call.server == "mindmap":
+        await _serve_mindmap(stream, call, service)
+    else:
+        await _serve_lineage(stream, call, service)
+
+
+async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> None:
+    """Serve a client of lineage. By default, calls are about its working directory."""
+    backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
+    server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
+    server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
     await base.serve_lines(server, _LineStream(stream))
+
+
+async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> None:
+    """Serve a client of mindmap, with watchers of its own. Its calls do not wait for those of lineage.
+
+    No call is started after the client has disconnected: its relay may have given up on a suspended daemon and answered
+    the call with an error.
+    """
+    mindmap_server = create_mindmap_server(Path(call.maps_dir))
+    mindmap_server.server.middleware.append(
+        QueuedCalls(CallQueue(MINDMAP_SLOTS), service.state.track_request, lambda: _is_disconnected(stream))
+    )
+    try:
+        await asyncio.to_thread(mindmap_server.resume_watching, call.watched_maps)
+        await base.serve_lines(mindmap_server.server, _LineStream(stream))
+    finally:
+        await asyncio.shield(asyncio.to_thread(mindmap_server.close))
+
+
+def _is_disconnected(stream: IOStream) -> bool:
+    """Return True if the client has closed its connection, even if lines of it are still to be read."""
+    if stream.closed():
+        return True
+    poll = select.poll()
+    poll.register(stream.socket, CLOSED_EVENTS)
+    return bool(poll.poll(0))
 
 
 class _LineStream:

@@ -39,7 +39,7 @@ DIGEST_BYTES: Final = 8
 _CREDENTIALS: Final = struct.Struct("3i")
 
 # Packages and suffixes of the files that determine how a request is answered.
-PACKAGES: Final = ("serve", "pipeline", "stores")
+PACKAGES: Final = ("serve", "pipeline", "stores", "mindmap")
 SOURCE_SUFFIXES: Final = (".py", ".sql", ".scm")
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
@@ -149,7 +149,8 @@ def compute_git_config_digest() -> str:
 def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):
-            subdirectories.sort()
+            # A checkout has the page's source, with thousands of files.
+            subdirectories[:] = sorted(name for name in subdirectories if name != "web")
             paths = (Path(directory, name) for name in sorted(files) if name.endswith(SOURCE_SUFFIXES))
             yield from ((path, path.stat()) for path in paths)
 

@@ -58,10 +58,16 @@ class ExplainCall:
 
 @dataclass(frozen=True, slots=True)
 class McpCall:
-    """Request for an MCP session. `cwd`, `precision`: the client's working directory and setting."""
+    """Request for an MCP session. `cwd`, `precision`, `maps_dir`: the client's working directory and settings.
+
+    `server`: `lineage` or `mindmap`. `watched_maps`: maps whose workspaces an earlier session watched.
+    """
 
     cwd: str
     precision: Precision
+    server: str
+    maps_dir: str
+    watched_maps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

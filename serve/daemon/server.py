@@ -47,6 +47,8 @@ LOCK_TIMEOUT_SECONDS: Final = 1.0
 PRELOAD_AFTER_SECONDS: Final = 5.0
 # Maximum wait for running calls after a request to stop.
 DRAIN_SECONDS: Final = 30.0
+# Maximum wait for the ends of sessions, which record the last changes of watched workspaces.
+SESSION_END_SECONDS: Final = 3.0
 
 if TYPE_CHECKING:
     from serve.engine import Engine
@@ -372,6 +374,8 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         await _drain_requests(service)
         for session in tuple(service.sessions):
             session.cancel()
+        if service.sessions:
+            await asyncio.wait(service.sessions, timeout=SESSION_END_SECONDS)
         await server.close_all_connections()
         if service.engine:
             service.engine.close()

@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from serve.config import Settings
@@ -28,13 +29,22 @@ STOPPING_RETRY_SECONDS: Final = 0.05
 READ_BYTES: Final = 1 << 16
 
 
-def open_session(settings: Settings) -> socket.socket:
+def open_session(
+    settings: Settings, server: str = "lineage", watched_maps: Sequence[str] = ()
+) -> socket.socket:
     """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
 
-    Raise DaemonUnavailable if there can be no daemon.
+    The arguments are those of `McpCall`. Raise DaemonUnavailable if there can be no daemon.
     """
     paths = DaemonPaths(settings.home)
-    body = json.dumps({"cwd": os.getcwd(), "precision": settings.reranker_precision}).encode()  # noqa: PTH109 - the path as text
+    call = {
+        "cwd": os.getcwd(),  # noqa: PTH109 - the path as text
+        "precision": settings.reranker_precision,
+        "server": server,
+        "maps_dir": str(settings.maps_dir),
+        "watched_maps": list(watched_maps),
+    }
+    body = json.dumps(call).encode()
     for _ in range(MAX_ATTEMPTS):
         response = _request(paths, headers.MCP_TARGET, headers.build_identity_headers(), body)
         if response is None:

@@ -1,8 +1,13 @@
-"""MCP server of mindmaps: tools, resources, a prompt and usage instructions."""
+"""MCP server of mindmaps: tools, resources, a prompt and usage instructions.
+
+As a program it serves one client on stdio without the daemon. Its arguments are the ids of maps to watch at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +19,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mindmap.document import encode
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
-from serve import config
-from serve.config import Settings
+from serve import config, process
 from serve.mcp import base
 from serve.mcp.mindmap_tools import MindmapTools
 from serve.workspace_git import find_git
@@ -43,10 +47,22 @@ Plan this work on a mindmap, and keep the map up to date while you work:
 
 @dataclass(frozen=True, slots=True)
 class MindmapServer:
-    """MCP server, and the function `close` to call after its client has disconnected."""
+    """MCP server with the watcher of its session. Call `close` after its client has disconnected."""
 
     server: MCPServer[Any]
-    close: Callable[[], None]
+    store: MapStore
+    watcher: Watcher
+
+    def resume_watching(self, mindmap_ids: Iterable[str]) -> None:
+        """Watch the workspaces of maps, as an earlier server of the client did. Unreadable maps are left out."""
+        for mindmap_id in mindmap_ids:
+            with suppress(LineageError):
+                if workspace := self.store.read(mindmap_id).workspace_path:
+                    self.watcher.watch(mindmap_id, workspace)
+
+    def close(self) -> None:
+        """Record the last changes of the workspaces and stop watching."""
+        self.watcher.stop()
 
 
 def create_mindmap_server(directory: Path) -> MindmapServer:
@@ -62,12 +78,16 @@ def create_mindmap_server(directory: Path) -> MindmapServer:
     )
     _add_resources(server, store)
     _add_prompt(server)
-    return MindmapServer(server, watcher.stop)
+    return MindmapServer(server, store, watcher)
 
 
-def serve(settings: Settings) -> None:
+def main() -> None:
     """Serve the client that started this program, until it disconnects. Does not return."""
+    process.configure_streams()
+    config.configure_libraries()
+    settings = config.load_settings()
     mindmap_server = create_mindmap_server(settings.maps_dir)
+    mindmap_server.resume_watching(sys.argv[1:] if __name__ == "__main__" else ())
     base.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
 
 
@@ -94,3 +114,7 @@ def _add_prompt(server: MCPServer[Any]) -> None:
     @server.prompt(title="Work with a mindmap", description="Plan work on a map and keep it up to date")
     def work_with_a_mindmap(task: str) -> str:
         return PROMPT.format(task=task)
+
+
+if __name__ == "__main__":
+    main()

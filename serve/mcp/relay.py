@@ -1,11 +1,13 @@
-"""`lineage-mcp` command: relay between an MCP client on stdin and stdout and the daemon, which runs the session.
+"""Commands `lineage-mcp` and `mindmap mcp`: relay between an MCP client on stdio and a session of the daemon.
 
 It imports no other package, so it starts in a tenth of the time of an MCP server and takes a fifth of its memory. With
-LINEAGE_NO_DAEMON=1, or if the daemon cannot be started, the session runs in this process; see `lineage_server`.
+LINEAGE_NO_DAEMON=1, or if the daemon cannot be started, the session runs in this process; see `lineage_server` and
+`mindmap_server`.
 
 If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
-next message. It repeats the handshake, drops its answer, and repeats the requests without an answer. The tools only
-read, so that is safe. Batches (arrays of messages) are passed on, but not repeated.
+next message. It repeats the handshake, drops its answer, and repeats the requests without an answer. Tools of lineage
+only read, so that is safe. A call of a mindmap tool is answered with an error instead, as it may have changed a map.
+Batches (arrays of messages) are passed on, but not repeated.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from typing import Any, BinaryIO, Final
 
 from serve import config, process
+from serve.config import Settings
 from serve.daemon.process import DaemonPaths, read_peer_pid
 from serve.daemon.session_client import READ_BYTES, SUSPENDED_POLL_SECONDS, open_session
 from stores import locks
@@ -37,6 +40,27 @@ EXIT_SECONDS: Final = 1.0
 EXIT_POLL_SECONDS: Final = 0.01
 # JSON-RPC's code.
 INTERNAL_ERROR: Final = -32603
+CALL_METHOD: Final = "tools/call"
+LOST_CALL: Final = (
+    "The daemon ended before it answered. The change may or may not have been made. "
+    "Read the map with get_mindmap (or list_mindmaps) before you repeat the call."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedServer:
+    """MCP server of a relay.
+
+    `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon has lost are sent to the next one.
+    """
+
+    name: str
+    module: str
+    repeats_calls: bool
+
+
+LINEAGE: Final = RelayedServer("lineage", "serve.mcp.lineage_server", repeats_calls=True)
+MINDMAP: Final = RelayedServer("mindmap", "serve.mcp.mindmap_server", repeats_calls=False)
 
 
 @dataclass(slots=True)
@@ -44,6 +68,7 @@ class Request:
     """Unanswered request of the client. `sends`: number of sessions that it was sent to."""
 
     line: bytes
+    is_call: bool
     sends: int = 0
 
 
@@ -52,14 +77,21 @@ class Relay:
 
     `open_session` returns a connection to a session of the daemon. If a later session cannot be opened, one of a server
     without a daemon replaces it. `output` gets the session's lines. `crash_hint` ends the error for a lost request.
+    `watched_maps` are the maps whose workspaces the session watches, as a later session has to.
     """
 
     def __init__(
-        self, open_session: Callable[[], socket.socket], output: BinaryIO, crash_hint: str = ""
+        self,
+        open_session: Callable[[], socket.socket],
+        output: BinaryIO,
+        crash_hint: str = "",
+        server: RelayedServer = LINEAGE,
     ) -> None:
         self._open_session = open_session
         self._output = output
         self._crash_hint = crash_hint
+        self._server = server
+        self.watched_maps: dict[str, None] = {}
         self._lock = threading.Lock()  # for the connection, and for writing to it
         self._connection: socket.socket | None = None
         self._reader: threading.Thread | None = None
@@ -110,7 +142,7 @@ class Relay:
         elif method is not None and number is not None:
             if method == "initialize":
                 self._initialize = number, line
-            request = self._unanswered[number] = Request(line)
+            request = self._unanswered[number] = Request(line, is_call=method == CALL_METHOD)
             return request
         return None
 
@@ -119,7 +151,7 @@ class Relay:
             connection = self._open_session()
         except (LineageError, OSError, ValueError):
             try:
-                connection = start_server()
+                connection = start_server(self._server, self.watched_maps)
             except OSError as error:
                 self._reject_requests(list(self._unanswered), f"No server could be started: {error}.")
                 return
@@ -161,6 +193,7 @@ class Relay:
                 self._print(line + b"\n")
                 if number is not None:
                     self._unanswered.pop(number, None)
+                    self._remember_watch(message)
                     if self._initialize and number == self._initialize[0]:
                         self._is_initialized = "result" in message
         with suppress(OSError):
@@ -168,6 +201,7 @@ class Relay:
         if not self._is_closing:
             with self._lock:
                 self._connection = None
+                self._reject_lost_calls()
                 self._drop_repeated_requests()
                 if self._unanswered:
                     self._reconnect()
@@ -182,6 +216,23 @@ class Relay:
             return connection.recv(READ_BYTES)
         except OSError:
             return b""
+
+    def _remember_watch(self, message: dict[str, Any]) -> None:
+        """Remember the map in an answer that says that its workspace is watched."""
+        result = message.get("result")
+        content = result.get("structuredContent") if isinstance(result, dict) else None
+        if (
+            isinstance(content, dict)
+            and content.get("watching")
+            and isinstance(content.get("mindmapId"), str)
+        ):
+            self.watched_maps[content["mindmapId"]] = None
+
+    def _reject_lost_calls(self) -> None:
+        """Answer the calls that were sent to the session with an error, unless they may be repeated."""
+        if not self._server.repeats_calls:
+            lost = [number for number, request in self._unanswered.items() if request.is_call]
+            self._reject_requests(lost, LOST_CALL)
 
     def _drop_repeated_requests(self) -> None:
         """Answer the requests that were sent `MAX_SENDS` times with an error."""
@@ -207,10 +258,10 @@ class Relay:
             os._exit(1)
 
 
-def start_server() -> socket.socket:
+def start_server(server: RelayedServer, watched_maps: Iterable[str] = ()) -> socket.socket:
     """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
     connection, server_end = socket.socketpair()
-    command = [sys.executable, "-P", "-m", "serve.mcp.lineage_server"]
+    command = [sys.executable, "-P", "-m", server.module, *watched_maps]
     with server_end:
         subprocess.Popen(
             command, stdin=server_end.fileno(), stdout=server_end.fileno()
@@ -237,34 +288,49 @@ def _get_id(fields: dict[str, Any], name: str = "id") -> int | str | None:
     return number if isinstance(number, (int, str)) and not isinstance(number, bool) else None
 
 
-def serve_in_process() -> None:
-    """Run the MCP server in this process. It also has the options `--help` and `--version`."""
-    from serve.mcp.lineage_server import main as serve_client
-
-    serve_client()
+def serve_in_process(server: RelayedServer) -> None:
+    """Run the MCP server in this process. That of lineage also has the options `--help` and `--version`."""
+    import_module(server.module).main()
 
 
-def main() -> None:
-    """Serve one MCP client on stdin and stdout."""
-    settings = config.load_settings()
-    if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - also of names that `Path` cannot have
-        os.chdir(sys.argv.pop(1))  # the session answers about its working directory
-    if len(sys.argv) > 1 or not settings.use_daemon:
-        serve_in_process()
+def serve_client(server: RelayedServer, settings: Settings) -> None:
+    """Serve one MCP client on stdin and stdout, through the daemon if there can be one."""
+    if not settings.use_daemon:
+        serve_in_process(server)
         return
     process.configure_streams()
     process.exit_on_termination_signals(os._exit)
-    log_hint = f"See its log: {DaemonPaths(settings.home).log}."
-    relay = Relay(partial(open_session, settings), sys.stdout.buffer, log_hint)
+    relay = Relay(
+        lambda: open_session(settings, server.name, tuple(relay.watched_maps)),
+        sys.stdout.buffer,
+        f"See its log: {DaemonPaths(settings.home).log}.",
+        server,
+    )
     try:
         relay.connect()
     except (LineageError, OSError):
-        serve_in_process()
+        serve_in_process(server)
         return
     for line in sys.stdin.buffer:
         relay.send(line if line.endswith(b"\n") else line + b"\n")
     relay.close()
     os._exit(0)  # without waiting for the reader
+
+
+def serve_mindmap() -> None:
+    """Run `mindmap mcp`."""
+    serve_client(MINDMAP, config.load_settings())
+
+
+def main() -> None:
+    """Run `lineage-mcp`."""
+    if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - also of names that `Path` cannot have
+        os.chdir(sys.argv.pop(1))  # the session answers about its working directory
+    settings = config.load_settings()
+    if len(sys.argv) > 1:
+        serve_in_process(LINEAGE)
+    else:
+        serve_client(LINEAGE, settings)
 
 
 if __name__ == "__main__":

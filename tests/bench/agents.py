@@ -30,7 +30,7 @@ from tests.bench.programs import LINEAGE, PROJECT, build_program_environment, ru
 from tests.bench.report import BenchmarkOptions, Row, compute_median, format_seconds, main
 from tests.repos import Repo
 
-# Goals for the memory of a session, and for the time from the start of `lineage-mcp` to the answer to `initialize`.
+# Goals for the memory of a session, and for the time from the start of a server to the answer to `initialize`.
 MAX_SESSION_BYTES: Final = 30_000_000
 MAX_INITIALIZE_SECONDS: Final = 0.3
 MAX_COLD_INITIALIZE_SECONDS: Final = 1.2
@@ -104,6 +104,7 @@ def _measure_start(history: History, home: Path, runs: int) -> list[Row]:
         cold_seconds.append(anyio.run(_connect_once, history, home)[0])
     sessions = [anyio.run(_connect_once, history, home) for _ in range(runs)]
     warm_seconds = [seconds for seconds, _ in sessions]
+    mindmap_seconds = [anyio.run(_connect_to_mindmap, history, home) for _ in range(runs)]
     return [
         Row(
             history.name,
@@ -111,6 +112,13 @@ def _measure_start(history: History, home: Path, runs: int) -> list[Row]:
             compute_median(warm_seconds),
             MAX_INITIALIZE_SECONDS,
             format_seconds(warm_seconds),
+        ),
+        Row(
+            history.name,
+            "mindmap mcp: seconds to initialize, daemon running",
+            compute_median(mindmap_seconds),
+            MAX_INITIALIZE_SECONDS,
+            format_seconds(mindmap_seconds),
         ),
         Row(
             history.name,
@@ -137,6 +145,19 @@ async def _connect_once(history: History, home: Path) -> tuple[float, int]:
         await client.call_tool("find_pattern", {"query": QUERY})
         await client.call_tool("explain_change", {"file": _find_source_file(history)})
         return seconds, _measure_server_memory()
+
+
+async def _connect_to_mindmap(history: History, home: Path) -> float:
+    """Return the seconds from the start of `mindmap mcp` to the end of the handshake."""
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-c", "from serve.mcp.relay import serve_mindmap; serve_mindmap()"],
+        cwd=history.path,
+        env=_build_daemon_environment(home),
+    )
+    start_time = time.perf_counter()
+    async with Client(stdio_client(command)):
+        return time.perf_counter() - start_time
 
 
 async def _measure_many_calls(history: History, home: Path) -> list[Row]:

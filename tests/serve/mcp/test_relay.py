@@ -1,4 +1,4 @@
-"""Relay of `lineage-mcp`: repeated handshake and requests after the session with the daemon has ended."""
+"""Relay of the MCP servers: repeated handshake and requests after the session with the daemon has ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from serve.mcp import relay
-from serve.mcp.relay import Relay
+from serve.mcp.relay import LINEAGE, MINDMAP, Relay, RelayedServer
 from stores.errors import LineageError
 from tests.serve.commands import list_loaded_packages
 
@@ -26,13 +26,13 @@ INITIALIZED = {"method": "notifications/initialized"}
 class Server:
     """Server end of the relay's sessions, and the lines that the client gets from the relay."""
 
-    def __init__(self) -> None:
+    def __init__(self, relayed_server: RelayedServer) -> None:
         self.connections: queue.Queue[socket.socket] = queue.Queue()
         self.sockets: list[socket.socket] = []
         reading, writing = os.pipe()
         self.client: BinaryIO = os.fdopen(reading, "rb")
         self.output: BinaryIO = os.fdopen(writing, "wb")
-        self.relay = Relay(self.open_session, self.output)
+        self.relay = Relay(self.open_session, self.output, server=relayed_server)
         self.is_available = True
 
     def open_session(self) -> socket.socket:
@@ -104,9 +104,10 @@ class Session:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Server of lineage, or of mindmap for a test with that parameter."""
     monkeypatch.setattr(relay, "EXIT_SECONDS", 0)
-    server = Server()
+    server = Server(getattr(request, "param", LINEAGE))
     yield server
     server.close()
 
@@ -170,7 +171,7 @@ def test_server_without_a_daemon_replaces_it(server: Server, monkeypatch: pytest
     """If no other session can be had, a server of the relay's own continues."""
     connection, server_end = socket.socketpair()
     server.sockets.append(server_end)
-    monkeypatch.setattr(relay, "start_server", lambda: connection)
+    monkeypatch.setattr(relay, "start_server", lambda *_: connection)
     session = server.start_session()
     server.is_available = False
     session.end()
@@ -255,3 +256,55 @@ def test_answers_on_their_way_are_read_after_the_client_has_ended(
     closing.join(TIMEOUT_SECONDS)
     reader.join(TIMEOUT_SECONDS)
     assert answers == [{"id": 2, "result": {}}]
+
+
+@pytest.mark.parametrize("server", [MINDMAP], indirect=True)
+def test_lost_call_of_mindmap_is_not_repeated(server: Server) -> None:
+    """A mindmap call that a daemon has lost is an error that names the way out; other requests are repeated."""
+    session = server.start_session()
+    call, listing = {"id": 2, "method": "tools/call"}, {"id": 3, "method": "tools/list"}
+    server.send_from_client(call, listing)
+    session.read(2)
+    session.end()
+    error = server.read_as_client()
+    assert error["id"] == 2
+    assert "may or may not have been made" in error["error"]["message"]
+    assert "get_mindmap" in error["error"]["message"]
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, listing]
+
+
+@pytest.mark.parametrize("server", [MINDMAP], indirect=True)
+def test_mindmap_call_after_the_end_of_a_session_is_sent_once(server: Server) -> None:
+    """A call that was sent to no daemon before is made by the next one, and an answered call is not lost."""
+    session = server.start_session()
+    server.send_from_client({"id": 2, "method": "tools/call"})
+    session.read(1)
+    session.write({"id": 2, "result": {}})
+    assert server.read_as_client() == {"id": 2, "result": {}}
+    session.end()
+    server.join_reader()
+    call = {"id": 3, "method": "tools/call"}
+    server.send_from_client(call)
+    assert server.accept().read(3) == [INITIALIZE, INITIALIZED, call]
+
+
+@pytest.mark.parametrize("server", [MINDMAP], indirect=True)
+def test_relay_remembers_watched_maps(server: Server) -> None:
+    """The relay remembers the maps whose workspaces are watched, from the answers of their calls."""
+    session = server.start_session()
+    for number, content in enumerate(
+        (
+            {"mindmapId": "mm_a", "watching": True},
+            {"mindmapId": "mm_b", "watching": False},
+            {"mindmapId": ["mm_c"], "watching": True},
+            "text",
+        ),
+        start=2,
+    ):
+        server.send_from_client({"id": number, "method": "tools/call"})
+        session.read(1)
+        session.write({"id": number, "result": {"structuredContent": content}})
+        server.read_as_client()
+    session.write({"id": 9, "result": "text"})
+    server.read_as_client()
+    assert list(server.relay.watched_maps) == ["mm_a"]

@@ -19,8 +19,13 @@ ROOT = Path(serve.__file__).parent.parent
 
 
 def build_server_command(store: MapStore) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and the environment of a server process."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(store.path)}
+    """Return the command line and the environment of a server process without the daemon."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MINDMAP_DATA_DIR": str(store.path),
+        "LINEAGE_NO_DAEMON": "1",
+    }
     return [sys.executable, "-m", "serve.cli.mindmap", "mcp"], environment
 
 
