@@ -124,15 +124,16 @@ class FileTouch(_DocumentPart, frozen=True, kw_only=True):
 class Node(_DocumentPart, frozen=True, kw_only=True):
     """A node of the map.
 
-    Only TASK_TYPES have a `status`; the status of a stored root is ignored. `parent` is None for the root.
-    `updated_at` is the time of the last change of the node or its files. It decides which of several tasks in
-    progress is the most recent.
+    Only TASK_TYPES have a `status`; the status of a stored root is ignored. `reason` says why a task is blocked.
+    `parent` is None for the root. `updated_at` is the time of the last change of the node or its files. It decides
+    which of several tasks in progress is the most recent.
     """
 
     id: str
     label: str
     type: str = _define_encoded_field(DEFAULT_TYPE)
     status: str | None = None
+    reason: str | None = None
     parent: str | None = _define_encoded_field(None)
     children: tuple[str, ...] = _define_encoded_field(())
     files: tuple[FileTouch, ...] = ()

@@ -50,8 +50,9 @@ class OutlineLine:
 
     @property
     def remarks(self) -> list[str]:
-        """Short texts after the label: the type of a task other than the default, file count, hidden count."""
-        remarks = [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
+        """Short texts after the label: why a task is blocked, its type if not the default, file and hidden counts."""
+        remarks = [tree.shorten_label(self.node.reason, MAX_LABEL_LENGTH)] if self.node.reason else []
+        remarks += [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
         if files := len(self.node.files):
             remarks.append(f"{files} file{'' if files == 1 else 's'}")
         if self.hidden_count:
@@ -200,8 +201,9 @@ def _format_node(node: Node, indent: str) -> Iterator[str]:
         if node.is_task
         else f"_{_escape_markdown(node.type)}:_ "
     )
+    reason = f": {_escape_markdown(node.reason)}" if node.reason else ""
     status = (
-        f" _({node.status.replace('_', ' ')})_"
+        f" _({node.status.replace('_', ' ')}{reason})_"
         if node.is_task and node.status in (IN_PROGRESS, BLOCKED)
         else ""
     )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mindmap import tree, validation
 from mindmap.document import (
+    BLOCKED,
     DEFAULT_STATUS,
     DEFAULT_TYPE,
     NODE_TYPES,
@@ -56,12 +57,13 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdate:
-    """New values of a node; None leaves the current value."""
+    """New values of a node; None leaves the current value. `reason` is that of a blocked task."""
 
     id: str
     label: str | None = None
     type: str | None = None
     status: str | None = None
+    reason: str | None = None
 
 
 def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
@@ -302,11 +304,13 @@ def _parse_children(node: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _apply_update(node: Node, update: NodeUpdate) -> Node:
-    if update.label is None and update.type is None and update.status is None:
-        raise BadNode(f"The update of {node.id} is empty.", hint="Give a label, a type or a status.")
+    if (update.label, update.type, update.status, update.reason) == (None, None, None, None):
+        raise BadNode(
+            f"The update of {node.id} is empty.", hint="Give a label, a type, a status or a reason."
+        )
     label = node.label if update.label is None else validation.validate_text(update.label, "label")
     if node.id == ROOT:
-        if update.type is not None or update.status is not None:
+        if (update.type, update.status, update.reason) != (None, None, None):
             raise BadNode("The root has no type or status of its own.", hint="You can change its label.")
         return replace(node, label=label)
     node_type = node.type if update.type is None else validate_type(update.type)
@@ -314,7 +318,18 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
         status: str | None = resolve_status(node_type, update.status, label)
     else:
         status = _convert_status(node, node_type)
-    return replace(node, label=label, type=node_type, status=status)
+    reason = (
+        node.reason if update.reason is None else validation.validate_optional_text(update.reason, "reason")
+    )
+    if update.reason and status != BLOCKED:
+        raise BadNode(f"{label!r} is not blocked: it has no reason.", hint=f"Set its status to {BLOCKED}.")
+    return replace(
+        node,
+        label=label,
+        type=node_type,
+        status=status,
+        reason=reason if status in (BLOCKED, node.status) else None,
+    )
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
@@ -376,6 +391,8 @@ def _describe_difference(before: Node, after: Node) -> str:
         parts.append(f"{before.type} -> {after.type}")
     if before.status != after.status and after.status:
         parts.append(f"{before.status or 'no status'} -> {after.status}")
+    if before.reason != after.reason and after.reason:
+        parts.append(f"reason: {shorten_label(after.reason)}")
     return f"{shorten_label(before.label)}: {', '.join(parts) or 'unchanged'}"
 
 

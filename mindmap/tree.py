@@ -32,7 +32,10 @@ class Progress:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths."""
+    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths.
+
+    `blocked_tasks` has the label of each blocked task, with its reason after a colon.
+    """
 
     id: str
     title: str
@@ -44,6 +47,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     total_tasks: int
     active_task: str | None
     file_count: int
+    blocked_tasks: tuple[str, ...]
 
 
 def compute_progress(document: Mindmap) -> Progress:
@@ -90,6 +94,11 @@ def summarize(document: Mindmap) -> Summary:
         total_tasks=progress.total,
         active_task=document.nodes[progress.active_task_id].label if progress.active_task_id else None,
         file_count=len(paths),
+        blocked_tasks=tuple(
+            ": ".join(filter(None, (node.label, node.reason)))
+            for node in document.nodes.values()
+            if node.is_task and node.status == BLOCKED
+        ),
     )
 
 
@@ -201,4 +210,4 @@ def find_nodes(document: Mindmap, query: str, start_id: str) -> Iterator[Node]:
 
 def _build_search_text(node: Node) -> str:
     files = " ".join(" ".join((touch.path, touch.summary or "", *touch.symbols)) for touch in node.files)
-    return f"{node.id} {node.label} {node.type} {node.status or ''} {files}"
+    return f"{node.id} {node.label} {node.type} {node.status or ''} {node.reason or ''} {files}"

@@ -58,10 +58,11 @@ class NodeUpdateInput(_ToolInput):
     label: str | Unset = None
     type: Annotated[NodeType | Unset, _WITHOUT_VALUES] = None
     status: Status | Unset = None
+    reason: Annotated[str | Unset, Field(description="if blocked")] = None
 
     def to_update(self) -> NodeUpdate:
         """Return the update as `update_nodes` expects it."""
-        return NodeUpdate(self.id, self.label, self.type, self.status)
+        return NodeUpdate(self.id, self.label, self.type, self.status, self.reason)
 
 
 class LinkInput(_ToolInput):

@@ -14,7 +14,7 @@ from serve.api_types import to_json_dict
 from serve.errors import BadRequest
 from serve.viewer.handlers import EventStreamHandler, SameOriginHandler, ViewerHandler
 from serve.viewer.responses import EVENTS_PATH, PAGE_FILES, TEXT, NotJson, read_page_file
-from serve.viewer.state import LineageLookup, ViewerState
+from serve.viewer.state import CommitLookup, LineageLookup, ViewerState
 from serve.workspace_git import open_git
 from stores.mindmap_files import check_id
 
@@ -35,6 +35,7 @@ def build_routes(viewer: ViewerState) -> list[Route]:
         ("/api/mindmaps/([^/]*)/export", MapExportHandler, arguments),
         ("/api/sync-git", GitSyncHandler, arguments),
         ("/api/why", LineageHandler, arguments),
+        ("/api/commit", CommitHandler, arguments),
         ("/api/status", StatusHandler, arguments),
     ]
 
@@ -131,6 +132,23 @@ class LineageHandler(SameOriginHandler):
         document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, mindmap_id)
         answer = await self.viewer.threads.run_slow(lookup.explain, document, self.viewer.backend)
         await self.send(msgspec.json.encode(to_json_dict(answer)))
+
+    head = get
+
+
+class CommitHandler(SameOriginHandler):
+    """Handler of one commit of a map's repository: its message, files, and the diff of one of them."""
+
+    async def get(self) -> None:
+        """Send the answer of `lineage show` for the commit and path in the query arguments."""
+        self.raise_if_rejected()
+        mindmap_id = check_id(self.get_query_argument("mindmap", strip=False))
+        lookup = CommitLookup(
+            self.get_query_argument("commit", strip=False), self.get_query_argument("path", "", strip=False)
+        )
+        document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, mindmap_id)
+        answer = await self.viewer.threads.run_slow(lookup.show, document)
+        await self.send(msgspec.json.encode(answer.to_json_dict()))
 
     head = get
 

@@ -4,12 +4,14 @@
 - `ThreadPools`: bounded thread pools for file access and for git
 - `ViewerState`: the shared objects
 - `LineageLookup`: `lineage explain` for a file that a map contains
+- `CommitLookup`: a commit of the workspace's repository
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,8 @@ from mindmap.document import Mindmap, utc_now
 from mindmap.paths import BadPath, NoWorkspace, WorkspacePaths
 from mindmap.validation import parse_line_range
 from serve.backend import Backend
+from serve.commit_types import ShowAnswer, ShowRequest
+from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.viewer.documents import DocumentCache
 from serve.viewer.responses import PAGE_DIRECTORY, NotTouched, RequestOriginPolicy, TooBusy, TookTooLong
@@ -34,6 +38,9 @@ QUICK_THREADS: Final = 4
 SLOW_THREADS: Final = 4
 # Most slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
+# Length of a commit's message and diff: about 1,000 lines.
+MAX_COMMIT_TOKENS: Final = 20_000
+_SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 # Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
 SLOW_TASK_SECONDS: Final = 60.0
 
@@ -188,15 +195,38 @@ class LineageLookup:
 
         Raises NoWorkspace, NotTouched, BadPath or BadLines.
         """
-        workspace = document.workspace_path
-        if not workspace:
-            raise NoWorkspace(
-                "The map has no workspace.", hint="Sync the map with git, and give the path of its work tree."
-            )
+        workspace = _get_workspace(document)
         file = _resolve_file(document, workspace, self.path)
         start, end = parse_line_range(self.lines) if self.lines.strip() else (1, 0)
         request = ExplainRequest(file, start, end, include_related=True)
         return backend.explain(request, Path(workspace))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLookup:
+    """Request for a commit with its message and files, and with the diff of the file `path` in it if that is given."""
+
+    sha: str
+    path: str = ""
+
+    def show(self, document: Mindmap) -> ShowAnswer:
+        """Return the commit of the map's repository, cut to MAX_COMMIT_TOKENS. Raises NoWorkspace and BadRequest."""
+        from serve.explain.show_commit import show_commit
+
+        if not _SHA.fullmatch(self.sha):
+            raise BadRequest(
+                "The commit is not named by its sha.", hint="Give the sha of a commit in `commit`."
+            )
+        request = ShowRequest(self.sha, self.path or None, max_tokens=MAX_COMMIT_TOKENS)
+        return show_commit(request, Path(_get_workspace(document)))
+
+
+def _get_workspace(document: Mindmap) -> str:
+    if not document.workspace_path:
+        raise NoWorkspace(
+            "The map has no workspace.", hint="Sync the map with git, and give the path of its work tree."
+        )
+    return document.workspace_path
 
 
 def _resolve_file(document: Mindmap, workspace: str, path: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from mindmap import export
 from mindmap.document import ROOT, Activity, CodeChange, FileTouch, Link, Mindmap, Node, decode
-from mindmap.export import FORMATS, to_markdown, to_mermaid
+from mindmap.export import FORMATS, build_outline, format_outline, to_markdown, to_mermaid
 from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
 from mindmap.nodes import NodeUpdate, update_nodes
@@ -166,6 +166,18 @@ def test_mermaid(document: Mindmap) -> None:
 def test_json(document: Mindmap) -> None:
     """The JSON export is the stored document."""
     assert decode(FORMATS["json"](document).encode(), document.id) == document
+
+
+def test_reason_of_a_blocked_task_is_shown() -> None:
+    """Outline and Markdown show why a task is blocked, and a search finds it."""
+    document = create_map({"label": "Deploy"})
+    deploy = find_id(document, "Deploy")
+    document = update_nodes(
+        document, [NodeUpdate(deploy, status="blocked", reason="No *key*")], NOON
+    ).document
+    assert format_outline(build_outline(document)).endswith(f"- [!] Deploy {{{deploy}}} - No *key*")
+    assert "- [ ] Deploy _(blocked: No \\*key\\*)_\n" in to_markdown(document)
+    assert [node.id for node in find_nodes(document, "key", ROOT)] == [deploy]
 
 
 def test_line_counts_are_beside_a_written_summary() -> None:

@@ -406,3 +406,29 @@ def test_ids() -> None:
     for document in maps:
         assert document.id.startswith("mm_") and document.id.isascii() and len(document.id) == 19
         assert all(node_id.startswith("n_") for node_id in document.nodes if node_id != ROOT)
+
+
+def test_reason_of_a_blocked_task() -> None:
+    """A blocked task has a reason until its status changes; other nodes have none."""
+    document = create_map({"label": "Deploy"}, {"label": "Why", "type": "note"})
+    deploy, note = find_id(document, "Deploy"), find_id(document, "Why")
+    result = update_nodes(document, [NodeUpdate(deploy, status="blocked", reason=" No key ")], NOON)
+    assert result.document.nodes[deploy].reason == "No key"
+    assert result.message == "Deploy: planned -> blocked, reason: No key"
+    renamed = update_nodes(result.document, [NodeUpdate(deploy, label="Ship")], NOON).document
+    assert renamed.nodes[deploy].reason == "No key"
+    assert tree.summarize(renamed).blocked_tasks == ("Ship: No key",)
+    other = update_nodes(renamed, [NodeUpdate(deploy, reason="No host")], NOON)
+    assert (other.document.nodes[deploy].reason, other.message) == ("No host", "Ship: reason: No host")
+    assert update_nodes(renamed, [NodeUpdate(deploy, reason="")], NOON).document.nodes[deploy].reason is None
+    for change in ({"status": "in_progress"}, {"type": "note"}):
+        assert (
+            update_nodes(renamed, [NodeUpdate(deploy, **change)], NOON).document.nodes[deploy].reason is None
+        )
+    for update in (
+        NodeUpdate(note, reason="No key"),
+        NodeUpdate(deploy, status="completed", reason="No key"),
+        NodeUpdate(ROOT, reason="No key"),
+    ):
+        with pytest.raises(BadNode):
+            update_nodes(renamed, [update], NOON)

@@ -191,3 +191,44 @@ def test_blocked_lineage(tmp_path: Path, maps: MapStore, repo: Repo, monkeypatch
 def to_json(answer: ExplainAnswer) -> object:
     """Return the answer as parsed JSON."""
     return json.loads(json.dumps(to_json_dict(answer)))
+
+
+def build_commit_url(document: Mindmap, sha: str, path: str = "") -> str:
+    return "/api/commit?" + urlencode({"mindmap": document.id, "commit": sha, "path": path})
+
+
+def test_commit(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """A commit that wrote lines is sent with its message and files, or with the diff of a file."""
+    repo.commit_file("src/ü.py", "one\n2\n3\n", "Count on\n\nBecause two is not enough.")
+    document = create_map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    sha = client.request(build_lineage_url(document, "src/ü.py", "3")).json["hits"][0]["commit_sha"]
+    answer = client.request(build_commit_url(document, sha)).json
+    assert answer["commit"]["commit_message"].strip() == "Count on\n\nBecause two is not enough."
+    assert [(file["path"], file["added"]) for file in answer["files"]] == [("src/ü.py", 1)]
+    assert "+3" in client.request(build_commit_url(document, sha, "src/ü.py")).json["diff"]["text"]
+
+
+def test_commit_is_cut(
+    client: ViewerClient, maps: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The diff of a large commit is cut, and the number of omitted lines is sent."""
+    monkeypatch.setattr(state, "MAX_COMMIT_TOKENS", 200)
+    repo.commit_file("large.py", "line\n" * 1_000, "Grow")
+    document = create_map_with_files(maps, repo.path)
+    diff = client.request(build_commit_url(document, repo.git("rev-parse", "HEAD").strip(), "large.py")).json[
+        "diff"
+    ]
+    assert len(diff["text"]) < 1_000 and diff["omitted_lines"] > 800
+
+
+def test_invalid_commits(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Only shas of commits are accepted, in a map with a workspace, and from the viewer's own page."""
+    document = create_map_with_files(maps, repo.path)
+    sha = repo.git("rev-parse", "HEAD").strip()
+    for revision in ("HEAD", "", "main", f"{sha}:src", f"-{sha}", "a..b", "0" * 40, "--output=x", "0123456"):
+        assert client.request(build_commit_url(document, revision)).error == (400, "bad_request"), revision
+    assert client.request(build_commit_url(document, sha, "none.py")).error == (400, "bad_request")
+    homeless = create_map_with_files(maps, None)
+    assert client.request(build_commit_url(homeless, sha)).error == (409, "no_workspace")
+    foreign = client.request(build_commit_url(document, sha), Origin="http://evil.example")
+    assert foreign.error == (403, "foreign_origin")
