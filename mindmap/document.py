@@ -12,8 +12,9 @@ msgspec decodes a map of 5,000 nodes in 5 ms and encodes it in 2 ms; the standar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -162,12 +163,13 @@ class Link(_DocumentPart, frozen=True, kw_only=True):
 
 
 class Activity(_DocumentPart, frozen=True, kw_only=True):
-    """One entry of the activity log: a change or a batch of changes."""
+    """One entry of the activity log: a change or a batch of changes. `client` is the name of the agent's MCP client."""
 
     timestamp: str
     message: str
     node_id: str | None = None
     file: str | None = None
+    client: str | None = None
 
 
 class Mindmap(_DocumentPart, frozen=True, kw_only=True):
@@ -299,6 +301,24 @@ def format_timestamp(time: datetime) -> str:
 MAX_LOG_ENTRIES: Final = 100
 
 
+# Names of MCP clients are two or three words.
+MAX_CLIENT_LENGTH: Final = 60
+_client: ContextVar[str | None] = ContextVar("client", default=None)
+
+
+@contextmanager
+def use_client(name: str | None) -> Iterator[None]:
+    """Record this MCP client's name in the log entries that are made within the context."""
+    valid_name = (
+        (name or "").replace("\0", "").encode("utf-8", "replace").decode().strip()[:MAX_CLIENT_LENGTH]
+    )
+    token = _client.set(valid_name or None)
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class EditResult:
     """A map after an edit.
@@ -326,6 +346,6 @@ def with_log_entry(
     document: Mindmap, timestamp: str, message: str, *, node_id: str | None = None, file: str | None = None
 ) -> Mindmap:
     """Return the map with a new first entry in its activity log, and with `timestamp` as its time of update."""
-    entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file)
+    entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file, client=_client.get())
     log = (entry, *document.activity_log)[:MAX_LOG_ENTRIES]
     return replace(document, updated_at=timestamp, activity_log=log)

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
-from mindmap.document import encode
+from mindmap.document import encode, use_client
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
 from serve import config, process
@@ -76,6 +77,7 @@ def create_mindmap_server(directory: Path) -> MindmapServer:
         instructions=INSTRUCTIONS,
         tools=MindmapTools(store, watcher).build_tools(),
     )
+    server.middleware.append(_record_client)
     _add_resources(server, store)
     _add_prompt(server)
     return MindmapServer(server, store, watcher)
@@ -89,6 +91,13 @@ def main() -> None:
     mindmap_server = create_mindmap_server(settings.maps_dir)
     mindmap_server.resume_watching(sys.argv[1:] if __name__ == "__main__" else ())
     base.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
+
+
+async def _record_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Handle a message, whose log entries get the name of the client."""
+    parameters = ctx.session.client_params
+    with use_client(parameters.client_info.name if parameters else None):
+        return await call_next(ctx)
 
 
 def _add_resources(server: MCPServer[Any], store: MapStore) -> None:

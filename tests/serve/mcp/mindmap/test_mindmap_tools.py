@@ -7,17 +7,19 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, TextContent, TextResourceContents
+from mcp_types import INVALID_PARAMS, Implementation, TextContent, TextResourceContents
 
 from mindmap.map_store import MapStore
+from mindmap.nodes import add_note
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.viewer import discovery
-from tests.mindmap.sample_maps import create_map, find_id
+from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.repos import Repo
-from tests.serve.mcp.clients import extract_text, run_client
+from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
 
 # An agent reads all schemas before its first call; at four characters a token.
@@ -296,3 +298,21 @@ def test_resources_and_prompt(mindmap_server: MindmapServer, store: MapStore) ->
             assert caught.value.error.code == INVALID_PARAMS
 
     run_client(mindmap_server.server, check_resources_and_prompt)
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_log_entries_name_the_client(mindmap_server: MindmapServer, store: MapStore, mode: str) -> None:
+    """Each entry of the activity log has the name of the MCP client whose call made it, in both protocols."""
+
+    async def edit_map() -> str:
+        information = Implementation(name="claude-code\0", version="2")
+        async with Client(mindmap_server.server, mode=mode, client_info=information) as client:
+            result = await client.call_tool("create_mindmap", {"title": "Work", "nodes": [{"label": "Step"}]})
+            mindmap_id: str = result.structured_content["mindmapId"]
+            await client.call_tool("note_activity", {"mindmapId": mindmap_id, "message": "Noted"})
+            return mindmap_id
+
+    document = store.read(anyio.run(edit_map))
+    assert [entry.client for entry in document.activity_log] == ["claude-code"] * 3
+    store.change(document.id, lambda document: add_note(document, "Edited without a client", NOON))
+    assert store.read(document.id).activity_log[0].client is None
