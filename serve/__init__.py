@@ -6,7 +6,7 @@
 - `backend`: Choice between the daemon and an in-process engine
 - `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
-- `commit_types`: Requests and answers of `search_changes` and `show_commit`, and their JSON
+- `commit_types`: Requests and answers of `search_changes`, `show_commit` and `trace_symbol`, and their JSON
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client
 - `diff_excerpts`: Selection and format of diff excerpts
@@ -30,7 +30,6 @@
 - `sql`: SQL connections to an index, with the tags and the encoder
 - `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
 - `trace`: History of a symbol by its name: `trace_symbol`
-- `trace_types`: Request and answer of `trace_symbol`, and their JSON
 - `update`: `lineage update`: installs a newer version in the same way as the current one
 - `viewer`: Web server of the mindmap page
 - `workspace_git`: Git access for mindmap workspaces

@@ -6,19 +6,16 @@
 - `exit_codes`: conversion of exceptions to messages and exit codes
 - `index`: `lineage index` of one repository: check of the options, run of the pipeline
 - `index_many`: `lineage index` of several repositories
-- `index_output`: log events, progress and summary of an index run
+- `index_output`: log events, progress bar and summary of an index run
 - `mindmap`: `mindmap` program: all commands
 - `options`: options of `lineage index`
-- `progress`: progress bar of an index run
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
-- `render_changes`: terminal output of `lineage grep` and `lineage show`
+- `render_changes`: terminal output of `lineage grep`, `lineage show` and `lineage trace`
 - `render_explain`: terminal output of `lineage explain`
 - `render_mindmap`: terminal output of maps
-- `render_trace`: terminal output of `lineage trace`
 - `sql`: `lineage sql`: statements, prompt and output formats
-- `status`: table of `lineage status --all`
 - `terminal`: typer app factory, command runner and printing
 - `wizard`: `lineage index -i`: dialog and equivalent command
 - `wizard_questions`: questions of the wizard

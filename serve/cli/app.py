@@ -215,7 +215,7 @@ def status_command(
 ) -> None:
     """Show what is indexed, and how far the index is behind HEAD."""
     if show_all:
-        from serve.cli.status import format_status_table
+        from serve.cli.render import format_status_table
 
         if path != Path():
             raise BadRequest("PATH conflicts with --all.", hint="Use one of them.")

@@ -87,16 +87,16 @@ def trace_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show when a symbol was introduced, changed, moved, renamed and removed, also a deleted one."""
-    from serve.cli import render_trace
+    from serve.cli import render_changes
+    from serve.commit_types import TraceRequest
     from serve.trace.trace_symbol import trace_symbol
-    from serve.trace_types import TraceRequest
 
     request = TraceRequest(symbol, limit=limit, oldest_first=oldest)
     answer = trace_symbol(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
         partial(_format_json, answer.to_json_dict()),
-        partial(render_trace.print_trace_answer, answer),
+        partial(render_changes.print_trace_answer, answer),
         as_json=as_json,
     )
 

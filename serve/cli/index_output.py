@@ -15,10 +15,14 @@ from serve.cli import exit_codes
 from serve.cli.terminal import print_note, print_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pipeline.run import Progress, RunSummary
     from stores.history import UnreadableCommit
 
+
 logger = logging.getLogger(__name__)
+
 
 COMMITS_PER_EVENT: Final = 100
 # Characters of a bar that stands for the whole time of the run.
@@ -27,6 +31,11 @@ BAR_CELLS: Final = 24
 SHORT_SHA_DIGITS: Final = 7
 # Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
+
+# Time span of the rate. Updates come once per batch; with rich's default of 30 s, slow runs would have no rate.
+SPEED_WINDOW_SECONDS: Final = 3600
+# Commits or texts per second below which the rate has one decimal.
+MIN_WHOLE_RATE: Final = 10
 
 
 @contextmanager
@@ -50,9 +59,7 @@ def _show_progress_bar(name: str, *, is_enabled: bool) -> Iterator[Callable[[Pro
     if not (is_enabled and sys.stderr.isatty()):
         yield lambda _: None
         return
-    from serve.cli import progress
-
-    with progress.show_progress_bar(name=name) as update:
+    with show_progress_bar(name=name) as update:
         yield update
 
 
@@ -204,3 +211,49 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, remaining_seconds = divmod(round(seconds), 60)
     return f"{minutes} min {remaining_seconds:02} s"
+
+
+@contextmanager
+def show_progress_bar(
+    console: Console | None = None, clock: Callable[[], float] | None = None, *, name: str = ""
+) -> Iterator[Callable[[Progress], None]]:
+    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far.
+
+    `name`: of the repository, shown before the bar.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[details]}, left"),
+        TimeRemainingColumn(),
+    )
+    with Bar(
+        *columns,
+        console=console or Console(stderr=True),
+        transient=True,
+        speed_estimate_period=SPEED_WINDOW_SECONDS,
+        get_time=clock,
+    ) as bar:
+        commits = bar.add_task(f"indexing {escape(name)}".rstrip(), total=None, details="")
+        texts = bar.add_task(f"embedding {escape(name)}".rstrip(), total=None, details="", visible=False)
+
+        def update(progress: Progress) -> None:
+            bar.update(commits, total=progress.total_commits, completed=progress.processed_commits)
+            rate = _format_rate(bar.tasks[commits].speed, "commits")
+            bar.update(commits, details=f"commits, {progress.written_hunks:,} hunks, {rate}")
+            if progress.total_texts:
+                bar.update(commits, visible=False)
+                bar.update(texts, total=progress.total_texts, completed=progress.embedded_texts, visible=True)
+                bar.update(texts, details=f"texts, {_format_rate(bar.tasks[texts].speed, 'texts')}")
+
+        yield update
+
+
+def _format_rate(speed: float | None, unit: str) -> str:
+    return f"{speed:,.{0 if speed >= MIN_WHOLE_RATE else 1}f} {unit}/s" if speed else "..."

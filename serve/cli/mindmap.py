@@ -6,6 +6,7 @@ Each command imports what it needs when it runs, so that help and other commands
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,7 +17,7 @@ from serve import config
 from serve.cli import register
 from serve.cli.terminal import create_app, create_version_option, print_raw, print_warning, run_app
 from serve.text import escape_controls, escape_json_controls
-from serve.viewer.cli import viewer_command
+from serve.viewer import discovery
 
 if TYPE_CHECKING:
     from mindmap.document import Mindmap
@@ -58,7 +59,46 @@ def mcp_command() -> None:
     serve_mindmap()
 
 
-app.command("viewer")(viewer_command)
+@app.command("viewer")
+def viewer_command(
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Port on 127.0.0.1. If it is in use, the next free port is taken; 0 takes any free port. [4870]",
+            show_default=False,
+        ),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Show the maps in the browser and follow their changes, until Ctrl-C. Reachable from this machine only."""
+    from serve import logs
+    from serve.backend import select_backend
+    from serve.viewer.server import DEFAULT_PORT, bind_port, run_viewer
+
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
+    requested_port = DEFAULT_PORT if port is None else port
+    listener = bind_port(requested_port)
+    address = f"http://{discovery.HOST}:{listener.port}/"
+    other_address = discovery.read_address(settings.maps_dir)
+
+    def print_address() -> None:
+        if requested_port not in (0, listener.port):
+            print_raw(
+                f"Port {requested_port} is in use. The viewer uses the next free port, {listener.port}."
+            )
+        print_raw(f"{address} shows the maps in {settings.maps_dir}. Press Ctrl-C to stop.")
+        if other_address:
+            print_raw(f"Another viewer already shows them: {other_address}")
+        sys.stdout.flush()
+        if open_browser:
+            # A text browser blocks until the user closes it.
+            threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
+
+    run_viewer(settings.maps_dir, listener, select_backend(settings), print_address)
 
 
 @app.command("list")
@@ -149,3 +189,10 @@ def _load_mindmap(mindmap_id: str | None) -> Mindmap:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def _open_browser(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        typer.echo(f"Cannot open a browser. Open {address} yourself.", err=True)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
 from serve.answer_detail import get_subject
-from serve.api_types import format_rfc3339, to_json_dict
+from serve.api_types import NamedRepository, format_rfc3339, to_json_dict
 from serve.commit_types import ChangeHit, CommitDetails
 from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainHit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
 from serve.text import SHA_DIGITS, add_path_to_command, escape_controls, escape_json_controls
+from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from serve.index_status import CacheStatus, IndexStatus
     from stores.index_location import IndexLocation
 
+
 # Maximum lines of a diff, with the mark for omitted lines: several hits fit a screen. The JSON has the full excerpt.
 MAX_EXCERPT_LINES: Final = 12
 # Maximum lines of a commit message's body. They usually contain its first paragraph.
@@ -33,6 +36,12 @@ MAX_BODY_LINES: Final = 3
 MAX_SYMBOLS: Final = 4
 # Shown in place of the path for a commit that changes no file itself.
 NO_FILE: Final = "(no file)"
+
+HEADERS: Final = ("repository", "commits", "behind", "vectors", "indexed at", "state")
+NO_INDEXES: Final = "No repository is indexed. Run `lineage index`."
+# Columns of numbers are aligned to the right.
+NUMBER_COLUMNS: Final = (1, 2, 3)
+UNKNOWN: Final = "-"
 
 
 def to_json(
@@ -204,3 +213,42 @@ def _format_footer(meta: FindMeta) -> list[Text]:
     )
     lines = [Text(profile_line, style="dim")] if profile_line else []
     return [Text(escape_controls(meta.hint), style="bold yellow"), *lines] if meta.hint else lines
+
+
+def format_status_table(home: Path) -> str:
+    """Return a table of all indexes, also of those whose repository is missing or that cannot be read."""
+    from serve.repositories import list_repositories
+
+    rows = [HEADERS, *(_build_row(repository, home) for repository in list_repositories(home))]
+    return "\n".join(_format_rows(rows)) if len(rows) > 1 else NO_INDEXES
+
+
+def _build_row(repository: NamedRepository, home: Path) -> tuple[str, ...]:
+    from serve.index_status import load_status_at_path
+
+    name = escape_controls(repository.name)
+    try:
+        location, status = load_status_at_path(Path(repository.path), home)
+    except (LineageError, OSError) as error:
+        reason = error.message if isinstance(error, LineageError) else str(error)
+        return name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, escape_controls(reason)
+    if str(location.path) != repository.path or status.verdict is None:
+        return name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "another repository has its path now"
+    return (
+        name,
+        f"{status.commits:,}",
+        f"{status.commits_behind:,}",
+        f"{int(status.vector_share * 100)} %",
+        format_rfc3339(status.indexed_at) if status.indexed_at else UNKNOWN,
+        escape_controls(str(status.verdict)),
+    )
+
+
+def _format_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if column in NUMBER_COLUMNS else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

@@ -1,4 +1,4 @@
-"""Terminal output of `lineage grep` and `lineage show`."""
+"""Terminal output of `lineage grep`, `lineage show` and `lineage trace`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from serve.commit_types import (
     FileContent,
     FileDiff,
     ShowAnswer,
+    TraceAnswer,
+    TraceHit,
 )
-from serve.text import SHA_DIGITS, escape_controls, format_more_files
+from serve.text import SHA_DIGITS, escape_controls, escape_line, format_more_files
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+
 # Matching lines of a commit: several commits fit a screen. The JSON has more.
 MAX_LINES: Final = 12
+
+STEP_WIDTH: Final = len("introduced")
+STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
 
 
 def print_search_answer(answer: ChangeSearchAnswer, console: Console) -> None:
@@ -133,3 +139,38 @@ def _format_text(diff: FileDiff | None, content: FileContent | None) -> Iterator
         width = len(str(content.last_line))
         for number, line in enumerate(lines, start=content.first_line):
             yield Text().append(f"{number:>{width}} │ ", style="dim").append(line)
+
+
+def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
+    """Print the changes, each with its place unless the change before it has the same, then the counts."""
+    from rich.text import Text
+
+    details = answer.meta.trace
+    place = ""
+    for hit in answer.hits:
+        console.print(_format_trace_hit(hit), no_wrap=True, overflow="ellipsis")
+        if (hit_place := _format_place(hit)) != place:
+            console.print(Text(f"    {hit_place}", style="cyan"), no_wrap=True, overflow="ellipsis")
+        place = hit_place
+    if answer.hits:
+        console.print()
+    if answer.meta.hint:
+        console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
+    console.print(Text(escape_line(f"{details.symbol}, {details.place}"), style="bold"), soft_wrap=True)
+    console.print(Text(details.count))
+    if details.limitation:
+        console.print(Text(escape_line(details.limitation), style="dim"))
+
+
+def _format_trace_hit(hit: TraceHit) -> Text:
+    from rich.text import Text
+
+    step = f"{hit.step}{'' if hit.provenance == 'EXACT' else ' ≈'}"
+    row = Text().append(hit.commit_sha[:SHA_DIGITS], style="yellow").append(f"  {hit.commit_date[:10]}  ")
+    row.append(f"{step:<{STEP_WIDTH}}  ", style=STYLES.get(hit.step, "magenta"))
+    row.append(format_message_lines(hit.commit_subject)[0], style="bold")
+    return row.append(f"  {escape_line(hit.commit_author)}", style="dim")
+
+
+def _format_place(hit: TraceHit) -> str:
+    return escape_line(f"{hit.path}:{hit.symbol}{hit.source}")

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from pipeline.cancellation import check_cancelled
 from pipeline.options import Precision
 from serve.api_types import NamedRepository
-from serve.daemon import headers, process, protocol
+from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
@@ -90,7 +90,7 @@ class DaemonClient:
             response = self._send("GET", "/status", b"", {})
         except _ConnectionLost:
             return None
-        if response is None or response[0] == headers.STATUS_STOPPING:
+        if response is None or response[0] == process.STATUS_STOPPING:
             return None
         return _parse_response(*response, protocol.StatusReport, self.paths)
 
@@ -99,9 +99,9 @@ class DaemonClient:
 
         With `build_id`, stop only a daemon of that build, and do not wait.
         """
-        fields = {} if build_id is None else {headers.BUILD_HEADER: build_id}
+        fields = {} if build_id is None else {process.BUILD_HEADER: build_id}
         with suppress(_ConnectionLost):  # it may exit before it responds
-            if self._send("POST", headers.STOP_TARGET, b"", fields) is None:
+            if self._send("POST", process.STOP_TARGET, b"", fields) is None:
                 return False
         if build_id is None:
             process.wait_until_stopped(self.paths)
@@ -111,7 +111,7 @@ class DaemonClient:
         body, crashes = protocol.encode(request), 0
         for _ in range(MAX_ATTEMPTS):
             try:
-                response = self._send("POST", target, body, headers.build_identity_headers())
+                response = self._send("POST", target, body, process.build_identity_headers())
             except _ConnectionLost as error:
                 crashes += 1
                 if crashes == MAX_CRASHES:
@@ -119,9 +119,9 @@ class DaemonClient:
                 continue
             if response is None:
                 process.start_daemon(self.paths)
-            elif response[0] == headers.STATUS_OTHER_BUILD:
+            elif response[0] == process.STATUS_OTHER_BUILD:
                 self.stop(response[1].decode())
-            elif response[0] == headers.STATUS_STOPPING:
+            elif response[0] == process.STATUS_STOPPING:
                 time.sleep(STOPPING_RETRY_SECONDS)
             else:
                 return _parse_response(*response, answer_type, self.paths)
@@ -177,9 +177,9 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
 def _parse_response(
     status: int, body: bytes, answer_type: type[AnswerType], paths: DaemonPaths
 ) -> AnswerType:
-    if status == headers.STATUS_ERROR:
+    if status == process.STATUS_ERROR:
         raise protocol.decode(body, protocol.ErrorResponse).error
-    if status == headers.STATUS_OTHER_GIT_CONFIG:
+    if status == process.STATUS_OTHER_GIT_CONFIG:
         raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")
     if status != HTTPStatus.OK:
         raise _create_failure("The daemon had an unexpected error.", paths)

@@ -56,6 +56,19 @@ MOVE_HINT: Final = "Move or delete it, or set LINEAGE_NO_DAEMON=1 to work withou
 # Processes of the daemons that this process started. They continue to run after its end.
 _children: Final[list[subprocess.Popen[bytes]]] = []
 
+# Build id of the client. The daemon rejects calls of another build.
+BUILD_HEADER: Final = "Lineage-Build"
+# Digest of the client's git configuration. The daemon rejects calls with another one.
+GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
+# Target of the request that turns its connection into an MCP session.
+MCP_TARGET: Final = "/mcp"
+STOP_TARGET: Final = "/stop"
+STATUS_SWITCHING_PROTOCOLS: Final = 101
+STATUS_ERROR: Final = 400
+STATUS_OTHER_BUILD: Final = 409
+STATUS_OTHER_GIT_CONFIG: Final = 412
+STATUS_STOPPING: Final = 503
+
 
 class DaemonUnavailable(LineageError):
     """Error for a daemon that cannot be started or does not respond."""
@@ -278,3 +291,8 @@ def _read_last_message(log: Path, offset: int) -> str:
         tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").rstrip()
     # The other lines of a traceback, and the hint of an error, are indented.
     return re.split(r"\n(?! )", tail)[-1].removeprefix("error: ") or "it exited without a message."
+
+
+def build_identity_headers() -> dict[str, str]:
+    """Return the headers that name this program's build and the user's git configuration."""
+    return {BUILD_HEADER: compute_build_id(), GIT_CONFIG_HEADER: compute_git_config_digest()}

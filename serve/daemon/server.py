@@ -23,7 +23,7 @@ from pipeline import cancellation
 from pipeline.workers import count_usable_cpus
 from serve import config, http_common
 from serve.call_queue import CALLS_PER_CPU, CallQueue
-from serve.daemon import headers, protocol
+from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
 from stores import errors, locks
 from stores.errors import LineageError
@@ -214,11 +214,11 @@ class _BaseHandler(RequestHandler):
     def prepare(self) -> None:
         fields, service = self.request.headers, self.service
         if service.stopping.is_set():
-            self._respond(headers.STATUS_STOPPING)
-        elif self.needs_identity and fields.get(headers.BUILD_HEADER) != service.build_id:
-            self._respond(headers.STATUS_OTHER_BUILD, service.build_id.encode())
-        elif self.needs_identity and fields.get(headers.GIT_CONFIG_HEADER) != service.git_config_digest:
-            self._respond(headers.STATUS_OTHER_GIT_CONFIG)
+            self._respond(process.STATUS_STOPPING)
+        elif self.needs_identity and fields.get(process.BUILD_HEADER) != service.build_id:
+            self._respond(process.STATUS_OTHER_BUILD, service.build_id.encode())
+        elif self.needs_identity and fields.get(process.GIT_CONFIG_HEADER) != service.git_config_digest:
+            self._respond(process.STATUS_OTHER_GIT_CONFIG)
 
     def _respond(self, status: int, body: bytes = b"") -> None:
         self.set_status(status)
@@ -260,7 +260,7 @@ class _CallHandler(_BaseHandler):
                 if lineage_error is None:
                     raise
                 error_response = protocol.ErrorResponse.from_error(lineage_error)
-                self._respond(headers.STATUS_ERROR, protocol.encode(error_response))
+                self._respond(process.STATUS_ERROR, protocol.encode(error_response))
             else:
                 self._respond(200, response)
 
@@ -306,7 +306,7 @@ class _StatusHandler(_BaseHandler):
 class _StopHandler(_BaseHandler):
     def post(self) -> None:
         # A request to stop another build comes late if this daemon has already replaced that one.
-        build_to_stop = self.request.headers.get(headers.BUILD_HEADER, self.service.build_id)
+        build_to_stop = self.request.headers.get(process.BUILD_HEADER, self.service.build_id)
         if build_to_stop == self.service.build_id:
             self.service.stopping.set()
         self._respond(200)
@@ -355,8 +355,8 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         [
             *call_routes,
             ("/status", _StatusHandler, service_argument),
-            (headers.STOP_TARGET, _StopHandler, service_argument),
-            (headers.MCP_TARGET, _McpHandler, service_argument),
+            (process.STOP_TARGET, _StopHandler, service_argument),
+            (process.MCP_TARGET, _McpHandler, service_argument),
         ],
         log_function=http_common.log_request,
     )

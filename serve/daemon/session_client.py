@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from serve.config import Settings
-from serve.daemon import headers, process
+from serve.daemon import process
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from stores import errors, locks
 
@@ -46,19 +46,19 @@ def open_session(
     }
     body = json.dumps(call).encode()
     for _ in range(MAX_ATTEMPTS):
-        response = _request(paths, headers.MCP_TARGET, headers.build_identity_headers(), body)
+        response = _request(paths, process.MCP_TARGET, process.build_identity_headers(), body)
         if response is None:
             process.start_daemon(paths)
             continue
         status, content, connection = response
-        if status == headers.STATUS_SWITCHING_PROTOCOLS:
+        if status == process.STATUS_SWITCHING_PROTOCOLS:
             return connection
         connection.close()
-        if status == headers.STATUS_OTHER_BUILD:
-            other_build = {headers.BUILD_HEADER: content.decode()}
-            if stopped := _request(paths, headers.STOP_TARGET, other_build, b""):
+        if status == process.STATUS_OTHER_BUILD:
+            other_build = {process.BUILD_HEADER: content.decode()}
+            if stopped := _request(paths, process.STOP_TARGET, other_build, b""):
                 stopped[2].close()
-        elif status == headers.STATUS_STOPPING:
+        elif status == process.STATUS_STOPPING:
             time.sleep(STOPPING_RETRY_SECONDS)
         elif status:
             raise DaemonUnavailable(f"The daemon refused the session (status {status}).")

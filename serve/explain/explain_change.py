@@ -27,13 +27,15 @@ from serve.explain.blame import (
     BlameFailed,
     BlameIgnoreRevs,
     BlameResult,
+    Excerpt,
+    build_excerpt,
+    find_main_origin,
     load_ignore_revs,
     read_blame,
     start_blame,
 )
 from serve.explain.cache import BoundedCache
 from serve.explain.deleted_file import resolve_missing_file
-from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
 from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
 from serve.explain.notes import Coverage

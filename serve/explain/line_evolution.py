@@ -29,8 +29,7 @@ from serve.explain.blame import (
     BlameResult,
     blame_revision,
 )
-from serve.explain.file_history import FileHistoryReader
-from serve.explain.line_search import EndedLine, Lead, LineSearcher
+from serve.explain.file_history import EndedLine, FileHistoryReader, Lead, LineSearcher
 from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import (
     MIN_COPY_WEIGHT,

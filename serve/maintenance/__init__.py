@@ -1,8 +1,7 @@
 """Maintenance commands: `lineage doctor` (checks of an installation) and `lineage gc` (deletion of unneeded data).
 
-- `client_checks`: checks of MCP clients and of the servers that they start
 - `doctor`: `lineage doctor`: run of all checks, output of their results
-- `environment_checks`: checks of git, the repository, model files, the daemon and hooks
+- `environment_checks`: checks of git, the repository, model files, the daemon, hooks, MCP clients and their servers
 - `findings`: types of check results and of the context of checks
 - `gc`: `lineage gc`: list and deletion of unneeded indexes, commits, cached vectors and leftover files
 - `index_checks`: checks of the index directory, disk space, index content, version, locks and DuckDB extensions

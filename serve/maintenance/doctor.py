@@ -19,7 +19,7 @@ from pipeline.git.repository import open_repository
 from serve import config
 from serve.cli.terminal import print_raw
 from serve.config import Settings
-from serve.maintenance import client_checks, environment_checks, index_checks
+from serve.maintenance import environment_checks, index_checks
 from serve.maintenance.findings import CheckContext, CheckResult, Verdict, report_problem, report_warning
 from serve.repositories import locate_index
 from serve.text import add_path_to_commands, escape_controls, escape_json_controls
@@ -47,7 +47,7 @@ CHECKS: Final[dict[str, Check]] = {
     "extensions": index_checks.check_extensions,
     "daemon": environment_checks.check_daemon,
     "hooks": environment_checks.check_hooks,
-    "clients": client_checks.check_clients,
+    "clients": environment_checks.check_clients,
 }
 
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}

@@ -2,11 +2,10 @@
 
 - `answer_text`: text of answers for models
 - `base`: strict tools, error mapping, stdio transport and shutdown
-- `calls`: queue and progress of tool calls
+- `calls`: queue and progress of tool calls, and the repository that a call is about
 - `lineage_server`: server of lineage and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps
 - `mindmap_types`: input and output types of these tools, and construction of answers from documents
 - `relay`: `lineage-mcp` command, which connects a client to a session of the daemon
-- `repository_argument`: repository that a tool call is about
 """

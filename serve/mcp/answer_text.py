@@ -12,12 +12,19 @@ from dataclasses import replace
 from typing import Final
 
 from serve.answer_detail import get_subject
-from serve.commit_types import ChangeHit, ChangeSearchAnswer, CommitDetails, CommitFile, ShowAnswer
+from serve.commit_types import (
+    ChangeHit,
+    ChangeSearchAnswer,
+    CommitDetails,
+    CommitFile,
+    ShowAnswer,
+    TraceAnswer,
+    TraceHit,
+)
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.references import describe_evidence
 from serve.text import SHORT_SHA_DIGITS, escape_controls, escape_line, format_more_files, format_ranges
-from serve.trace_types import TraceAnswer, TraceHit
 
 # Characters of a question that an answer to several repeats.
 MAX_SHOWN_QUERY: Final = 200

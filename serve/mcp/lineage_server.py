@@ -28,7 +28,7 @@ from serve.answer_detail import (
 from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
 from serve.call_queue import CallQueue
-from serve.commit_types import ChangeSearchRequest, ShowRequest
+from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
 from serve.errors import BadRequest
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
@@ -41,9 +41,7 @@ from serve.mcp.answer_text import (
     format_show_answer,
     format_trace_answer,
 )
-from serve.mcp.calls import QueuedCalls
-from serve.mcp.repository_argument import RepositoryResolver
-from serve.trace_types import DEFAULT_CHANGES, TraceRequest
+from serve.mcp.calls import QueuedCalls, RepositoryResolver
 
 INSTRUCTIONS: Final = """\
 Searches the history of the git repository in the working directory, or of one that a call names, with a local index.

@@ -19,6 +19,15 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.syntax.languages import get_grammar_name
 from serve.answer_detail import get_subject
 from serve.api_types import format_author_date, format_rfc3339
+from serve.commit_types import (
+    HeadPlace,
+    TraceAnswer,
+    TraceDetails,
+    TraceHit,
+    TraceMeta,
+    TraceRequest,
+    TraceStep,
+)
 from serve.index_status import (
     IndexStatus,
     build_compatibility,
@@ -36,15 +45,6 @@ from serve.trace.symbol_tracer import (
     has_qualified_name,
     list_places,
     score_restored,
-)
-from serve.trace_types import (
-    HeadPlace,
-    TraceAnswer,
-    TraceDetails,
-    TraceHit,
-    TraceMeta,
-    TraceRequest,
-    TraceStep,
 )
 from stores import index_copy
 from stores.history import build_reachability_test

@@ -1,6 +1,5 @@
 """Web server of the mindmap page.
 
-- `cli`: `mindmap viewer` command
 - `discovery`: Address file of the running viewer
 - `documents`: Cache of maps as JSON, validated by file signatures
 - `handlers`: Base request handler (headers, errors, body limit) and Server-Sent Events

@@ -21,9 +21,8 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
-from serve.explain.blame import BlameResult, parse_porcelain
+from serve.explain.blame import BlameResult, find_main_origin, parse_porcelain
 from serve.explain.cache import BoundedCache
-from serve.explain.excerpts import find_main_origin
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.index_status import truncate_line

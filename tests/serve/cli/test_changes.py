@@ -11,8 +11,7 @@ from rich.console import Console
 
 from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
-from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer
-from serve.cli.render_trace import print_trace_answer
+from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer, print_trace_answer
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -22,11 +21,11 @@ from serve.commit_types import (
     MatchingFile,
     MatchingLine,
     ShowRequest,
+    TraceRequest,
 )
 from serve.explain.show_commit import show_commit
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
-from serve.trace_types import TraceRequest
 from tests.repos import Repo
 from tests.serve.cli.terminals import format_output
 from tests.serve.commands import read_output, run_lineage

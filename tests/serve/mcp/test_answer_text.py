@@ -27,6 +27,10 @@ from serve.commit_types import (
     MatchingFile,
     MatchingLine,
     ShowAnswer,
+    TraceAnswer,
+    TraceDetails,
+    TraceHit,
+    TraceMeta,
 )
 from serve.explain_types import (
     EvolutionLead,
@@ -54,7 +58,6 @@ from serve.mcp.answer_text import (
     format_trace_answer,
 )
 from serve.references import Reference
-from serve.trace_types import TraceAnswer, TraceDetails, TraceHit, TraceMeta
 
 DIFF = "@@ -1,6 +1,6 @@\n import os\n-limit = 3\n+limit = 4\n+retries = 2\n \n-a = 1\n+a = 2\n"
 PATTERN_HIT = PatternHit(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.setup.agent_instructions import AGENT_INSTRUCTIONS, InvalidInstructionsFile
 from serve.setup.git_hooks import OutsideRepository
-from serve.setup.init import InitOptions, initialize
+from serve.setup.init import AGENT_INSTRUCTIONS, InitOptions, InvalidInstructionsFile, initialize
 from tests.repos import Repo
 
 WRITE, REMOVE = InitOptions(write_agent_md=True), InitOptions(remove=True)

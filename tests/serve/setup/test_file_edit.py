@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.setup import agent_instructions, git_hooks
+from serve.setup import git_hooks, init
 from serve.setup.file_edit import ManagedSection, SectionMarkerError
 
 SECTION = ManagedSection(b"<<", b">>", leading_line_breaks=2)
@@ -86,7 +86,7 @@ def test_texts_are_enclosed_by_their_markers() -> None:
     """The shipped texts begin and end with the markers of their sections."""
     for section, text in [
         (git_hooks.SECTION, git_hooks.HOOK_SNIPPET),
-        (agent_instructions.SECTION, agent_instructions.AGENT_INSTRUCTIONS),
+        (init.SECTION, init.AGENT_INSTRUCTIONS),
     ]:
         assert section.remove_from(text + b"\n") == b""
         assert text.startswith(section.start) and text.endswith(section.end)

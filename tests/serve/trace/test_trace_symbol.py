@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from serve.commit_types import TraceAnswer, TraceRequest
 from serve.errors import BadRequest
 from serve.trace import symbol_changes, symbol_tracer
 from serve.trace.symbol_tracer import AmbiguousSymbol, UnknownSymbol
 from serve.trace.trace_symbol import trace_symbol
-from serve.trace_types import TraceAnswer, TraceRequest
 from stores.database import NotIndexed
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
