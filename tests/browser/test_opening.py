@@ -54,7 +54,7 @@ def test_text_is_readable_on_opening(
     assert wait_until_stable(page, lambda: measure_smallest_text(page)) >= MIN_TEXT_PIXELS
 
 
-def test_completed_branches_fold_first(site: Site, session: PageSession) -> None:
+def test_completed_branches_collapse_first(site: Site, session: PageSession) -> None:
     """If a map does not fit, its completed branches are collapsed and the others expanded."""
     document = create_mindmap("Eight branches", None, create_timestamp(0))
     for number in range(8):

@@ -1,5 +1,6 @@
 // Icons, buttons and progress bars of the panels.
 
+import type { Progress } from "../model/progress";
 import { getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { TOOL_ICONS, getIcon } from "../render/icons";
 
@@ -73,5 +74,24 @@ export function ProgressBar({ done, total, label }: { done: number; total: numbe
       <rect class="bar" width="100" height="6" rx="3" />
       {percent > 0 && <rect class="filled" width={percent} height="6" rx="3" />}
     </svg>
+  );
+}
+
+/** Progress bar with the numbers of tasks by status; nothing without tasks. */
+export function TaskProgress({ progress }: { progress: Progress | undefined }) {
+  if (!progress?.total) return null;
+  const { done, active, blocked, total } = progress;
+  return (
+    <div class="task-progress">
+      <ProgressBar done={done} total={total} />
+      <p>
+        <strong>
+          {done} of {total}
+        </strong>{" "}
+        tasks done
+        {active > 0 && `, ${active} in progress`}
+        {blocked > 0 && <span class="bad">, {blocked} blocked</span>}
+      </p>
+    </div>
   );
 }

@@ -11,7 +11,7 @@ import { app, getRelations, getProgress } from "../state/app";
 import { select } from "../state/actions";
 import { useSelector } from "../state/store";
 import { LogEntries } from "./activity";
-import { ProgressBar, NodeIcon } from "./icon";
+import { NodeIcon, TaskProgress } from "./icon";
 import { FileTouchView } from "./touch";
 import { Time } from "./time";
 
@@ -35,7 +35,7 @@ export function NodePanel() {
         {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{getLabel(STATUSES, node.status ?? "planned")}</span>}
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
-      <TaskProgress map={map} node={node} />
+      <TaskProgress progress={getProgress(map).get(node.id)} />
       {node.id === ROOT && <MapOverview map={map} />}
       <NodeFiles map={map} node={node} />
       <NodeLinks map={map} node={node} />
@@ -69,25 +69,6 @@ function AncestorPath({ map, id }: { map: Mindmap; id: string }) {
         </button>
       ))}
     </nav>
-  );
-}
-
-function TaskProgress({ map, node }: { map: Mindmap; node: MapNode }) {
-  const progress = getProgress(map).get(node.id);
-  if (!progress?.total) return null;
-  const { done, active, blocked, total } = progress;
-  return (
-    <div class="task-progress">
-      <ProgressBar done={done} total={total} />
-      <p>
-        <strong>
-          {done} of {total}
-        </strong>{" "}
-        tasks done
-        {active > 0 && `, ${active} in progress`}
-        {blocked > 0 && <span class="bad">, {blocked} blocked</span>}
-      </p>
-    </div>
   );
 }
 

@@ -10,7 +10,7 @@ import { app, getMatches, getProgress } from "../state/app";
 import { select, toggleInSet } from "../state/actions";
 import { chooseCollapsedNodes, collapseTree } from "../state/collapse";
 import { useSelector } from "../state/store";
-import { NodeIcon, ProgressBar, ToolIcon } from "./icon";
+import { NodeIcon, TaskProgress, ToolIcon } from "./icon";
 
 // About three screens of a phone. More is collapsed at first, completed branches before others.
 const MAX_ROWS = 40;
@@ -29,22 +29,9 @@ export function Outline() {
     lastShown.current = selected;
     list.current!.querySelector(selected ? ".selected" : "[aria-current]")?.scrollIntoView({ block: selected ? "nearest" : "center" });
   }, [selected, collapsed]);
-  const { done, active, blocked, total } = getProgress(map).get(ROOT)!;
   return (
     <div class="outline">
-      {total > 0 && (
-        <div class="task-progress">
-          <ProgressBar done={done} total={total} />
-          <p>
-            <strong>
-              {done} of {total}
-            </strong>{" "}
-            tasks done
-            {active > 0 && `, ${active} in progress`}
-            {blocked > 0 && <span class="bad">, {blocked} blocked</span>}
-          </p>
-        </div>
-      )}
+      <TaskProgress progress={getProgress(map).get(ROOT)} />
       <div ref={list} class="outline-rows" role="region" aria-label="Outline" tabIndex={0}>
         <Rows branches={buildTree(map).children} collapsed={collapsed} toggle={(id) => setCollapsed(toggleInSet(collapsed, id))} />
       </div>

@@ -7,7 +7,7 @@ import { useSelector } from "../state/store";
 import { CrossLinks } from "./crossLinks";
 import { Header } from "./header";
 import { Help } from "./help";
-import { foldToFit, listParts } from "../state/drawings";
+import { collapseToFit, listParts } from "../state/drawings";
 import { Outline } from "./outline";
 import { Pane } from "./pane";
 import { Search } from "./search";
@@ -75,7 +75,7 @@ function Panes() {
   const view = useSelector(app, getCurrentView);
   const mapId = useSelector(app, (state) => state.map?.id);
   const parts = listParts(view);
-  useLayoutEffect(() => foldToFit([], false), [mapId, view]); // the panes have their sizes: their effects run first
+  useLayoutEffect(() => collapseToFit([], false), [mapId, view]); // the panes have their sizes: their effects run first
   return (
     <div class="panes">
       {parts.map((part) => (

@@ -7,7 +7,7 @@ import { findAncestors } from "../model/tree";
 import { Scene } from "../render/scene";
 import { type AppState, app, getCurrentView, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
-import { type MapPart, createDrawing, foldToFit, getFonts } from "../state/drawings";
+import { type MapPart, createDrawing, collapseToFit, getFonts } from "../state/drawings";
 import { notifyViewListeners, panes } from "../state/panes";
 import { useSelector } from "../state/store";
 import { Controls } from "./controls";
@@ -39,7 +39,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {
       if (newScene.onResize() && newScene.isFollowing) {
-        foldToFit([], false);
+        collapseToFit([], false);
         newScene.skipAnimation();
         layOutAgain(undefined as never);
       }

@@ -11,7 +11,7 @@ import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
 import { app, getMatches, type Theme } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
-import { foldToFit } from "./drawings";
+import { collapseToFit } from "./drawings";
 import { panes } from "./panes";
 import { parseRoute, type Route, type View, formatRoute } from "./route";
 
@@ -78,7 +78,7 @@ function applyMap(id: string, after: Mindmap): void {
   if (route.map !== id) return;
   if (!previous) {
     // The panes are not on the page yet; they expand what fits.
-    app.set({ map: after, failure: null, isFoldedByUser: false, collapsed: chooseCollapsedNodes(after, [], route.node ? [route.node] : []) });
+    app.set({ map: after, failure: null, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(after, [], route.node ? [route.node] : []) });
     return;
   }
   if (previous.updatedAt === after.updatedAt && JSON.stringify(previous) === JSON.stringify(after)) {
@@ -93,8 +93,8 @@ function applyMap(id: string, after: Mindmap): void {
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
-  const isRefoldNeeded = Object.keys(previous.nodes).length !== Object.keys(after.nodes).length || findActiveTask(previous) !== findActiveTask(after);
-  if (isRefoldNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) foldToFit(changes.keys(), true);
+  const isFitNeeded = Object.keys(previous.nodes).length !== Object.keys(after.nodes).length || findActiveTask(previous) !== findActiveTask(after);
+  if (isFitNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) collapseToFit(changes.keys(), true);
   if (app.get().isFollowing) followAgent(after, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }
@@ -148,14 +148,14 @@ export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
 export function toggleCollapsed(id: string): void {
   const collapsed = new Set(app.get().collapsed);
   if (!collapsed.delete(id)) collapsed.add(id);
-  app.set({ collapsed, isFoldedByUser: true });
+  app.set({ collapsed, isCollapsedByUser: true });
 }
 
-export const expandAll = (): void => app.set({ collapsed: new Set(), isFoldedByUser: true });
+export const expandAll = (): void => app.set({ collapsed: new Set(), isCollapsedByUser: true });
 
 export function collapseAll(): void {
   const nodes = Object.values(app.get().map?.nodes ?? {});
-  app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)), isFoldedByUser: true });
+  app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)), isCollapsedByUser: true });
 }
 
 // ---- search

@@ -28,7 +28,7 @@ export interface AppState {
   failure: ApiError | null;
   collapsed: ReadonlySet<string>;
   /** True if the user has collapsed or expanded something, so that the page does not. */
-  isFoldedByUser: boolean;
+  isCollapsedByUser: boolean;
   recentChanges: ReadonlyMap<string, ChangeKind>;
   hovered: string | null;
   file: string | null;
@@ -60,7 +60,7 @@ export const app = new Store<AppState>({
   map: null,
   failure: null,
   collapsed: new Set(),
-  isFoldedByUser: false,
+  isCollapsedByUser: false,
   recentChanges: new Map(),
   hovered: null,
   file: null,

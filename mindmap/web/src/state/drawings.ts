@@ -98,10 +98,10 @@ export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySe
 }
 
 /** Collapses what does not fit the panes at a readable size, unless the user has chosen what is collapsed. */
-export function foldToFit(added: Iterable<string>, isAnimated: boolean): void {
-  const { map, isFoldedByUser, route, collapsed: before } = app.get();
+export function collapseToFit(added: Iterable<string>, isAnimated: boolean): void {
+  const { map, isCollapsedByUser, route, collapsed: before } = app.get();
   const sizes = [...panes].map(([part, { scene }]) => [part as MapPart, scene.availableSize] as const);
-  if (!map || isFoldedByUser || !sizes.length) return;
+  if (!map || isCollapsedByUser || !sizes.length) return;
   const parts = sizes.map(([part, size]) => ({
     has: (id: string) => getPartTree(map, part).parents.has(id),
     fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size).layout, size),
