@@ -4,6 +4,7 @@ import type { Mindmap } from "../src/api/types";
 import { createCard } from "../src/layout/card";
 import { type Box, type Layout, type Size, computeScale, intersects, isReadable, layOutMap, uniteBoxes } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
+import { Router } from "../src/layout/router";
 import { truncateText, wrapText } from "../src/layout/text";
 import { type Branch, buildTree, walkTree } from "../src/model/tree";
 import { type PartToFit, chooseCollapsedNodes, collapseTree } from "../src/state/collapse";
@@ -65,6 +66,33 @@ test("columns use the width of the window, below a single branch too", () => {
 test("a map with one more branch keeps its number of columns", () => {
   const before = computeLayout(buildTree(createMapWithPlans(30, 10)));
   assert.equal(computeLayout(buildTree(createMapWithPlans(31, 10)), WINDOW, before).columns, before.columns);
+});
+
+test("an unchanged map is laid out like the first time, however many columns it has", () => {
+  const columns = new Set<number>();
+  for (const width of [400, 700, 1000, 1600]) {
+    for (let plans = 1; plans < 9; plans++) {
+      const tree = buildTree(createMapWithPlans(plans, 4));
+      const first = computeLayout(tree, { width, height: 700 });
+      assert.deepEqual(computeLayout(tree, { width, height: 700 }, first).bounds, first.bounds, `${plans} plans, ${width} pixels`);
+      columns.add(first.columns);
+    }
+  }
+  assert.ok(columns.has(0) && columns.has(3), [...columns].join());
+});
+
+test("the cost of a route grows with its length, not with the size of the map", () => {
+  const cards = Array.from({ length: 60 }, (_, index) => ({ x: 40 + 200 * (index % 2), y: 40 + 40 * (index >> 1), width: 120, height: 24 }));
+  const measureTime = (size: number): number => {
+    const router = new Router(cards, { x: 0, y: 0, width: size, height: size });
+    const start = performance.now();
+    for (let index = 0; index < cards.length; index += 2) assert.ok(router.findRoute(cards[index]!, cards[index + 1]!));
+    return performance.now() - start;
+  };
+  const measureBest = (size: number): number => Math.min(...Array.from({ length: 5 }, () => measureTime(size)));
+  measureBest(1_300);
+  const [small, large] = [measureBest(1_300), measureBest(4_200)];
+  assert.ok(large < 4 * small, `${small} and ${large} ms`);
 });
 
 test("a link to a collapsed node leads to the card that shows it, and links with equal ends share a route", () => {

@@ -32,7 +32,7 @@ export interface Connector {
 export interface Layout {
   cards: Map<string, PlacedCard>;
   bounds: Box;
-  /** Number of columns below the root. */
+  /** Number of columns below the root; 0 if all cards are stacked in one. */
   columns: number;
   connectors: Connector[];
 }
@@ -72,11 +72,11 @@ interface Arrangement extends Size {
 export function layOutMap(root: Branch, cards: Map<string, Card>, window: Size, previous?: Layout): Layout {
   const order = [...walkTree(root)];
   const sizes = measureStacks(order, cards);
-  const arrangement = chooseArrangement(root, cards, sizes, window, previous?.columns ?? 0);
+  const arrangement = chooseArrangement(root, cards, sizes, window, previous?.columns);
   const scale = Math.max(OPENING_SCALE, computeScale(arrangement, window));
   const spare = (window.width / scale - arrangement.width) / Math.max(arrangement.columns.length - 1, 1);
   const gap = Math.min(MAX_GAP_COLUMNS, GAP.columns + Math.max(0, Math.floor(spare / GRID) * GRID));
-  const layout: Layout = { cards: new Map(), bounds: { x: 0, y: 0, width: 0, height: 0 }, columns: Math.max(arrangement.columns.length, 1), connectors: [] };
+  const layout: Layout = { cards: new Map(), bounds: { x: 0, y: 0, width: 0, height: 0 }, columns: arrangement.columns.length, connectors: [] };
   place(arrangement, 0, 0, cards, gap, layout);
   layout.cards = new Map(order.map(({ id }) => [id, layout.cards.get(id)!])); // parents first
   for (const branch of order.reverse()) {
@@ -110,7 +110,7 @@ function measureStacks(order: Branch[], cards: Map<string, Card>): Map<Branch, S
 }
 
 /** Chooses the column height with which the map fits the window at the largest scale, and then uses most of its width. */
-function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Branch, Size>, window: Size, previousColumns: number): Arrangement {
+function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Branch, Size>, window: Size, previousColumns: number | undefined): Arrangement {
   let best: { arrangement: Arrangement; error: number } | null = null;
   const total = sizes.get(root)!.height;
   for (let height = window.height * MIN_COLUMN_SHARE; ; height *= HEIGHT_STEP) {

@@ -30,8 +30,10 @@ export class Router {
   private readonly rows: number;
   private readonly isBlocked: Uint8Array;
   private readonly uses: Uint8Array;
+  /** Costs of the states that the current search has reached; infinite for all others. */
   private readonly costs: Float32Array;
   private readonly previous: Int32Array;
+  private readonly reached: number[] = [];
   private readonly labels: Box[] = [];
   private remainingPoints = MAX_POINTS;
 
@@ -48,7 +50,7 @@ export class Router {
     if (size > MAX_GRID_POINTS) this.remainingPoints = 0;
     this.isBlocked = new Uint8Array(this.remainingPoints ? size : 0);
     this.uses = new Uint8Array(this.isBlocked.length);
-    this.costs = new Float32Array(this.isBlocked.length * 4);
+    this.costs = new Float32Array(this.isBlocked.length * 4).fill(Infinity);
     this.previous = new Int32Array(this.isBlocked.length * 4);
     if (this.remainingPoints) for (const box of obstacles) this.block(growBox(box, margin));
   }
@@ -142,8 +144,9 @@ export class Router {
   }
 
   private search(starts: [number, number][], goals: Map<number, number>, to: Box): number[] | null {
-    const costs = this.costs.fill(Infinity);
-    const previous = this.previous.fill(-1);
+    const { costs, previous, reached } = this;
+    // Resetting all of them would make a short route cost as much as a long one.
+    for (const state of reached.splice(0)) costs[state] = Infinity;
     const queue = new Queue();
     const [left, right] = [this.toColumn(to.x, Math.ceil) - 1, this.toColumn(to.x + to.width, Math.floor) + 1];
     const [top, bottom] = [this.toRow(to.y, Math.ceil), this.toRow(to.y + to.height, Math.floor)];
@@ -154,8 +157,11 @@ export class Router {
     // A state is a point and the direction of the last step.
     for (const [point, direction] of starts) {
       const cost = this.uses[point]! * SHARED_COST;
-      costs[point * 4 + direction] = cost;
-      queue.push(point * 4 + direction, cost + estimate(point));
+      const state = point * 4 + direction;
+      costs[state] = cost;
+      previous[state] = -1;
+      reached.push(state);
+      queue.push(state, cost + estimate(point));
     }
     for (let count = 0; count < MAX_ROUTE_POINTS; count++) {
       const state = queue.pop();
@@ -173,6 +179,7 @@ export class Router {
         const cost = costs[state]! + 1 + (next === direction ? 0 : TURN_COST) + this.uses[neighbour]! * SHARED_COST;
         const key = neighbour * 4 + next;
         if (cost >= costs[key]!) continue;
+        if (costs[key] === Infinity) reached.push(key);
         costs[key] = cost;
         previous[key] = state;
         queue.push(key, cost + estimate(neighbour));
