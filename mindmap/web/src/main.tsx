@@ -23,9 +23,12 @@ function applyStyles(): void {
 function watchWindowWidth(): void {
   const narrowQuery = matchMedia(NARROW_WINDOW);
   const phoneQuery = matchMedia(PHONE);
-  const updateState = (): void => app.set({ isNarrow: narrowQuery.matches, isPhone: phoneQuery.matches, isPanelOpen: !narrowQuery.matches });
-  for (const query of [narrowQuery, phoneQuery]) query.addEventListener("change", updateState);
-  updateState();
+  const updateNarrow = (): void => app.set({ isNarrow: narrowQuery.matches, isPanelOpen: !narrowQuery.matches });
+  const updatePhone = (): void => app.set({ isPhone: phoneQuery.matches });
+  for (const [query, update] of [[narrowQuery, updateNarrow], [phoneQuery, updatePhone]] as const) {
+    query.addEventListener("change", update);
+    update();
+  }
 }
 
 applyStyles();

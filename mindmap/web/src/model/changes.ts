@@ -20,6 +20,12 @@ export function findChanges(before: Mindmap, after: Mindmap): Map<string, Change
   return changes;
 }
 
+/** Checks whether nodes were added, removed or moved to another parent. */
+export function hasTreeChanged(before: Mindmap, after: Mindmap): boolean {
+  const ids = Object.keys(after.nodes);
+  return ids.length !== Object.keys(before.nodes).length || ids.some((id) => before.nodes[id]?.parent !== after.nodes[id]!.parent);
+}
+
 // New children do not count as a change of their parent.
 const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.label !== b.label ||

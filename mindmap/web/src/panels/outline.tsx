@@ -1,23 +1,22 @@
 // Outline of the map: a tree of rows with status and progress. Phones show it first.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Mindmap } from "../api/types";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { findActiveTask } from "../model/progress";
 import { type Branch, buildTree, findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { getStatus } from "../render/card";
-import { app, getMatches, getProgress } from "../state/app";
-import { select, toggleInSet } from "../state/actions";
-import { chooseCollapsedNodes, collapseTree } from "../state/collapse";
+import { app, getMatches, getProgress, memoizeByObject } from "../state/app";
+import { select, toggleCollapsed } from "../state/actions";
+import { chooseCollapsedRows } from "../state/collapse";
 import { useSelector } from "../state/store";
 import { NodeIcon, TaskProgress, ToolIcon } from "./icon";
 
-// About three screens of a phone. More is collapsed at first, completed branches before others.
-const MAX_ROWS = 40;
+const getFirstCollapsedRows = memoizeByObject(chooseCollapsedRows);
 
 export function Outline() {
   const map = useSelector(app, (state) => state.map)!;
-  const [collapsed, setCollapsed] = useState<ReadonlySet<string>>(() => chooseCollapsedRows(map));
+  const collapsed = useSelector(app, (state) => state.collapsedRows) ?? getFirstCollapsedRows(map);
+  useLayoutEffect(() => app.set({ collapsedRows: collapsed }), [map.id]);
   const list = useRef<HTMLDivElement>(null);
   const selected = useSelector(app, (state) => state.route.node);
   const lastShown = useRef<string | null | undefined>(undefined);
@@ -25,27 +24,24 @@ export function Outline() {
     if (lastShown.current === selected) return;
     const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
     const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
-    if (expanded.size < collapsed.size) return setCollapsed(expanded); // then the effect runs again
+    if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again
     lastShown.current = selected;
-    list.current!.querySelector(selected ? ".selected" : "[aria-current]")?.scrollIntoView({ block: selected ? "nearest" : "center" });
+    const row = list.current!.querySelector(selected ? ".selected" : "[aria-current]");
+    row?.scrollIntoView({ block: selected ? "nearest" : "center" });
+    // The arrow keys move the focus with the selection.
+    if (list.current!.querySelector("button:focus")) row?.querySelector<HTMLElement>(".node-button")?.focus({ preventScroll: true });
   }, [selected, collapsed]);
   return (
     <div class="outline">
       <TaskProgress progress={getProgress(map).get(ROOT)} />
       <div ref={list} class="outline-rows" role="region" aria-label="Outline" tabIndex={0}>
-        <Rows branches={buildTree(map).children} collapsed={collapsed} toggle={(id) => setCollapsed(toggleInSet(collapsed, id))} />
+        <Rows branches={buildTree(map).children} collapsed={collapsed} />
       </div>
     </div>
   );
 }
 
-function chooseCollapsedRows(map: Mindmap): Set<string> {
-  const tree = buildTree(map);
-  const fits = (collapsed: ReadonlySet<string>): boolean => new Set(collapseTree(tree, collapsed).visibleIdOf.values()).size <= MAX_ROWS;
-  return chooseCollapsedNodes(map, [{ has: () => true, fits }]);
-}
-
-function Rows({ branches, collapsed, toggle }: { branches: Branch[]; collapsed: ReadonlySet<string>; toggle: (id: string) => void }) {
+function Rows({ branches, collapsed }: { branches: Branch[]; collapsed: ReadonlySet<string> }) {
   const map = useSelector(app, (state) => state.map)!;
   const matches = useSelector(app, getMatches);
   const selected = useSelector(app, (state) => state.route.node);
@@ -59,7 +55,7 @@ function Rows({ branches, collapsed, toggle }: { branches: Branch[]; collapsed: 
           <li key={id}>
             <div class={`outline-row${id === selected ? " selected" : ""}${matches && !matches.has(id) ? " faded" : ""}`}>
               {children.length ? (
-                <button type="button" class="outline-toggle" aria-expanded={!isCollapsed} aria-label={`Children of ${node.label}`} onClick={() => toggle(id)}>
+                <button type="button" class="outline-toggle" aria-expanded={!isCollapsed} aria-label={`Children of ${node.label}`} onClick={() => toggleCollapsed(id)}>
                   <ToolIcon name={isCollapsed ? "right" : "down"} />
                 </button>
               ) : (
@@ -75,7 +71,7 @@ function Rows({ branches, collapsed, toggle }: { branches: Branch[]; collapsed: 
                 </span>
               )}
             </div>
-            {children.length > 0 && !isCollapsed && <Rows branches={children} collapsed={collapsed} toggle={toggle} />}
+            {children.length > 0 && !isCollapsed && <Rows branches={children} collapsed={collapsed} />}
           </li>
         );
       })}

@@ -2,12 +2,13 @@
 
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { createOfflineError } from "../api/client";
-import { app, getCurrentView } from "../state/app";
+import { app, getCurrentView, isOutlineShown } from "../state/app";
 import { useSelector } from "../state/store";
 import { CrossLinks } from "./crossLinks";
 import { Header } from "./header";
 import { Help } from "./help";
-import { collapseToFit, listParts } from "../state/drawings";
+import { collapseToFit, listParts, resizePanes } from "../state/drawings";
+import { panes } from "../state/panes";
 import { Outline } from "./outline";
 import { Pane } from "./pane";
 import { Search } from "./search";
@@ -38,7 +39,7 @@ function MapPage() {
   const failure = useSelector(app, (state) => state.failure);
   const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
   const isPhone = useSelector(app, (state) => state.isPhone);
-  const isOutline = useSelector(app, (state) => state.isPhone && state.phoneTab === "outline");
+  const isOutline = useSelector(app, isOutlineShown);
   const isOffline = useSelector(app, (state) => state.connection === "offline");
   if (!map) return <main>{failure ? <ErrorMessage failure={failure} /> : <Loading noun="the map" />}</main>;
   return (
@@ -75,7 +76,12 @@ function Panes() {
   const view = useSelector(app, getCurrentView);
   const mapId = useSelector(app, (state) => state.map?.id);
   const parts = listParts(view);
-  useLayoutEffect(() => collapseToFit([], false), [mapId, view]); // the panes have their sizes: their effects run first
+  useLayoutEffect(() => {
+    collapseToFit([], false); // the panes have their sizes: their effects run first
+    const watcher = new ResizeObserver(resizePanes);
+    for (const { tree } of panes.values()) watcher.observe(tree);
+    return () => watcher.disconnect();
+  }, [mapId, view]);
   return (
     <div class="panes">
       {parts.map((part) => (

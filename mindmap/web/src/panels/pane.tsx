@@ -7,7 +7,7 @@ import { findAncestors } from "../model/tree";
 import { Scene } from "../render/scene";
 import { type AppState, app, getCurrentView, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
-import { type MapPart, createDrawing, collapseToFit, getFonts } from "../state/drawings";
+import { type MapPart, createDrawing, getFonts } from "../state/drawings";
 import { notifyViewListeners, panes } from "../state/panes";
 import { useSelector } from "../state/store";
 import { Controls } from "./controls";
@@ -37,24 +37,14 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
       onMove: notifyViewListeners,
     });
     scene.current = newScene;
-    const watcher = new ResizeObserver(() => {
-      if (newScene.onResize() && newScene.isFollowing) {
-        collapseToFit([], false);
-        newScene.skipAnimation();
-        layOutAgain(undefined as never);
-      }
-      notifyViewListeners();
-    });
-    watcher.observe(host.current!);
     const repaint = (): void => {
       newScene.redrawAll();
       notifyViewListeners(true);
     };
-    panes.set(part, { scene: newScene, tree: tree.current!, repaint });
+    panes.set(part, { scene: newScene, tree: tree.current!, layOutAgain: () => layOutAgain(undefined as never), repaint });
     const stop = app.subscribe(() => newScene.setHighlight(buildHighlight(app.get())));
     return () => {
       stop();
-      watcher.disconnect();
       panes.delete(part);
     };
   }, [part]);

@@ -50,6 +50,8 @@ export class Scene {
   private isComplete = true;
   private mode: ViewMode = "readable";
   private focus: readonly string[] = [];
+  /** Node whose card the next drawing keeps in view. */
+  private anchor: string | null = null;
   private isAnimationSkipped = false;
   private frameRequest = 0;
 
@@ -86,12 +88,18 @@ export class Scene {
     const previous = this.drawing;
     const offset = previous && this.findOffset(previous, drawing);
     this.drawing = drawing;
-    this.focus = focus;
+    this.focus = this.anchor ? [...focus, this.anchor] : focus;
+    this.anchor = null;
     this.updateHighlights();
     this.redrawAll();
     if (this.mode === "free" && offset) this.camera.shift(offset.x, offset.y);
     else if (this.mode !== "free") this.follow(!!previous && !this.isAnimationSkipped);
     this.isAnimationSkipped = false;
+  }
+
+  /** Keeps a card in view in the next drawing, and in its place if the view does not follow the map. */
+  anchorTo(id: string): void {
+    if (this.layout?.cards.has(id)) this.anchor = id;
   }
 
   /** Makes the view follow the next drawing without animation. */
@@ -236,14 +244,15 @@ export class Scene {
     this.surface.setMoving(isMoving);
   }
 
-  /** Returns how far the selected or most central card has moved between two layouts. */
+  /** Returns how far the anchor, or else the selected or most central card, has moved between two layouts. */
   private findOffset(before: Drawing, after: Drawing): { x: number; y: number } | null {
     const { view } = this;
+    const preferred = this.anchor ?? this.highlight.selected;
     const centre = computeCentre(view);
     let nearest: { id: string; offset: number } | null = null;
     for (const [id, placedCard] of before.layout.cards) {
       if (!after.layout.cards.has(id) || !intersects(placedCard, view)) continue;
-      const offset = id === this.highlight.selected ? -1 : computeDistance(placedCard, centre);
+      const offset = id === preferred ? -1 : computeDistance(placedCard, centre);
       if (!nearest || offset < nearest.offset) nearest = { id, offset };
     }
     if (!nearest) return null;

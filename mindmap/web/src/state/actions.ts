@@ -4,12 +4,12 @@ import * as api from "../api/client";
 import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
-import { findChanges, reuseUnchangedNodes } from "../model/changes";
+import { findChanges, hasTreeChanged, reuseUnchangedNodes } from "../model/changes";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
-import { app, getMatches, type Theme } from "./app";
+import { app, getCollapsed, getMatches, isOutlineShown, type Theme } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
 import { collapseToFit } from "./drawings";
 import { panes } from "./panes";
@@ -24,7 +24,7 @@ const NOTICE_MS = 6_000;
 export function readRoute(): void {
   const route = parseRoute(location.hash);
   const previousRoute = app.get().route;
-  app.set({ route, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  app.set({ route, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
   if (route.map !== previousRoute.map) void refresh();
 }
 
@@ -41,7 +41,10 @@ export function select(id: string | null, expandsAncestors = true): void {
   if (id) app.set({ tab: "node", file: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
-export const showView = (view: View): void => setRoute({ ...app.get().route, view });
+export function showView(view: View): void {
+  setRoute({ ...app.get().route, view });
+  app.set({ phoneTab: "map" });
+}
 
 // ---- loading
 
@@ -93,8 +96,8 @@ function applyMap(id: string, after: Mindmap): void {
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
-  const isFitNeeded = Object.keys(previous.nodes).length !== Object.keys(after.nodes).length || findActiveTask(previous) !== findActiveTask(after);
-  if (isFitNeeded && [...panes.values()].every(({ scene }) => scene.isFollowing)) collapseToFit(changes.keys(), true);
+  const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
+  if (hasTreeChanged(previous, after) || findActiveTask(previous) !== findActiveTask(after)) collapseToFit(added, true);
   if (app.get().isFollowing) followAgent(after, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }
@@ -146,17 +149,18 @@ export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
 }
 
 export function toggleCollapsed(id: string): void {
-  const collapsed = new Set(app.get().collapsed);
-  if (!collapsed.delete(id)) collapsed.add(id);
-  app.set({ collapsed, isCollapsedByUser: true });
+  for (const { scene } of panes.values()) scene.anchorTo(id);
+  setCollapsed(toggleInSet(getCollapsed(app.get()), id));
 }
 
-export const expandAll = (): void => app.set({ collapsed: new Set(), isCollapsedByUser: true });
+export const expandAll = (): void => setCollapsed(new Set());
 
 export function collapseAll(): void {
   const nodes = Object.values(app.get().map?.nodes ?? {});
-  app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)), isCollapsedByUser: true });
+  setCollapsed(new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)));
 }
+
+const setCollapsed = (collapsed: ReadonlySet<string>): void => app.set(isOutlineShown(app.get()) ? { collapsedRows: collapsed } : { collapsed, isCollapsedByUser: true });
 
 // ---- search
 

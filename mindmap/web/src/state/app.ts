@@ -49,6 +49,8 @@ export interface AppState {
   isPhone: boolean;
   /** What a phone shows. */
   phoneTab: "outline" | "map";
+  /** Rows that are collapsed in the outline; null until it is shown. */
+  collapsedRows: ReadonlySet<string> | null;
 }
 
 export const app = new Store<AppState>({
@@ -79,6 +81,7 @@ export const app = new Store<AppState>({
   isNarrow: false,
   isPhone: false,
   phoneTab: "outline",
+  collapsedRows: null,
 });
 
 /** Returns a function that caches its result for each object. */
@@ -100,6 +103,12 @@ export const getCrossLinks: (map: Mindmap) => Link[] = memoizeByObject((map) => 
 export function getCurrentView({ route, map, isNarrow }: AppState): View {
   return route.view ?? (map && getModelNodeIds(map).size && !isNarrow ? "both" : "map");
 }
+
+/** Checks whether the outline stands in place of the map. */
+export const isOutlineShown = ({ isPhone, phoneTab }: AppState): boolean => isPhone && phoneTab === "outline";
+
+/** Returns the nodes that are collapsed in the outline or in the map, whichever is shown. */
+export const getCollapsed = (state: AppState): ReadonlySet<string> => (isOutlineShown(state) ? (state.collapsedRows ?? new Set()) : state.collapsed);
 
 /** Returns the ids of the nodes that match search and filters; null if neither is set. */
 export const getMatches = (state: AppState): ReadonlySet<string> | null =>

@@ -8,6 +8,7 @@ import { ROOT } from "../model/vocabulary";
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
 // After this many branches that do not fit, there is room for few others.
 const MAX_REJECTED = 24;
+const MAX_ROWS = 40;
 
 /** Part of a map in a pane: its nodes, and whether the rest fits the pane if some nodes are collapsed. */
 export interface PartToFit {
@@ -47,6 +48,13 @@ function listByImportance(map: Mindmap): string[] {
   const byLevel = listNodesByLevel(map).filter((id) => map.nodes[id]!.children.length);
   const isCompleted = (id: string): boolean => map.nodes[id]!.status === "completed" || isDone(progressById.get(id)!);
   return [...active, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
+}
+
+/** Returns the nodes to collapse in an outline of about three screens of a phone. */
+export function chooseCollapsedRows(map: Mindmap): Set<string> {
+  const tree = buildTree(map);
+  const fits = (collapsed: ReadonlySet<string>): boolean => new Set(collapseTree(tree, collapsed).visibleIdOf.values()).size <= MAX_ROWS;
+  return chooseCollapsedNodes(map, [{ has: () => true, fits }]);
 }
 
 function listNodesByLevel(map: Mindmap): string[] {

@@ -10,7 +10,7 @@ import type { Progress } from "../model/progress";
 import { type Branch, type NodeFilter, buildTree, findAncestors, includeAll, walkTree } from "../model/tree";
 import { app, getCrossLinks, getModelNodeIds, getProgress, memoizeByObject } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
-import { panes } from "./panes";
+import { notifyViewListeners, panes } from "./panes";
 import type { View } from "./route";
 
 export type MapPart = "map" | "plan" | "model";
@@ -97,17 +97,35 @@ export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySe
   return { layout, visibleIdOf, routes, routesKey };
 }
 
-/** Collapses what does not fit the panes at a readable size, unless the user has chosen what is collapsed. */
+/**
+ * Collapses what does not fit at a readable size in the panes that follow the map, unless the user has chosen what is
+ * collapsed. Panes that the user has moved keep what they show.
+ */
 export function collapseToFit(added: Iterable<string>, isAnimated: boolean): void {
   const { map, isCollapsedByUser, route, collapsed: before } = app.get();
-  const sizes = [...panes].map(([part, { scene }]) => [part as MapPart, scene.availableSize] as const);
-  if (!map || isCollapsedByUser || !sizes.length) return;
-  const parts = sizes.map(([part, size]) => ({
+  const parts = [...panes].map(([part, { scene }]) => ({ part: part as MapPart, scene, size: scene.availableSize }));
+  const following = parts.filter(({ scene }) => scene.isFollowing);
+  if (!map || isCollapsedByUser || !following.length) return;
+  const partsToFit = following.map(({ part, scene, size }) => ({
     has: (id: string) => getPartTree(map, part).parents.has(id),
-    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size).layout, size),
+    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size, scene.layout ?? undefined).layout, size),
   }));
-  const collapsed = chooseCollapsedNodes(map, parts, [...(route.node ? [route.node] : []), ...added]);
+  const chosen = chooseCollapsedNodes(map, partsToFit, [...(route.node ? [route.node] : []), ...added]);
+  const isKept = (id: string): boolean => parts.some(({ part, scene }) => !scene.isFollowing && getPartTree(map, part).parents.has(id));
+  const collapsed = new Set([...[...chosen].filter((id) => !isKept(id)), ...[...before].filter(isKept)]);
   if (collapsed.size === before.size && [...collapsed].every((id) => before.has(id))) return;
   if (!isAnimated) for (const { scene } of panes.values()) scene.skipAnimation();
   app.set({ collapsed });
+}
+
+/** Adapts the panes to new sizes, and collapses what does not fit, once for all of them. */
+export function resizePanes(): void {
+  const resized = [...panes.values()].filter(({ scene }) => scene.onResize());
+  const following = resized.filter(({ scene }) => scene.isFollowing);
+  if (following.length) collapseToFit([], false);
+  for (const { scene, layOutAgain } of following) {
+    scene.skipAnimation();
+    layOutAgain();
+  }
+  notifyViewListeners();
 }

@@ -62,15 +62,19 @@ const isHelpOpen = (): boolean => !!app.get().dialog && document.querySelector("
 /** Checks whether the focused input handles the key itself. */
 function isHandledByInput({ target, key }: KeyboardEvent): boolean {
   const element = target as HTMLElement;
-  if (element instanceof HTMLInputElement && element.type === "range") return key.startsWith("Arrow") || key === "Home" || key === "End";
+  if (element instanceof HTMLInputElement && element.type === "range") return isMoveKey(key);
   if (element instanceof HTMLInputElement && element.type === "checkbox") return key === " ";
   return element instanceof HTMLInputElement;
 }
 
-/** Checks whether a focused control, such as a button, handles the key itself. */
-const isHandledByControl = ({ target, key }: KeyboardEvent): boolean =>
-  (key === "Enter" || key === " " || key.startsWith("Arrow") || key === "Home" || key === "End") &&
-  !!(target as HTMLElement).closest("button, a, label, .side-body");
+const isMoveKey = (key: string): boolean => key.startsWith("Arrow") || key === "Home" || key === "End";
+
+/** Checks whether a focused control, such as a button, handles the key itself. The arrow keys move from row to row of an outline. */
+function isHandledByControl({ target, key }: KeyboardEvent): boolean {
+  const element = target as HTMLElement;
+  if (isMoveKey(key) && element.closest(".outline-rows")) return false;
+  return (isMoveKey(key) || key === "Enter" || key === " ") && !!element.closest("button, a, label, .side-body");
+}
 
 function toggleSelected(): void {
   const { route, map } = app.get();

@@ -5,6 +5,8 @@ import type { Scene } from "../render/scene";
 export interface PaneHandle {
   scene: Scene;
   tree: HTMLElement;
+  /** Lays the map out again, after a change of the pane's size. */
+  layOutAgain: () => void;
   /** Repaints the canvases, which the style sheet does not reach. */
   repaint: () => void;
 }

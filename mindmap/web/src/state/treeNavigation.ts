@@ -1,32 +1,49 @@
-// Arrow keys in the tree, following the ARIA tree pattern.
+// Arrow keys in the tree of a pane or in the outline, following the ARIA tree pattern.
 
-import { app } from "./app";
+import { type Branch, buildTree, walkTree } from "../model/tree";
 import { select, toggleCollapsed } from "./actions";
+import { app, getCollapsed, isOutlineShown } from "./app";
+import { collapseTree } from "./collapse";
 import { getCurrentPane } from "./panes";
 
+/** Visible rows of the outline or cards of a pane in their order, by id; and the one that shows the selected node. */
+interface VisibleTree {
+  rows: Map<string, { branch: Branch; isCollapsed: boolean }>;
+  current: string | undefined;
+}
+
 export function navigateTree(key: string): void {
-  const pane = getCurrentPane();
-  const layout = pane?.scene.layout;
-  const { route } = app.get();
-  if (!layout || !pane) return;
-  const placedCard = route.node ? pane.scene.findCard(route.node) : null;
-  if (!placedCard) {
-    select("root", false);
+  const { rows, current } = getVisibleTree();
+  const ids = [...rows.keys()];
+  const row = rows.get(current ?? "");
+  if (!row) {
+    selectIfPresent(ids[0]);
     return;
   }
-  const { branch, card } = placedCard;
-  if (key === "ArrowRight" && card.isCollapsed) toggleCollapsed(branch.id);
+  const { branch, isCollapsed } = row;
+  if (key === "ArrowRight" && isCollapsed) toggleCollapsed(branch.id);
   else if (key === "ArrowRight") selectIfPresent(branch.children[0]?.id);
-  else if (key === "ArrowLeft" && card.isCollapsible && !card.isCollapsed && branch.parent && !branch.children.length) toggleCollapsed(branch.id);
-  else if (key === "ArrowLeft") selectIfPresent(branch.parent?.id);
+  else if (key === "ArrowLeft" && branch.parent && branch.children.length) toggleCollapsed(branch.id);
+  else if (key === "ArrowLeft" && rows.has(branch.parent?.id ?? "")) selectIfPresent(branch.parent!.id);
   else {
-    const order = [...layout.cards.keys()];
-    const index = order.indexOf(branch.id);
-    const target = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: order.length - 1 }[key];
-    selectIfPresent(order[target ?? index]);
+    const index = ids.indexOf(branch.id);
+    selectIfPresent(ids[{ ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: ids.length - 1 }[key] ?? index]);
   }
 }
 
-const selectIfPresent = (id: string | undefined): void => {
-  if (id !== undefined) select(id, false);
-};
+function getVisibleTree(): VisibleTree {
+  const state = app.get();
+  const selected = state.route.node ?? "";
+  if (isOutlineShown(state) && state.map) {
+    const { tree, hiddenCounts, visibleIdOf } = collapseTree(buildTree(state.map), getCollapsed(state));
+    const branches = [...walkTree(tree)].slice(1); // the outline has no row of the root
+    return { rows: new Map(branches.map((branch) => [branch.id, { branch, isCollapsed: hiddenCounts.has(branch.id) }])), current: visibleIdOf.get(selected) };
+  }
+  const drawing = getCurrentPane()?.scene.currentDrawing;
+  const cards = [...(drawing?.layout.cards ?? [])];
+  return { rows: new Map(cards.map(([id, { branch, card }]) => [id, { branch, isCollapsed: card.isCollapsed }])), current: drawing?.visibleIdOf.get(selected) };
+}
+
+function selectIfPresent(id: string | undefined): void {
+  if (id !== undefined) select(id, isOutlineShown(app.get()));
+}
