@@ -13,7 +13,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from mindmap.document import EditResult, Mindmap
 from mindmap.map_store import MapStore
-from tests.serve.viewer.helpers import start_viewer_process
+from serve.backend import InProcessBackend
+from serve.viewer.responses import PAGE_DIRECTORY
+from tests.serve.viewer.helpers import start_viewer, start_viewer_process
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Rendering is slow on two shared cores.
@@ -52,7 +54,7 @@ class PageSession:
         return self.page
 
 
-@pytest.fixture(scope="module")  # playwright runs an event loop in this thread until it is closed
+@pytest.fixture(scope="package")  # playwright runs an event loop in this thread until it is closed
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
@@ -62,8 +64,26 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="package")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Run a viewer in a thread for all tests that do not stop it."""
+    folder = tmp_path_factory.mktemp("viewer")
+    (folder / "maps").mkdir()
+    with start_viewer(folder / "maps", PAGE_DIRECTORY, InProcessBackend(folder / "home")) as client:
+        yield Site(MapStore(folder / "maps"), f"http://127.0.0.1:{client.port}/", lambda: None)
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(shared_site: Site) -> Iterator[Site]:
+    """Return the shared viewer; its data directory is emptied after the test."""
+    yield shared_site
+    for path in shared_site.maps.path.glob("*.json"):
+        path.unlink()
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """Run a viewer for a single test, which can stop it."""
     folder = tmp_path / "data"
     with start_viewer_process(folder, "--port", "0", LINEAGE_HOME=str(tmp_path / "home")) as (process, line):
         yield Site(MapStore(folder), line.split()[0], process.kill)

@@ -7,10 +7,13 @@ from typing import Any
 
 from playwright.sync_api import FloatRect, Locator, Page
 
-from tests.browser.conftest import TIMEOUT_MS
-
-# A redraw after a gesture takes less time.
-POLL_MS = 500
+# Frames between two readings: a redraw after a gesture takes fewer, on a busy machine too.
+POLL_FRAMES = 20
+WAIT_FOR_FRAMES = """frames => new Promise(done => {
+  const count = () => frames-- ? requestAnimationFrame(count) : done();
+  count();
+})"""
+MAX_POLLS = 40
 
 
 def find_card(page: Page, label: str, map_part: str = "") -> Locator:
@@ -22,8 +25,8 @@ def find_card(page: Page, label: str, map_part: str = "") -> Locator:
 def wait_until_stable(page: Page, read: Callable[[], Any]) -> Any:
     """Call `read` until two results in a row are equal, and return it."""
     previous = read()
-    for _ in range(TIMEOUT_MS // POLL_MS):
-        page.wait_for_timeout(POLL_MS)
+    for _ in range(MAX_POLLS):
+        page.evaluate(WAIT_FOR_FRAMES, POLL_FRAMES)
         current = read()
         if current == previous:
             return current

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from mindmap.document import ROOT, Mindmap, with_log_entry
-from mindmap.nodes import add_nodes, flatten_nodes
+from mindmap.document import COMPLETED, IN_PROGRESS, ROOT, Mindmap, with_log_entry
+from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
@@ -72,10 +72,11 @@ def test_view_follows_growth(site: Site, session: PageSession) -> None:
     expect_all_in_view(page)
 
 
-def test_view_fits_again_after_resize(site: Site, session: PageSession) -> None:
+def test_view_fits_again_after_resize(own_site: Site, session: PageSession) -> None:
     """A banner, a closed panel and another window size fit the cards again."""
     session.ignore_console = True  # the browser logs failed requests
-    site.create_map(maps.create_small_map())
+    own_site.create_map(maps.create_small_map())
+    session.address = own_site.address
     page = session.open("#/map/mm_test")
     expect(find_card(page, ACTIVE_TASK)).to_be_visible()
     expect_all_in_view(page)
@@ -84,7 +85,7 @@ def test_view_fits_again_after_resize(site: Site, session: PageSession) -> None:
     expect_all_in_view(page)
     page.set_viewport_size({"width": 1100, "height": 700})
     expect_all_in_view(page)
-    site.stop()
+    own_site.stop()
     expect(page.locator(".connection")).to_have_text("Offline")
     expect_all_in_view(page)
 
@@ -154,6 +155,7 @@ def test_nothing_covers_the_panes(site: Site, session: PageSession) -> None:
     )
 
 
+MOTIONS: Final[tuple[Literal["reduce", "no-preference"], ...]] = ("reduce", "no-preference")
 # JavaScript function that turns the wheel over the map and presses a key at once, during the wheel's gesture.
 WHEEL_AND_PRESS_KEY = """key => {
   const stage = document.querySelector(".stage");
@@ -164,20 +166,46 @@ WHEEL_AND_PRESS_KEY = """key => {
 }"""
 
 
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_fit_right_after_wheel(
-    site: Site, session: PageSession, motion: Literal["reduce", "no-preference"]
-) -> None:
-    """`0` right after the wheel fits the map, and the view follows again."""
+def test_fit_right_after_wheel(site: Site, session: PageSession) -> None:
+    """`0` right after the wheel fits the map, with and without animation, and the view follows again."""
     site.create_map(maps.create_small_map())
-    session.page.emulate_media(reduced_motion=motion)
     page = session.open("#/map/mm_test?view=plan")
     expect(find_card(page, ACTIVE_TASK)).to_be_visible()
     before = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
-    page.evaluate(WHEEL_AND_PRESS_KEY, "0")
-    after = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
-    assert after == pytest.approx(before, abs=1)
+    for motion in MOTIONS:
+        page.emulate_media(reduced_motion=motion)
+        page.evaluate(WHEEL_AND_PRESS_KEY, "0")
+        after = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
+        assert after == pytest.approx(before, abs=1)
     for number in range(4):
         site.change_map(lambda document, name=f"Branch {number}": add_branch(document, name))  # type: ignore[misc]
         expect(find_card(page, f"Branch {number} step 2")).to_be_in_viewport(ratio=1)
     expect_all_in_view(page)
+
+
+def test_toggled_card_stays_in_view(site: Site, session: PageSession) -> None:
+    """A card toggled in a map larger than the pane stays in view, and in its place if the user has moved the view."""
+    document = create_mindmap("A long and a current branch", None, create_timestamp(0))
+    done = [{"label": f"Done {number}", "status": COMPLETED} for number in range(200)]
+    current = [{"label": f"Current {number}", "status": IN_PROGRESS} for number in range(6)]
+    for label, children in (("Long", done), ("Current", current)):
+        branch = {"label": label, "type": "plan", "children": children}
+        document = add_nodes(document, ROOT, flatten_nodes([branch]), create_timestamp(1)).document
+    site.create_map(document)
+    page = session.open("#/map/mm_test?view=plan")
+    card = find_card(page, "Long")
+
+    def toggle(expanded: str) -> FloatRect:
+        card.locator(".toggle").click()
+        expect(card).to_have_attribute("aria-expanded", expanded)
+        expect(card.locator(".shape")).to_be_in_viewport(ratio=1)
+        return wait_until_stable(page, lambda: get_rectangle(card.locator(".shape")))  # type: ignore[no-any-return]
+
+    expect(card).to_have_attribute("aria-expanded", "false")
+    for expanded in ("true", "false"):
+        toggle(expanded)
+    drag(page, page.locator(".stage"), -20, -20)
+    before = wait_until_stable(page, lambda: get_rectangle(card.locator(".shape")))
+    for expanded in ("true", "false"):
+        after = toggle(expanded)
+        assert (after["x"], after["y"]) == pytest.approx((before["x"], before["y"]), abs=1)

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
-from tests.browser.measurements import find_card, wait_until_stable
+from tests.browser.measurements import wait_until_stable
 from tests.mindmap.sample_maps import find_id
 
 
@@ -51,43 +51,18 @@ PRESS_KEYS = """async keys => {
 }"""
 
 
-def test_key_right_after_closing_help(site: Site, session: PageSession) -> None:
-    """A key between the closing of the help dialog and its close event is handled."""
-    site.create_map(maps.create_small_map())
-    page = session.open("#/map/mm_test?view=map")
-    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_be_visible()
-    page.evaluate(f"document.querySelector('dialog').close(); ({PRESS_KEYS})(['h'])")
-    expect(page.locator(".session")).to_have_count(1)
-
-
-def test_key_right_after_opening_help(site: Site, session: PageSession) -> None:
-    """A key right after `?` goes to the help dialog, not to the page behind it."""
-    site.create_map(maps.create_small_map())
-    page = session.open("#/map/mm_test?view=map")
-    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
-    page.evaluate(PRESS_KEYS, ["?", "h"])
-    expect(page.get_by_role("dialog")).to_be_visible()
-    expect(page).to_have_url(re.compile("#/map/mm_test"))
-
-
-def test_key_right_after_focusing_panel(site: Site, session: PageSession) -> None:
-    """Enter focuses the panel at once: an arrow key then scrolls it and leaves the selection."""
+def test_keys_in_quick_succession(site: Site, session: PageSession) -> None:
+    """A key right after one that focuses the panel, opens or closes the help or shows the sessions acts on these."""
     document = site.create_map(maps.create_small_map())
     page = session.open(f"#/map/mm_test/node/{find_id(document, ACTIVE_TASK)}?view=map")
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
-    page.evaluate(PRESS_KEYS, ["\\", "Enter", "ArrowDown"])
+    page.evaluate(PRESS_KEYS, ["\\", "Enter", "ArrowDown"])  # the arrow key scrolls the panel
     expect(page.locator("#side-body")).to_be_focused()
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
-
-
-def test_key_right_after_going_to_sessions(site: Site, session: PageSession) -> None:
-    """A key for the map is ignored right after `h`, before the hashchange event."""
-    site.create_map(maps.create_small_map())
-    page = session.open("#/map/mm_test?view=map")
-    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
-    page.evaluate(PRESS_KEYS, ["h", "1"])
+    page.evaluate(PRESS_KEYS, ["?", "h"])  # `h` goes to the dialog
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page).to_have_url(re.compile("#/map/mm_test"))
+    page.evaluate(f"document.querySelector('dialog').close(); ({PRESS_KEYS})(['h', '1'])")  # `1` has no map
     expect(page.locator(".session")).to_have_count(1)
 
 

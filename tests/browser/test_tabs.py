@@ -27,22 +27,22 @@ def open_tab(context: BrowserContext, site: Site, subscribed: list[Page]) -> Pag
     return page
 
 
-def test_tabs_share_one_stream(site: Site, context: BrowserContext) -> None:
+def test_tabs_share_one_stream(own_site: Site, context: BrowserContext) -> None:
     """All tabs get events through one stream, and another tab opens one when its owner closes; all show Offline."""
-    site.create_map(maps.create_small_map())
+    own_site.create_map(maps.create_small_map())
     subscribed: list[Page] = []
-    tabs = [open_tab(context, site, subscribed) for _ in range(TABS)]
+    tabs = [open_tab(context, own_site, subscribed) for _ in range(TABS)]
     assert subscribed == tabs[:1]
-    site.change_map(lambda document: add_note(document, "Seen by all"))
+    own_site.change_map(lambda document: add_note(document, "Seen by all"))
     for tab in tabs:
         expect(tab.locator(".card[aria-label^='Seen by all,']")).to_be_visible()
     tabs.pop(0).close()
     expect(tabs[0].locator(".connection")).to_have_text("Live")
-    site.change_map(lambda document: add_note(document, "Seen by those who are left"))
+    own_site.change_map(lambda document: add_note(document, "Seen by those who are left"))
     for tab in tabs:
         expect(tab.locator(".card[aria-label^='Seen by those who are left,']")).to_be_visible()
     assert len(subscribed) == 2
-    site.stop()
+    own_site.stop()
     for tab in tabs:
         expect(tab.locator(".connection")).to_have_text("Offline")
 

@@ -1,0 +1,1 @@
+"""Tests of the viewer's page in a browser. A package, so that its tests share a browser and a viewer."""
