@@ -16,6 +16,7 @@ is the directory of a project whose changed files attach to a map.
 - `nodes`: Adds, updates, moves and removes nodes; validates nested input
 - `observer`: File-system observer of one workspace
 - `paths`: Normalizes paths of files and workspaces
+- `questions`: Questions of agents to the user, answers, and comments of the user
 - `tree`: Tree traversal, task progress, map summaries, word search
 - `validation`: Limits of texts and batches; line ranges (`10-20`)
 - `watcher`: Watches workspaces and records batches of events

@@ -122,6 +122,33 @@ class FileTouch(_DocumentPart, frozen=True, kw_only=True):
     timestamp: str = _define_encoded_field("")
 
 
+class Question(_DocumentPart, frozen=True, kw_only=True):
+    """A question of an agent to the user. `options` are answers to choose from.
+
+    `client` is the name of the agent's MCP client, and `session` the id of its session, which gets the answer.
+    `delivered_at` is the time at which that session got it.
+    """
+
+    id: str
+    text: str
+    options: tuple[str, ...] = ()
+    asked_at: str
+    client: str | None = None
+    session: str | None = None
+    answer: str | None = None
+    answered_at: str | None = None
+    delivered_at: str | None = None
+
+
+class Comment(_DocumentPart, frozen=True, kw_only=True):
+    """A comment of the user. `delivered_at` is the time at which an agent got it."""
+
+    id: str
+    text: str
+    timestamp: str
+    delivered_at: str | None = None
+
+
 class Node(_DocumentPart, frozen=True, kw_only=True):
     """A node of the map.
 
@@ -138,6 +165,8 @@ class Node(_DocumentPart, frozen=True, kw_only=True):
     parent: str | None = _define_encoded_field(None)
     children: tuple[str, ...] = _define_encoded_field(())
     files: tuple[FileTouch, ...] = ()
+    questions: tuple[Question, ...] = ()
+    comments: tuple[Comment, ...] = ()
     updated_at: str | None = None
 
     @property
@@ -233,9 +262,11 @@ def to_json_value(value: _DocumentPart | Iterable[_DocumentPart]) -> Any:
 
 _NESTED_TYPES: Final[dict[type[_DocumentPart], dict[str, type[_DocumentPart]]]] = {
     Mindmap: {"nodes": Node, "links": Link, "activityLog": Activity},
-    Node: {"files": FileTouch},
+    Node: {"files": FileTouch, "questions": Question, "comments": Comment},
     FileTouch: {"changes": CodeChange},
     CodeChange: {},
+    Question: {},
+    Comment: {},
     Link: {},
     Activity: {},
 }
@@ -336,6 +367,11 @@ class EditResult:
     warning: str = ""
 
 
+def get_client() -> str | None:
+    """Return the name of the MCP client that edits the map; None if it is the user or unknown."""
+    return _client.get()
+
+
 def edit_timestamp(document: Mindmap, now: str) -> str:
     """Return the timestamp of an edit: now, or the last update if the clock went backwards."""
     last_update = document.updated_at
@@ -346,6 +382,6 @@ def with_log_entry(
     document: Mindmap, timestamp: str, message: str, *, node_id: str | None = None, file: str | None = None
 ) -> Mindmap:
     """Return the map with a new first entry in its activity log, and with `timestamp` as its time of update."""
-    entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file, client=_client.get())
+    entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file, client=get_client())
     log = (entry, *document.activity_log)[:MAX_LOG_ENTRIES]
     return replace(document, updated_at=timestamp, activity_log=log)

@@ -50,11 +50,15 @@ class OutlineLine:
 
     @property
     def remarks(self) -> list[str]:
-        """Short texts after the label: why a task is blocked, its type if not the default, file and hidden counts."""
+        """Short texts after the label: why a task is blocked, its type if not the default, and counts."""
         remarks = [tree.shorten_label(self.node.reason, MAX_LABEL_LENGTH)] if self.node.reason else []
         remarks += [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
         if files := len(self.node.files):
             remarks.append(f"{files} file{'' if files == 1 else 's'}")
+        if count := sum(question.answer is None for question in self.node.questions):
+            remarks.append(f"{count} open question{'' if count == 1 else 's'}")
+        if count := len(self.node.comments):
+            remarks.append(f"{count} comment{'' if count == 1 else 's'}")
         if self.hidden_count:
             remarks.append(f"{self.hidden_count:,} below")
         return remarks
@@ -140,7 +144,7 @@ _SHAPES: Final = {
 
 
 def to_markdown(document: Mindmap) -> str:
-    """Return a map as Markdown: the tree as a task list, then files of the root, links and activity log."""
+    """Return a map as Markdown: the tree as a task list, then what the root has, links and activity log."""
     text_lines = [
         f"# {_escape_markdown(document.title)}",
         "",
@@ -151,6 +155,7 @@ def to_markdown(document: Mindmap) -> str:
         text_lines += _format_node(line.node, "  " * (line.depth - 1))
     root = document.nodes[ROOT]
     text_lines += _format_section("Files", (f"- {_format_file(touch)}" for touch in root.files))
+    text_lines += _format_section("Questions and comments", (f"- {text}" for text in _format_messages(root)))
     text_lines += _format_section("Links", _format_links(document))
     entries = (
         f"- {_escape_markdown(entry.timestamp)}: {_escape_markdown(entry.message)}"
@@ -210,6 +215,18 @@ def _format_node(node: Node, indent: str) -> Iterator[str]:
     yield f"{indent}- {box}{_escape_markdown(node.label)}{status}"
     for touch in node.files:
         yield f"{indent}  - {_format_file(touch)}"
+    for text in _format_messages(node):
+        yield f"{indent}  - {text}"
+
+
+def _format_messages(node: Node) -> Iterator[str]:
+    """Yield the questions of a node with their options and answers, then its comments."""
+    for question in node.questions:
+        options = f" ({', '.join(map(_escape_markdown, question.options))})" if question.options else ""
+        answer = _escape_markdown(question.answer) if question.answer else "not answered"
+        yield f"_question:_ {_escape_markdown(question.text)}{options} → {answer}"
+    for comment in node.comments:
+        yield f"_comment:_ {_escape_markdown(comment.text)}"
 
 
 def _format_file(touch: FileTouch) -> str:

@@ -116,9 +116,11 @@ def mindmap_tools() -> str:
     from mindmap.map_store import MapStore
     from mindmap.watcher import Watcher
     from serve.mcp.mindmap_tools import MindmapTools
+    from serve.mcp.user_messages import UserMessages
 
     maps = MapStore(ROOT)
-    tools = MindmapTools(maps, Watcher(maps, lambda _: None)).build_tools()
+    messages = UserMessages(maps, "", bool)
+    tools = MindmapTools(maps, Watcher(maps, lambda _: None), messages).build_tools()
     rows = [f"| `{tool.name}` | {' '.join(tool.description.split())} |" for tool in tools]
     return "\n".join(["| tool | what it tells an agent |", "|---|---|", *rows, ""])
 

@@ -56,7 +56,7 @@ async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> N
     No call is started after the client has disconnected: its relay may have given up on a suspended daemon and answered
     the call with an error.
     """
-    mindmap_server = create_mindmap_server(Path(call.maps_dir))
+    mindmap_server = create_mindmap_server(Path(call.maps_dir), call.client_id, service.stopping.is_set)
     mindmap_server.server.middleware.append(
         QueuedCalls(CallQueue(MINDMAP_SLOTS), service.state.track_request, lambda: _is_disconnected(stream))
     )

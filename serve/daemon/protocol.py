@@ -60,13 +60,15 @@ class ExplainCall:
 class McpCall:
     """Request for an MCP session. `cwd`, `precision`, `maps_dir`: the client's working directory and settings.
 
-    `server`: `lineage` or `mindmap`. `watched_maps`: maps whose workspaces an earlier session watched.
+    `server`: `lineage` or `mindmap`. `client_id`: id of the client's process. `watched_maps`: maps whose workspaces an
+    earlier session of the client watched.
     """
 
     cwd: str
     precision: Precision
     server: str
     maps_dir: str
+    client_id: str
     watched_maps: tuple[str, ...]
 
 

@@ -30,7 +30,7 @@ READ_BYTES: Final = 1 << 16
 
 
 def open_session(
-    settings: Settings, server: str = "lineage", watched_maps: Sequence[str] = ()
+    settings: Settings, server: str = "lineage", client_id: str = "", watched_maps: Sequence[str] = ()
 ) -> socket.socket:
     """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
 
@@ -42,6 +42,7 @@ def open_session(
         "precision": settings.reranker_precision,
         "server": server,
         "maps_dir": str(settings.maps_dir),
+        "client_id": client_id,
         "watched_maps": list(watched_maps),
     }
     body = json.dumps(call).encode()

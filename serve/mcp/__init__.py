@@ -7,5 +7,6 @@
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps
 - `mindmap_types`: input and output types of these tools, and construction of answers from documents
-- `relay`: `lineage-mcp` command, which connects a client to a session of the daemon
+- `relay`: commands `lineage-mcp` and `mindmap mcp`, which connect a client to a session of the daemon
+- `user_messages`: answers and comments of the user for agents
 """

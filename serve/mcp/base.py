@@ -8,6 +8,7 @@ that is nested too deeply).
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import re
@@ -92,12 +93,12 @@ def create_tool(
     description: str | None = None,
     returns_text: bool = False,
 ) -> Tool:
-    """Return a tool that runs `function` in a thread and rejects unknown arguments.
+    """Return a tool that runs `function` and rejects unknown arguments. An ordinary function runs in a thread.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
     tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. `returns_text`: see `_StrictTool`.
     """
-    wrapped = _run_in_thread(function)
+    wrapped = _wrap_function(function)
     # The library types its result as `Tool`, although it is of the class that the method is called on.
     tool = cast(
         "_StrictTool",
@@ -398,7 +399,7 @@ def _simplify_output_schema(schema: dict[str, Any] | None) -> dict[str, Any] | N
     return schema and {"type": "object", "properties": {name: {} for name in schema["properties"]}}
 
 
-def _run_in_thread(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:
+def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:
     @functools.wraps(function)
     async def run(**arguments: Any) -> ResultType:
         cancelled = threading.Event()
@@ -408,6 +409,9 @@ def _run_in_thread(function: Callable[..., ResultType]) -> Callable[..., Awaitab
                 return function(**arguments)
 
         try:
+            if inspect.iscoroutinefunction(function):
+                answer: ResultType = await function(**arguments)
+                return answer
             return await anyio.to_thread.run_sync(call_function, abandon_on_cancel=True)
         except NeedsRebuild as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error

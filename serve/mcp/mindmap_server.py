@@ -5,8 +5,9 @@ As a program it serves one client on stdio without the daemon. Its arguments are
 
 from __future__ import annotations
 
+import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from mindmap.watcher import Watcher
 from serve import config, process
 from serve.mcp import base
 from serve.mcp.mindmap_tools import MindmapTools
+from serve.mcp.user_messages import UserMessages
 from serve.workspace_git import find_git
 from stores.errors import LineageError
 from stores.mindmap_files import BadMindmapId, NoSuchMindmap
@@ -33,7 +35,8 @@ INSTRUCTIONS: Final = """\
 A mindmap is a live map of your work that the user watches: your plan, your mental model, the files you touch.
 For work with several steps, continue the map of this workspace (list_mindmaps), or create one with workspacePath and \
 your plan. Set a task in_progress when you start it, so that files attach to it, and completed when it is done. Add \
-components, decisions, hypotheses and risks as you find them, and link them. Before you finish, call sync_git_status."""
+components, decisions, hypotheses and risks as you find them, and link them. Before you finish, call sync_git_status.
+The field fromUser of an answer has comments and answers of the user: follow them."""
 PROMPT: Final = """\
 Plan this work on a mindmap, and keep the map up to date while you work:
 
@@ -66,16 +69,19 @@ class MindmapServer:
         self.watcher.stop()
 
 
-def create_mindmap_server(directory: Path) -> MindmapServer:
-    """Return a server for the mindmaps in a data directory."""
+def create_mindmap_server(
+    directory: Path, session: str = "", is_stopping: Callable[[], bool] = lambda: False
+) -> MindmapServer:
+    """Return a server for the mindmaps in a data directory. The other arguments are those of `UserMessages`."""
     store = MapStore(directory)
     watcher = Watcher(store, find_git)
+    messages = UserMessages(store, session or secrets.token_hex(8), is_stopping)
     server = base.create_server(
         "mindmap",
         title="mindmap",
         version=config.read_version(),
         instructions=INSTRUCTIONS,
-        tools=MindmapTools(store, watcher).build_tools(),
+        tools=MindmapTools(store, watcher, messages).build_tools(),
     )
     server.middleware.append(_record_client)
     _add_resources(server, store)

@@ -5,11 +5,13 @@ Between calls the server holds no maps, only the watches of workspaces.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
+from anyio import to_thread
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
@@ -29,13 +31,17 @@ from mindmap.nodes import (
     remove_nodes,
     update_nodes,
 )
+from mindmap.questions import ask_question, withdraw_question
 from mindmap.watcher import Watcher
 from serve.errors import BadRequest
 from serve.mcp import base, mindmap_types
+from serve.mcp.user_messages import UserMessages
 from serve.viewer import discovery
 from serve.workspace_git import find_git, open_git
 from stores.errors import LineageError
 
+# Longest wait for an answer. The default is below the time after which clients end a call, 60 s for some.
+MAX_WAIT_SECONDS: Final = 300
 # Most maps that list_mindmaps returns. If there are more, an agent should search with a query.
 MAX_LISTED: Final = 50
 
@@ -48,6 +54,7 @@ class MindmapTools:
 
     store: MapStore
     watcher: Watcher
+    messages: UserMessages
 
     def build_tools(self) -> list[Tool]:
         """Return all tools in the order in which agents see them."""
@@ -57,7 +64,10 @@ class MindmapTools:
         destructive = base.create_write_annotations(is_destructive=True)
         return [
             base.create_tool(
-                function, title=title, annotations=annotations, description=_format_description(function)
+                function if inspect.iscoroutinefunction(function) else self.messages.carry(function),
+                title=title,
+                annotations=annotations,
+                description=_format_description(function),
             )
             for function, title, annotations in (
                 (self.create_mindmap, "Create a map", write),
@@ -71,6 +81,8 @@ class MindmapTools:
                 (self.log_file_touch, "Attach a file", idempotent),
                 (self.sync_git_status, "Attach files that differ from HEAD", idempotent),
                 (self.note_activity, "Note an activity", write),
+                (self.ask, "Ask the user", write),
+                (self.wait_for_answer, "Wait for an answer", idempotent),
                 (self.delete_mindmap, "Delete a map", destructive),
             )
         ]
@@ -258,6 +270,41 @@ class MindmapTools:
         return self._change(
             mindmapId, lambda document: add_note(document, message, utc_now(), node_id=nodeId, file=file)
         )
+
+    def ask(
+        self,
+        mindmapId: str,
+        nodeId: str,
+        question: str,
+        options: list[str] | base.Unset = None,
+    ) -> mindmap_types.AnswerResult:
+        """Ask the user on the map's page. The answer comes with wait_for_answer or a later call."""
+        _, result = self.store.change(
+            mindmapId,
+            lambda document: ask_question(
+                document, nodeId, question, options or (), utc_now(), self.messages.session
+            ),
+        )
+        return mindmap_types.AnswerResult(
+            question_id=result.ids[0], hint=self.messages.find_page_problem(mindmapId)
+        )
+
+    async def wait_for_answer(
+        self,
+        mindmapId: str,
+        questionId: str,
+        seconds: Annotated[int, Field(ge=0, le=MAX_WAIT_SECONDS)] = 45,
+        withdraw: Annotated[bool, Field(description="remove the question")] = False,
+    ) -> mindmap_types.AnswerResult:
+        """Wait until the user answers or comments."""
+        if withdraw:
+            await to_thread.run_sync(
+                self.store.change,
+                mindmapId,
+                lambda document: withdraw_question(document, questionId, utc_now()),
+            )
+            return mindmap_types.AnswerResult(question_id=questionId, hint="The question was withdrawn.")
+        return await self.messages.wait_for_answer(mindmapId, questionId, seconds)
 
     def delete_mindmap(
         self,

@@ -5,7 +5,8 @@ Descriptions and answers are short, since every token costs the agent money.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -108,7 +109,11 @@ class CodeChangeInput(_ToolInput):
 
 
 class _ToolOutput(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True)
+    """Answer of a tool. Only one that carries messages of the user has the further field `fromUser`."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, extra="allow"
+    )
 
 
 class ChangeResult(_ToolOutput):
@@ -119,6 +124,9 @@ class ChangeResult(_ToolOutput):
     ids: list[str] = []
     progress: str = ""
     active_task: str = ""
+
+
+ToolOutput = TypeVar("ToolOutput", bound=_ToolOutput)
 
 
 class CreateResult(ChangeResult):
@@ -138,6 +146,14 @@ class AttachResult(_ToolOutput):
     node_id: str = ""
     node: str = ""
     watching: bool
+    hint: str = ""
+
+
+class AnswerResult(_ToolOutput):
+    """`answer`: empty without one."""
+
+    question_id: str
+    answer: str = ""
     hint: str = ""
 
 
@@ -189,6 +205,11 @@ MAX_FULL_CHARACTERS: Final = 200_000
 
 class ResponseTooLarge(LineageError):
     """Error for an answer that exceeds MAX_FULL_CHARACTERS."""
+
+
+def add_messages(result: ToolOutput, messages: Collection[str]) -> ToolOutput:
+    """Return an answer with messages of the user; the same one if there are none."""
+    return result.model_copy(update={"fromUser": list(messages)}) if messages else result
 
 
 def build_change_result(edit: EditResult) -> ChangeResult:

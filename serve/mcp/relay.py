@@ -300,8 +300,9 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
         return
     process.configure_streams()
     process.exit_on_termination_signals(os._exit)
+    client_id = os.urandom(8).hex()
     relay = Relay(
-        lambda: open_session(settings, server.name, tuple(relay.watched_maps)),
+        lambda: open_session(settings, server.name, client_id, tuple(relay.watched_maps)),
         sys.stdout.buffer,
         f"See its log: {DaemonPaths(settings.home).log}.",
         server,

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from typing import Final
 ADDRESS_FILE: Final = ".viewer"
 HOST: Final = "127.0.0.1"
 START_COMMAND: Final = "mindmap viewer"
+STATUS_PATH: Final = "/api/status"
+STATUS_TIMEOUT_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -88,6 +91,26 @@ def publish_address(directory: Path, port: int) -> Iterator[AddressFile]:
 
 def read_address(directory: Path, mindmap_id: str = "") -> str | None:
     """Return the URL of the running viewer, or of one map on its page; None if no viewer runs."""
+    port = _read_port(directory)
+    return f"http://{HOST}:{port}/{f'#/map/{mindmap_id}' if mindmap_id else ''}" if port else None
+
+
+def is_page_open(directory: Path) -> bool:
+    """Return True if a browser shows a page of the running viewer. False if it does not answer in time."""
+    port = _read_port(directory)
+    if port is None:
+        return False
+    connection = HTTPConnection(HOST, port, timeout=STATUS_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", STATUS_PATH)
+        return int(json.loads(connection.getresponse().read())["listeners"]) > 0
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return False
+    finally:
+        connection.close()
+
+
+def _read_port(directory: Path) -> int | None:
     try:
         descriptor = os.open(
             directory / ADDRESS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -98,9 +121,8 @@ def read_address(directory: Path, mindmap_id: str = "") -> str | None:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
-        port = int(json.loads(os.pread(descriptor, 200, 0))["port"])
+        return int(json.loads(os.pread(descriptor, 200, 0))["port"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     finally:
         os.close(descriptor)
-    return f"http://{HOST}:{port}/{f'#/map/{mindmap_id}' if mindmap_id else ''}"

@@ -19,6 +19,8 @@ from tornado.web import GZipContentEncoding, HTTPError
 import mindmap
 from mindmap.document import DamagedMindmap, ForeignMindmap
 from mindmap.paths import BadPath, NoWorkspace
+from mindmap.questions import AlreadyAnswered, UnknownQuestion
+from mindmap.tree import UnknownNode
 from mindmap.validation import BadText, OverLimit
 from serve.errors import BadRequest
 from stores.errors import LineageError
@@ -136,9 +138,12 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignOrigin: HTTPStatus.FORBIDDEN,
     NoSuchMindmap: HTTPStatus.NOT_FOUND,
     NotTouched: HTTPStatus.NOT_FOUND,
+    UnknownNode: HTTPStatus.NOT_FOUND,
+    UnknownQuestion: HTTPStatus.NOT_FOUND,
     NoSuchRoute: HTTPStatus.NOT_FOUND,
     NotBuilt: HTTPStatus.NOT_FOUND,
     NoWorkspace: HTTPStatus.CONFLICT,
+    AlreadyAnswered: HTTPStatus.CONFLICT,
     MindmapBusy: HTTPStatus.CONFLICT,
     OverLimit: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.export import FORMATS
 from mindmap.git_sync import WorkspaceSync
+from mindmap.questions import add_comment, answer_question
 from serve import config
 from serve.api_types import to_json_dict
 from serve.errors import BadRequest
+from serve.viewer.discovery import STATUS_PATH
 from serve.viewer.handlers import EventStreamHandler, SameOriginHandler, ViewerHandler
 from serve.viewer.responses import EVENTS_PATH, PAGE_FILES, TEXT, NotJson, read_page_file
 from serve.viewer.state import CommitLookup, LineageLookup, ViewerState
@@ -20,6 +24,13 @@ from stores.mindmap_files import check_id
 
 Route = tuple[str, type[ViewerHandler], dict[str, Any]]
 
+RequestType = TypeVar("RequestType", bound=msgspec.Struct)
+
+SYNC_HINT: Final = (
+    'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
+)
+ANSWER_HINT: Final = 'Send {"mindmapId": "...", "questionId": "...", "answer": "..."}.'
+COMMENT_HINT: Final = 'Send {"mindmapId": "...", "nodeId": "...", "text": "..."}.'
 FILE_EXTENSIONS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
 
 
@@ -36,7 +47,9 @@ def build_routes(viewer: ViewerState) -> list[Route]:
         ("/api/sync-git", GitSyncHandler, arguments),
         ("/api/why", LineageHandler, arguments),
         ("/api/commit", CommitHandler, arguments),
-        ("/api/status", StatusHandler, arguments),
+        ("/api/answer", AnswerHandler, arguments),
+        ("/api/comment", CommentHandler, arguments),
+        (STATUS_PATH, StatusHandler, arguments),
     ]
 
 
@@ -160,8 +173,24 @@ class SyncRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     workspace_path: str | None = None
 
 
-class GitSyncHandler(SameOriginHandler):
-    """Handler that attaches the files of a map's workspace that differ from HEAD to the map."""
+class AnswerRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Body of an answer to a question."""
+
+    mindmap_id: str
+    question_id: str
+    answer: str
+
+
+class CommentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Body of a comment on a node."""
+
+    mindmap_id: str
+    node_id: str
+    text: str
+
+
+class JsonPostHandler(SameOriginHandler):
+    """Base class of handlers of requests that change a map."""
 
     def check_access(self) -> None:
         """Check host, origin and content type. HTML forms of other sites cannot send the content type of JSON."""
@@ -170,23 +199,61 @@ class GitSyncHandler(SameOriginHandler):
         if self.request.method == "POST" and media_type != "application/json":
             raise NotJson("The content type is not JSON.", hint="Send Content-Type: application/json.")
 
+    async def change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> None:
+        """Apply an edit to the map and send it."""
+        documents = self.viewer.documents
+        await self.viewer.threads.run_slow(documents.store.change, check_id(mindmap_id), edit)
+        await self.send_map(mindmap_id)
+
+    async def send_map(self, mindmap_id: str, **fields: int) -> None:
+        """Send the map, with other fields."""
+        content = await self.viewer.threads.run_quick(
+            self.viewer.documents.load_json, mindmap_id, time.monotonic()
+        )
+        await self.send(msgspec.json.encode({**fields, "mindmap": msgspec.Raw(content)}))
+
+
+class GitSyncHandler(JsonPostHandler):
+    """Handler that attaches the files of a map's workspace that differ from HEAD to the map."""
+
     async def post(self) -> None:
         """Sync the map and send the number of attached files with the map."""
         self.raise_if_rejected()
-        request = _parse_sync_request(bytes(self.body))
-        documents, mindmap_id = self.viewer.documents, check_id(request.mindmap_id)
-        sync = WorkspaceSync(documents.store, mindmap_id, open_git, request.workspace_path)
+        request = _parse_body(bytes(self.body), SyncRequest, SYNC_HINT)
+        mindmap_id = check_id(request.mindmap_id)
+        sync = WorkspaceSync(self.viewer.documents.store, mindmap_id, open_git, request.workspace_path)
         result = await self.viewer.threads.run_slow(sync.attach_changes)
-        content = await self.viewer.threads.run_quick(documents.load_json, mindmap_id, time.monotonic())
-        await self.send(msgspec.json.encode({"synced": result.file_count, "mindmap": msgspec.Raw(content)}))
+        await self.send_map(mindmap_id, synced=result.file_count)
 
 
-def _parse_sync_request(content: bytes) -> SyncRequest:
+class AnswerHandler(JsonPostHandler):
+    """Handler of the user's answer to a question of an agent."""
+
+    async def post(self) -> None:
+        """Record the answer and send the map."""
+        self.raise_if_rejected()
+        request = _parse_body(bytes(self.body), AnswerRequest, ANSWER_HINT)
+        await self.change(
+            request.mindmap_id,
+            lambda document: answer_question(document, request.question_id, request.answer, utc_now()),
+        )
+
+
+class CommentHandler(JsonPostHandler):
+    """Handler of the user's comment on a node."""
+
+    async def post(self) -> None:
+        """Record the comment and send the map."""
+        self.raise_if_rejected()
+        request = _parse_body(bytes(self.body), CommentRequest, COMMENT_HINT)
+        await self.change(
+            request.mindmap_id,
+            lambda document: add_comment(document, request.node_id, request.text, utc_now()),
+        )
+
+
+def _parse_body(content: bytes, request_type: type[RequestType], hint: str) -> RequestType:
     try:
-        return msgspec.json.decode(content, type=SyncRequest)
+        return msgspec.json.decode(content, type=request_type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(
-            f"Cannot parse the request: {error}.",
-            hint='Send {"mindmapId": "...", "workspacePath": "..."}. '
-            "Omit workspacePath if the map has a workspace.",
-        ) from error
+        raise BadRequest(f"Cannot parse the request: {error}.", hint=hint) from error

@@ -1,0 +1,195 @@
+"""Questions of agents to the user, and comments of the user, on the nodes of a mindmap (short: map).
+
+The page writes answers and comments into the document. An agent gets each of them once, with the answer to its next
+call on the map: an answer goes to the session that asked, a comment to the first session that makes a call. Until then
+it is called a pending message.
+
+An answer or comment does not count as a change of its node, as it must not change which task is the active one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from mindmap import tree, validation
+from mindmap.document import (
+    Comment,
+    EditResult,
+    Mindmap,
+    Node,
+    Question,
+    edit_timestamp,
+    get_client,
+    with_log_entry,
+)
+from mindmap.nodes import generate_id
+from stores.errors import LineageError
+
+# A question is read on a card of the page, and its options are buttons.
+MAX_QUESTION_LENGTH: Final = 2_000
+MAX_OPTIONS: Final = 10
+MAX_OPTION_LENGTH: Final = 200
+# Questions, or comments, of one node. All of them are read and written with every change of the map.
+MAX_MESSAGES: Final = 100
+MESSAGE_LENGTH: Final = 100
+
+
+class UnknownQuestion(LineageError):
+    """Error for a question id that the map does not have."""
+
+
+class AlreadyAnswered(LineageError):
+    """Error for a second answer to a question."""
+
+
+def ask_question(
+    document: Mindmap, node_id: str, text: str, options: Sequence[str], now: str, session: str | None = None
+) -> EditResult:
+    """Add a question to a node. Its id is the only one in the result. `session` gets the answer."""
+    node = tree.get_node(document, node_id)
+    _check_count(node.questions, "questions")
+    if len(options) > MAX_OPTIONS:
+        raise validation.OverLimit(
+            f"A question has at most {MAX_OPTIONS} options; this one has {len(options):,}.",
+            hint="Leave out options; the user can also write an answer.",
+        )
+    timestamp = edit_timestamp(document, now)
+    question = Question(
+        id=generate_id("q_", {question.id for _, question in list_questions(document)}),
+        text=validation.validate_text(text, "question", max_length=MAX_QUESTION_LENGTH),
+        options=tuple(
+            dict.fromkeys(
+                validation.validate_text(option, "option", max_length=MAX_OPTION_LENGTH) for option in options
+            )
+        ),
+        asked_at=timestamp,
+        client=get_client(),
+        session=session,
+    )
+    message = f"Asked the user: {_shorten(question.text)}"
+    node = replace(node, questions=(*node.questions, question))
+    return EditResult(_log_change(document, node, message, timestamp), message, (question.id,), node_count=1)
+
+
+def answer_question(document: Mindmap, question_id: str, answer: str, now: str) -> EditResult:
+    """Record the user's answer. Raises UnknownQuestion and AlreadyAnswered."""
+    node, question = find_question(document, question_id)
+    if question.answer is not None:
+        raise AlreadyAnswered(
+            f"The question has the answer {_shorten(question.answer)!r}.", hint="Comment on it."
+        )
+    timestamp = edit_timestamp(document, now)
+    answered = replace(question, answer=validation.validate_text(answer, "answer"), answered_at=timestamp)
+    message = f"User answered {_shorten(question.text)!r}: {_shorten(answered.answer or '')}"
+    changed = _log_change(document, _replace_question(node, answered), message, timestamp)
+    return EditResult(changed, message, (question_id,), node_count=1)
+
+
+def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResult:
+    """Remove a question that needs no answer any more. Raises UnknownQuestion."""
+    node, question = find_question(document, question_id)
+    message = f"Withdrew the question {_shorten(question.text)!r}"
+    node = replace(node, questions=tuple(other for other in node.questions if other.id != question_id))
+    changed = _log_change(document, node, message, edit_timestamp(document, now))
+    return EditResult(changed, message, (question_id,), node_count=1)
+
+
+def add_comment(document: Mindmap, node_id: str, text: str, now: str) -> EditResult:
+    """Add a comment of the user to a node. Its id is the only one in the result."""
+    node = tree.get_node(document, node_id)
+    _check_count(node.comments, "comments")
+    timestamp = edit_timestamp(document, now)
+    comment = Comment(
+        id=generate_id("c_", {comment.id for node in document.nodes.values() for comment in node.comments}),
+        text=validation.validate_text(text, "comment"),
+        timestamp=timestamp,
+    )
+    message = f"User commented on {_shorten(node.label)!r}: {_shorten(comment.text)}"
+    node = replace(node, comments=(*node.comments, comment))
+    return EditResult(_log_change(document, node, message, timestamp), message, (comment.id,), node_count=1)
+
+
+def list_questions(document: Mindmap) -> Iterator[tuple[Node, Question]]:
+    """Yield every question with its node."""
+    for node in document.nodes.values():
+        for question in node.questions:
+            yield node, question
+
+
+def find_question(document: Mindmap, question_id: str) -> tuple[Node, Question]:
+    """Return the question with this id, and its node. Raises UnknownQuestion."""
+    for node, question in list_questions(document):
+        if question.id == question_id:
+            return node, question
+    raise UnknownQuestion(
+        f"There is no question {_shorten(question_id)!r} in {document.id}.",
+        hint="Its node was removed, or it was withdrawn.",
+    )
+
+
+def list_messages(document: Mindmap, session: str | None) -> dict[str, str]:
+    """Return the text of each pending message to a session, by the id of the question or comment."""
+    messages = {}
+    for node in document.nodes.values():
+        place = f"{_shorten(node.label)!r} {{{node.id}}}"
+        for question in node.questions:
+            if _is_pending(question, session):
+                messages[question.id] = f"Answer to {_shorten(question.text)!r} on {place}: {question.answer}"
+        for comment in node.comments:
+            if comment.delivered_at is None:
+                messages[comment.id] = f"Comment on {place}: {comment.text}"
+    return messages
+
+
+def has_message(document: Mindmap, message_id: str) -> bool:
+    """Return True if the map has a question or comment with this id."""
+    return any(
+        message_id in {question.id for question in node.questions} | {comment.id for comment in node.comments}
+        for node in document.nodes.values()
+    )
+
+
+def mark_delivered(document: Mindmap, session: str | None, now: str) -> Mindmap:
+    """Return the map without pending messages to a session. There is no entry in the activity log."""
+    nodes = {}
+    for node in document.nodes.values():
+        questions = tuple(
+            replace(question, delivered_at=now) if _is_pending(question, session) else question
+            for question in node.questions
+        )
+        comments = tuple(
+            comment if comment.delivered_at else replace(comment, delivered_at=now)
+            for comment in node.comments
+        )
+        is_changed = (questions, comments) != (node.questions, node.comments)
+        nodes[node.id] = replace(node, questions=questions, comments=comments) if is_changed else node
+    return replace(document, nodes=nodes)
+
+
+def _is_pending(question: Question, session: str | None) -> bool:
+    return question.session == session and question.answer is not None and question.delivered_at is None
+
+
+def _replace_question(node: Node, question: Question) -> Node:
+    questions = tuple(question if other.id == question.id else other for other in node.questions)
+    return replace(node, questions=questions)
+
+
+def _log_change(document: Mindmap, node: Node, message: str, timestamp: str) -> Mindmap:
+    """Return the map with a changed node and a log entry."""
+    changed = replace(document, nodes={**document.nodes, node.id: node})
+    return with_log_entry(changed, timestamp, message, node_id=node.id)
+
+
+def _check_count(messages: Sequence[Question | Comment], name: str) -> None:
+    if len(messages) >= MAX_MESSAGES:
+        raise validation.OverLimit(
+            f"A node has at most {MAX_MESSAGES} {name}.", hint="Choose another node, such as a new note."
+        )
+
+
+def _shorten(text: str) -> str:
+    return tree.shorten_label(text, MESSAGE_LENGTH)
