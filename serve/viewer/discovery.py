@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -97,6 +96,8 @@ def read_address(directory: Path, mindmap_id: str = "") -> str | None:
 
 def is_page_open(directory: Path) -> bool:
     """Return True if a browser shows a page of the running viewer. False if it does not answer in time."""
+    from http.client import HTTPConnection, HTTPException  # commands import this module at their start
+
     port = _read_port(directory)
     if port is None:
         return False

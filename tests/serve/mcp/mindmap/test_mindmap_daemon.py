@@ -18,7 +18,9 @@ from tornado.iostream import IOStream
 from tornado.testing import AsyncTestCase
 
 from mindmap.map_store import MapStore
+from mindmap.questions import answer_question
 from serve.daemon import mcp_sessions
+from tests.mindmap.sample_maps import NOON
 from tests.repos import Repo
 from tests.serve.daemon.daemons import build_environment, create_client, read_daemon_pid, wait_until
 from tests.serve.mcp.clients import INITIALIZE_REQUEST
@@ -92,6 +94,11 @@ def count_running_calls(home: Path) -> int:
     return report.running if report else 0
 
 
+def count_sessions(home: Path) -> int:
+    report = create_client(home).fetch_status()
+    return report.sessions if report else 0
+
+
 def test_sessions_have_their_own_settings_and_watchers(
     stopped_home: Path, repo: Repo, tmp_path: Path
 ) -> None:
@@ -109,24 +116,25 @@ def test_sessions_have_their_own_settings_and_watchers(
             [maps[0]],
             [maps[1]],
         ]
-        report = create_client(stopped_home).fetch_status()
-        assert report is not None and report.sessions == 2
+        assert count_sessions(stopped_home) == 2
         assert one.process.stdin is not None
         repo.write("last.py", "1\n")
         one.process.stdin.close()
         # The watcher of the first session records the last change although its client has ended.
         wait_until(lambda: list_touched_paths(stores[0], maps[0]) == {"last.py"})
         assert one.process.wait(timeout=20) == 0
+        wait_until(lambda: count_sessions(stopped_home) == 1)
         repo.write("later.py", "1\n")
         wait_until(lambda: list_touched_paths(stores[1], maps[1]) == {"last.py", "later.py"})
     assert list_touched_paths(stores[0], maps[0]) == {"last.py"}
 
 
 def test_killed_daemon(stopped_home: Path, repo: Repo, tmp_path: Path) -> None:
-    """A call that is lost with the daemon is an error and not made again; the next call and the watcher work."""
+    """A call that is lost with the daemon is an error and not made again. Later calls, watching and answers work."""
     store = MapStore(tmp_path / "one" / "maps")
     with run_program(stopped_home, tmp_path / "one") as program:
         mindmap_id = program.call("create_mindmap", title="Work", workspacePath=str(repo.path))["mindmapId"]
+        question_id = program.call("ask", mindmapId=mindmap_id, nodeId="root", question="Why?")["questionId"]
         pid = read_daemon_pid(stopped_home)
         with store.directory.lock(mindmap_id):
             program.start_call("add_nodes", mindmapId=mindmap_id, nodes=[{"label": "Once"}])
@@ -138,7 +146,10 @@ def test_killed_daemon(stopped_home: Path, repo: Repo, tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
             error = program.read()["error"]
         assert "may or may not have been made" in error["message"]
-        assert program.call("get_mindmap", mindmapId=mindmap_id)["nodeCount"] == 1
+        store.change(mindmap_id, lambda document: answer_question(document, question_id, "Because", NOON))
+        view = program.call("get_mindmap", mindmapId=mindmap_id)
+        # The next session is of the same client, so it gets the answer.
+        assert view["nodeCount"] == 1 and view["fromUser"][0].endswith("Because")
         assert read_daemon_pid(stopped_home) != pid
         program.call("add_nodes", mindmapId=mindmap_id, nodes=[{"label": "Once"}])
         assert [node.label for node in store.read(mindmap_id).nodes.values()] == ["Work", "Once"]
