@@ -13,12 +13,13 @@ from typing import Any, Final
 from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, ROOT, CodeChange, Mindmap
 from mindmap.file_touches import TouchInput, attach_files, describe_touch
 from mindmap.links import NewLink, change_links
-from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
+from mindmap.nodes import NewNode, NodeUpdate, add_nodes, create_mindmap, flatten_nodes, update_nodes
 from tests.mindmap.sample_maps import create_timestamp, find_id
 
 TITLE: Final = "Resumable uploads for the media service"
 # Label of the task in progress.
 ACTIVE_TASK: Final = "Answer HEAD with the offset to resume at"
+RISK: Final = "Scratch files of abandoned uploads fill the disk"
 
 PLAN: Final[list[dict[str, Any]]] = [
     {
@@ -162,6 +163,18 @@ def create_large_map(nodes: int, links: int, workspace: str | None = None) -> Mi
         )
         document = attach_file(document, node_id, 600 + number, touch)
     return document
+
+
+def add_node(document: Mindmap, label: str, node_type: str = "task", status: str | None = None) -> Mindmap:
+    """Return the map with a node added under its root."""
+    return add_nodes(document, ROOT, [NewNode(label, node_type, status)], create_timestamp(30)).document
+
+
+def set_status(document: Mindmap, label: str, status: str) -> Mindmap:
+    """Return the map with another status of the task with a label."""
+    return update_nodes(
+        document, [NodeUpdate(find_id(document, label), status=status)], create_timestamp(40)
+    ).document
 
 
 def add_under_root(document: Mindmap, nodes: Sequence[dict[str, Any]], minutes: int) -> Mindmap:

@@ -14,6 +14,11 @@ WAIT_FOR_FRAMES = """frames => new Promise(done => {
   count();
 })"""
 MAX_POLLS = 40
+# JavaScript function that hides or shows the tab, for the page.
+SET_HIDDEN = """hidden => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 def find_card(page: Page, label: str, map_part: str = "") -> Locator:

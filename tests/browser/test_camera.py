@@ -63,7 +63,7 @@ def test_view_follows_growth(site: Site, session: PageSession) -> None:
     drag(page, page.locator(".stage"), -300, -40)
     before = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
     site.change_map(lambda document: add_branch(document, "Late", 1))
-    expect(page.locator(".current-entry-message")).to_contain_text("Added 2 nodes")
+    expect(page.locator(".current-entry .entry-words")).to_contain_text("Added 2 nodes")
     after = wait_until_stable(page, lambda: get_rectangle(find_card(page, ACTIVE_TASK)))
     assert abs(before["x"] - after["x"]) < 2 and abs(before["y"] - after["y"]) < 2
     page.keyboard.press("0")
@@ -104,7 +104,7 @@ def test_still_view_keeps_hover(site: Site, session: PageSession) -> None:
     arrows = page.locator(".cross-links .link")
     expect(arrows).not_to_have_count(0)
     site.change_map(lambda document: with_log_entry(document, create_timestamp(900), "Nothing moves"))
-    expect(page.locator(".current-entry-message")).to_contain_text("Nothing moves")
+    expect(page.locator(".current-entry .entry-words")).to_contain_text("Nothing moves")
     expect(arrows).not_to_have_count(0)
     assert page.evaluate("window.animations") == 0
     page.keyboard.press("e")
@@ -125,7 +125,7 @@ def test_change_keeps_zoom_to_selected_card(site: Site, session: PageSession) ->
     expect(page.locator(".card.selected")).to_be_in_viewport(ratio=1)
     expect(page.locator(".scene")).not_to_have_class(re.compile("far|mid"))
     site.change_map(lambda document: add_branch(document, "Late", 1))
-    expect(page.locator(".current-entry-message")).to_contain_text("Added 2 nodes")
+    expect(page.locator(".current-entry .entry-words")).to_contain_text("Added 2 nodes")
     assert wait_until_stable(page, lambda: measure_smallest_text(page)) >= 11
     expect(page.locator(".card.selected")).to_be_in_viewport(ratio=1)
 

@@ -35,7 +35,7 @@ def test_keyboard_navigation(site: Site, session: PageSession) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#side-body")).to_be_focused()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("Follow what agents do")
+    expect(page.get_by_role("dialog")).to_contain_text("Follow the agent")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("h")

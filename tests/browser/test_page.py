@@ -6,38 +6,25 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
 from xml.etree import ElementTree
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from mindmap.document import CHANGE_KINDS, COMPLETED, IN_PROGRESS, ROOT, Mindmap
+from mindmap.document import CHANGE_KINDS, COMPLETED, IN_PROGRESS, Mindmap
 from mindmap.file_touches import TouchInput
-from mindmap.nodes import NewNode, NodeUpdate, add_nodes, remove_nodes, update_nodes
+from mindmap.nodes import remove_nodes
+from serve.setup.mcp_clients import CLIENTS
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
-from tests.browser.maps import ACTIVE_TASK
+from tests.browser.maps import ACTIVE_TASK, RISK, add_node, set_status
 from tests.browser.measurements import find_card, get_rectangle, wait_until_stable
 from tests.mindmap.sample_maps import create_timestamp, find_id
 from tests.repos import Repo
 
-SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
-RISK = "Scratch files of abandoned uploads fill the disk"
-
 
 def create_note_edit(label: str) -> Callable[[Mindmap], Mindmap]:
     return lambda document: add_node(document, label, "note")
-
-
-def add_node(document: Mindmap, label: str, node_type: str = "task", status: str | None = None) -> Mindmap:
-    return add_nodes(document, ROOT, [NewNode(label, node_type, status)], create_timestamp(30)).document
-
-
-def set_status(document: Mindmap, label: str, status: str) -> Mindmap:
-    return update_nodes(
-        document, [NodeUpdate(find_id(document, label), status=status)], create_timestamp(40)
-    ).document
 
 
 def test_session_list(site: Site, session: PageSession) -> None:
@@ -129,7 +116,7 @@ def test_live_updates_keep_the_view(site: Site, session: PageSession) -> None:
     for writer in writers:
         writer.join()
     site.change_map(create_note_edit("Last finding"))
-    expect(page.locator(".current-entry-message")).to_contain_text("Last finding")
+    expect(page.locator(".current-entry .entry-words")).to_contain_text("Last finding")
     expect(find_card(page, "Reject a chunk whose checksum does not match")).to_be_visible()
     expect(find_card(page, ACTIVE_TASK)).to_have_class(re.compile("selected"))
     expect(find_card(page, RISK)).to_have_count(0)
@@ -161,8 +148,10 @@ def test_search_and_filters(site: Site, session: PageSession) -> None:
     page.keyboard.type("resume_offset")
     expect(page.locator(".hits")).to_contain_text("1")
     expect(find_card(page, RISK)).to_have_class(re.compile("faded"))
+    expect(page.locator(".search-results")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
+    expect(page.locator(".search-results")).to_have_count(0)
     for line, count in (
         ("file:storage", "1"),
         ("type:risk", "1"),
@@ -178,28 +167,6 @@ def test_search_and_filters(site: Site, session: PageSession) -> None:
     expect(page.locator(".card")).to_have_count(3)  # the match and its ancestors
 
 
-def test_timeline(site: Site, session: PageSession) -> None:
-    """Each step shows its entry and highlights only its nodes; the end of the slider is live again."""
-    document = site.create_map(maps.create_small_map())
-    page = session.open("#/map/mm_test?view=map")
-    expect(find_card(page, RISK)).to_be_visible()
-    page.keyboard.press("[")
-    expect(page.locator(".current-entry-message")).to_have_text(document.activity_log[0].message)
-    expect(find_card(page, ACTIVE_TASK)).to_have_class(re.compile("lit"))
-    page.keyboard.press("[")
-    expect(find_card(page, "UploadSession")).to_have_class(re.compile("lit"))
-    expect(find_card(page, ACTIVE_TASK)).to_have_class(re.compile("lit"))  # has the same file
-    expect(find_card(page, RISK)).to_have_class(re.compile("faded"))
-    slider = page.get_by_label("Position in the activity log")
-    expect(slider).to_have_attribute("aria-valuetext", document.activity_log[1].message)
-    slider.focus()
-    page.keyboard.press("End")
-    expect(page.locator(".card.faded")).to_have_count(0)
-    page.get_by_role("tab", name="Activity").click()
-    page.locator(".entries button").nth(2).click()
-    expect(page).to_have_url(re.compile(f"/node/{document.activity_log[2].node_id}"))
-
-
 def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) -> None:
     """The Sync button runs git sync in the workspace, and "Why?" shows a file's lineage."""
     repo = Repo.create(tmp_path / "work")
@@ -207,9 +174,9 @@ def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) 
     repo.write("media/uploads.py", "a = 1\n" * 70 + "b = 2\n" + "a = 1\n" * 60)
     site.create_map(maps.create_small_map(str(repo.path)))
     page = session.open("#/map/mm_test")
-    page.get_by_role("button", name="Attach the files changed").click()
-    expect(page.locator(".notice")).to_have_text("Git sync: 1 file attached.")
     page.get_by_role("tab", name="Files").click()
+    page.get_by_role("button", name="Attach changed files").click()
+    expect(page.locator(".notice")).to_have_text("Git sync: 1 file attached.")
     page.get_by_role("button", name=re.compile("^media.uploads.py")).click()
     page.get_by_role("button", name=re.compile("^Why")).first.click()
     expect(page.locator("#side-body .lineage").first).to_contain_text("Accept uploads")
@@ -237,17 +204,25 @@ def test_follow(site: Site, session: PageSession) -> None:
     """With Follow on, an added node is selected and in view."""
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
-    page.get_by_role("button", name="Follow what agents do").click()
+    page.get_by_role("button", name="Follow the agent").click()
     site.change_map(lambda document: add_node(document, "Look at the proxy's buffering", status=IN_PROGRESS))
     expect(page.locator(".node h2")).to_have_text("Look at the proxy's buffering")
     expect(page.locator(".card.selected")).to_be_in_viewport()
 
 
 def test_empty_data_directory(site: Site, session: PageSession) -> None:
-    """An empty data directory shows how to create maps, and the first map appears by itself."""
+    """An empty data directory shows the command for each client, and the first map appears by itself."""
     page = session.open()
-    expect(page.locator(".state")).to_contain_text("mindmap register")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     expect(page.locator(".state")).to_contain_text(str(site.maps.path))
+    for client in CLIENTS.values():
+        page.get_by_role("button", name=client.title.removesuffix(" (macOS)"), exact=True).click()
+        expect(page.locator(".copyable").first).to_contain_text(
+            f"mindmap register --client {client.name} --write"
+        )
+    page.get_by_role("button", name="Copy the prompt").click()
+    expect(page.get_by_role("button", name="Copy the prompt")).to_have_text("Copied")
+    assert "mindmap tools" in page.evaluate("navigator.clipboard.readText()")
     site.create_map(maps.create_small_map())
     expect(page.locator(".session")).to_have_count(1)
 
@@ -267,26 +242,34 @@ def test_damaged_file(site: Site, session: PageSession) -> None:
 
 
 def test_offline(own_site: Site, session: PageSession) -> None:
-    """When the viewer stops, the map stays and a banner says to run it again."""
+    """When the viewer stops, the map stays and a banner says how to run it again for the same maps and address."""
     session.ignore_console = True  # the browser logs failed requests
     own_site.create_map(maps.create_small_map())
     session.address = own_site.address
-    page = session.open("#/map/mm_test")
+    with session.page.expect_response("**/api/status"):
+        page = session.open("#/map/mm_test")
     expect(page.locator(".connection")).to_have_text("Live")
     own_site.stop()
     expect(page.locator(".connection")).to_have_text("Offline")
-    expect(page.get_by_role("alert")).to_contain_text("Run mindmap viewer again")
+    port = own_site.address.rsplit(":", 1)[1].strip("/")
+    command = f"Run MINDMAP_DATA_DIR={own_site.maps.path} mindmap viewer --port {port}."
+    expect(page.get_by_role("alert")).to_contain_text(command)
     expect(find_card(page, ACTIVE_TASK)).to_be_visible()
 
 
 def test_deleted_map(site: Site, session: PageSession) -> None:
-    """A banner says that the map was deleted."""
+    """A banner says that the map was deleted, and a link with the title of another map opens that."""
     session.ignore_console = True  # the browser logs failed requests
+    site.create_map(maps.create_large_map(30, 3), "mm_other")
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
     expect(find_card(page, ACTIVE_TASK)).to_be_visible()
     site.maps.delete("mm_test")
     expect(page.get_by_role("alert")).to_contain_text("This map was deleted")
+    expect(page.get_by_role("alert")).not_to_contain_text("mm_")
+    page.get_by_role("link", name="Platform migration, 30 nodes").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Platform migration, 30 nodes")
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_narrow_window(site: Site, session: PageSession) -> None:
@@ -382,14 +365,38 @@ def test_accessibility(site: Site, session: PageSession) -> None:
         expect(page.locator(".session, .card").first).to_be_visible()
         for key in keys:
             page.keyboard.press(key)
-        for scheme in SCHEMES:
-            page.emulate_media(color_scheme=scheme)
-            violations = Axe().run(page).response["violations"]
-            found = [
-                (violation["id"], [node["html"] for node in violation["nodes"]][:3])
-                for violation in violations
-            ]
-            assert not found, (fragment, scheme)
+        violations = Axe().run(page).response["violations"]
+        page.emulate_media(color_scheme="dark")
+        violations += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+        page.emulate_media(color_scheme="light")
+        found = [(rule["id"], [node["html"] for node in rule["nodes"]][:3]) for rule in violations]
+        assert not found, fragment
+
+
+# JavaScript function that returns the name of the focused element, or of all that the mouse can use. Arrow keys reach
+# the other tabs of a list of tabs.
+NAME_CONTROLS = """isFocused => {
+  const all = document.querySelectorAll("button, a, input, summary, [role=tree], #side-body");
+  const isTab = element => element.role === "tab" && element.ariaSelected === "false";
+  const isUsable = element => element.checkVisibility() && !element.disabled && !isTab(element);
+  return (isFocused ? [document.activeElement] : [...all].filter(isUsable))
+    .map(element => `${element.ariaLabel ?? ""} ${element.textContent} ${element.id}`);
+}"""
+
+
+def test_keyboard_reaches_all(site: Site, session: PageSession) -> None:
+    """The Tab key reaches everything that a mouse can click."""
+    site.create_map(maps.create_small_map("/nowhere"))
+    page = session.open("#/map/mm_test")
+    find_card(page, ACTIVE_TASK).click()
+    for tab in ("Node", "Files", "Activity"):
+        page.get_by_role("tab", name=tab).click()
+        missing = set(page.evaluate(NAME_CONTROLS, False))
+        assert len(missing) > 20
+        for _ in range(2 * len(missing)):
+            page.keyboard.press("Tab")
+            missing -= set(page.evaluate(NAME_CONTROLS, True))
+        assert not missing, tab
 
 
 def test_node_panel_follows_changes(site: Site, session: PageSession) -> None:

@@ -9,6 +9,7 @@ from mindmap.nodes import NewNode, NodeUpdate, add_nodes, update_nodes
 from tests.browser import maps
 from tests.browser.conftest import Site
 from tests.browser.maps import ACTIVE_TASK
+from tests.browser.measurements import SET_HIDDEN
 from tests.mindmap.sample_maps import create_timestamp, find_id
 
 # More tabs than a browser opens connections to one server.
@@ -53,11 +54,7 @@ def test_hidden_tab_reloads_when_visible(site: Site, context: BrowserContext) ->
     page = open_tab(context, site, [])
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    set_hidden = """hidden => {
-      Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }"""
-    page.evaluate(set_hidden, True)
+    page.evaluate(SET_HIDDEN, True)
     visible_page = open_tab(context, site, [])
     site.change_map(
         lambda document: (
@@ -69,7 +66,7 @@ def test_hidden_tab_reloads_when_visible(site: Site, context: BrowserContext) ->
     selector = f".card.s-completed[aria-label^='{ACTIVE_TASK},']"
     expect(visible_page.locator(selector)).to_be_visible()
     assert not requests
-    page.evaluate(set_hidden, False)
+    page.evaluate(SET_HIDDEN, False)
     expect(page.locator(selector)).to_be_visible()
 
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { findChanges, reuseUnchangedNodes } from "../src/model/changes";
-import { findMentions } from "../src/model/mentions";
+import { describeEntry, findMentions, groupEntries } from "../src/model/activity";
 import { findActiveTask, computeProgress } from "../src/model/progress";
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
 import { parseQuery, findNodes } from "../src/model/search";
@@ -103,6 +103,61 @@ test("a log entry mentions its node, the nodes of its file, or the labels quoted
   assert.deepEqual(listMentions({ message: "Modify x.py", file: "x.py" }), ["c"]);
   assert.deepEqual(listMentions({ message: `Updated "It's done", 'A long label…'` }), ["a", "b"]);
   assert.deepEqual(listMentions({ message: "nothing of it", nodeId: "gone" }), []);
+});
+
+test("log entries are shown in words, whatever their labels contain", () => {
+  const describe = (message: string, fields: { nodeId?: string; file?: string } = {}): string => {
+    const { kind, verb, subject, detail, status } = describeEntry({ timestamp: "", message, ...fields });
+    return [kind + (status && `:${status}`), verb, subject, detail].join("|");
+  };
+  const nodeId = "n_1";
+  assert.equal(describe("Created 'A map'"), "create|Created|A map|");
+  assert.equal(describe("Added 'under \\'b\\'' under \"it's\"", { nodeId }), "add|Added|under 'b'|under it's");
+  assert.equal(describe("Added 1,200 nodes under 'Tests'"), "add|Added 1,200 nodes under|Tests|");
+  assert.equal(describe("Moved 2 nodes under 'Tests'"), "move|Moved 2 nodes under|Tests|");
+  assert.equal(describe("Lexer: now: planned -> in_progress", { nodeId }), "status:in_progress|Started|Lexer: now|");
+  assert.equal(describe("Lexer: renamed to 'a, b', task -> plan, no status -> completed", { nodeId }), "status:completed|Completed|Lexer|renamed to a, b, Task → Plan");
+  assert.equal(describe("Lexer: task -> data_flow", { nodeId }), "change|Changed|Lexer|Task → Data flow");
+  assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
+  assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
+  assert.equal(describe("Removed 'x': 1 node, 0 links"), "remove|Removed|x|");
+  assert.equal(describe("Removed 'x': 3 nodes, 1 link"), "remove|Removed|x|3 nodes, 1 link");
+  assert.equal(describe("Linked 'a' -> 'b': calls"), "link|Linked|a → b|calls");
+  assert.equal(describe("Linked 4 pairs, Removed 1 link"), "link|Linked|4 pairs, Removed 1 link|");
+  assert.equal(describe("Modify src/a.py: faster", { nodeId, file: "src/a.py" }), "file|Modified|src/a.py|faster");
+  assert.equal(describe("Git sync: 13 files", { nodeId }), "sync|Git sync|13 files|");
+  assert.equal(describe("Auto-detected file modify: a.py", { nodeId }), "sync|Auto-detected|file modify: a.py|");
+  assert.equal(describe("The proxy buffers whole bodies"), "note||The proxy buffers whole bodies|");
+});
+
+test("bursts of entries of a kind at a node are groups, but notes and later entries are not", () => {
+  const map = createMap({ tests: { label: "Tests" }, a: { parentId: "tests", updatedAt: "2026-01-01T12:03:05Z" }, b: { parentId: "tests", updatedAt: "2026-01-01T12:03:05Z" }, c: { parentId: "tests" }, d: { touches: [{ path: "x.py" }] } });
+  const messages: [string, string, { nodeId?: string; file?: string }][] = [
+    ["12:09:30", "d: planned -> completed", { nodeId: "d" }],
+    ["12:09:20", "c: planned -> completed", { nodeId: "c" }],
+    ["12:09:10", "c: planned -> in_progress", { nodeId: "c" }],
+    ["12:09:00", "Found one", {}],
+    ["12:08:50", "Found another", {}],
+    ["12:03:10", "Added 'c' under 'Tests'", { nodeId: "c" }],
+    ["12:03:05", "Added 2 nodes under 'Tests'", {}],
+    ["12:01:00", "Modify y.py", { nodeId: "d", file: "y.py" }],
+    ["12:00:30", "Read x.py", { nodeId: "d", file: "x.py" }],
+    ["11:50:00", "Added 'd' under 'A map'", { nodeId: "d" }],
+  ];
+  const log = messages.map(([time, message, fields]) => ({ timestamp: `2026-01-01T${time}Z`, message, ...fields }));
+  const groups = groupEntries(map, buildRelations(map), log.map((entry, step) => ({ entry, step })));
+  assert.deepEqual(
+    groups.map(({ verb, subject, detail, entries, nodes }) => `${[verb, subject, detail].filter(Boolean).join(" ")}: ${entries.length}, ${nodes.join(" ")}`),
+    [
+      "Completed 2 tasks: 2, d c",
+      "Started c: 1, c",
+      "Found one: 1, ",
+      "Found another: 1, ",
+      "Added 3 tasks under Tests: 2, c a b",
+      "Touched 2 files: 2, d",
+      "Added d under A map: 1, d",
+    ],
+  );
 });
 
 test("changes are new nodes, changed nodes and ends of new links; unchanged nodes stay the same object", () => {

@@ -3,21 +3,42 @@ import { beforeEach, test } from "node:test";
 import type { MapNode, Mindmap } from "../src/api/types";
 import type { Size } from "../src/layout/layout";
 import type { Scene } from "../src/render/scene";
-import { collapseAll, expandAll, readRoute, refresh, select, toggleCollapsed } from "../src/state/actions";
-import { app, getCollapsed } from "../src/state/app";
+import { collapseAll, expandAll, readRoute, refresh, select, showNextUnseen, stepBy, toggleCollapsed, watchServer } from "../src/state/actions";
+import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
 import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
 import { navigateTree } from "../src/state/treeNavigation";
 import { createMap } from "./maps";
 
-// The parts of a browser that the state uses.
+// The parts of a browser that the state uses. The history is a list of addresses with their states.
 const location = { hash: "" };
+const visited: { hash: string; state: unknown }[] = [];
+const history = {
+  get state() {
+    return visited.at(-1)!.state;
+  },
+  pushState: (state: unknown, _title: string, hash: string) => (visited.push({ hash, state }), (location.hash = hash)),
+  replaceState: (state: unknown, _title: string, hash: string) => (visited.splice(-1, 1, { hash, state }), (location.hash = hash)),
+  back: () => (visited.pop(), (location.hash = visited.at(-1)!.hash), readRoute()),
+};
+class Source extends EventTarget {
+  onmessage?: (event: { data: string }) => void;
+  close = (): void => undefined;
+}
+let source: Source;
 Object.assign(globalThis, {
-  window: { setTimeout: (run: () => void, milliseconds: number) => void setTimeout(run, milliseconds).unref(), clearTimeout },
+  window: Object.assign(new EventTarget(), { setTimeout: (run: () => void, milliseconds: number) => void setTimeout(run, milliseconds).unref(), clearTimeout }),
   location,
-  history: { replaceState: (_state: unknown, _title: string, hash: string) => (location.hash = hash) },
-  document: { createElement: () => ({ getContext: () => ({ measureText: (text: string) => ({ width: text.length * 7 }) }) }) },
+  history,
+  document: Object.assign(new EventTarget(), { hidden: false, createElement: () => ({ getContext: () => ({ measureText: (text: string) => ({ width: text.length * 7 }) }) }) }),
+  EventSource: class extends Source {
+    constructor() {
+      super();
+      source = this;
+    }
+  },
 });
+Object.defineProperty(globalThis, "navigator", { value: {} });
 
 const initialState = app.get();
 const WIDE: Size = { width: 800, height: 800 };
@@ -54,9 +75,15 @@ function createMapWithBranches(updatedAt = "1"): Mindmap {
   return createMap(nodes, { updatedAt });
 }
 
+/** Starts a server that answers with this map. */
+const serve = (map: Mindmap): void => void Object.assign(globalThis, { fetch: () => Promise.resolve(new Response(JSON.stringify(map))) });
+
+/** Waits for the running reload of the map. */
+const untilLoaded = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** Reloads the open map from a server that answers with this one. */
 async function receive(map: Mindmap): Promise<void> {
-  Object.assign(globalThis, { fetch: () => Promise.resolve(new Response(JSON.stringify(map))) });
+  serve(map);
   await refresh();
 }
 
@@ -66,9 +93,10 @@ beforeEach(async () => {
   app.set(initialState);
   panes.clear();
   location.hash = "#/map/mm_1";
-  Object.assign(globalThis, { fetch: () => Promise.resolve(new Response(JSON.stringify(createMapWithBranches()))) });
+  visited.splice(0, visited.length, { hash: location.hash, state: null });
+  serve(createMapWithBranches());
   readRoute();
-  await new Promise((resolve) => setImmediate(resolve));
+  await untilLoaded();
   assert.equal(app.get().map?.id, "mm_1");
 });
 
@@ -92,6 +120,43 @@ test("a resized window fits all panes at once", () => {
   resizePanes();
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1", "p2"]);
   assert.deepEqual(resized.map(({ reads }) => reads), [1, 1]);
+});
+
+/** Hides or shows the tab. */
+function setHidden(hidden: boolean): void {
+  Object.assign(document, { hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}
+
+test("nodes that changed while the tab was hidden are marked until they are selected", async () => {
+  const complete = (updatedAt: string, ...ids: string[]): Mindmap => {
+    const map = createMapWithBranches(updatedAt);
+    for (const id of ids) map.nodes[id]!.status = "completed";
+    return map;
+  };
+  const listUnseen = (): string[] => [...app.get().unseen].map(([id, kind]) => `${id} ${kind}`);
+  watchServer();
+  await receive(complete("2", "p1a"));
+  assert.deepEqual(listUnseen(), []);
+  setHidden(true);
+  setHidden(false);
+  await receive(complete("3", "p1a", "p1b"));
+  assert.deepEqual(listUnseen(), []);
+  setHidden(true);
+  source.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
+  const added = complete("4", "p1a", "p1b", "p2a");
+  added.nodes["p2"]!.children.push("p2e");
+  added.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [] };
+  serve(added);
+  setHidden(false);
+  await untilLoaded();
+  assert.deepEqual(listUnseen(), ["p2a changed", "p2e added"]);
+  await receive(complete("5", "p1a", "p1b", "p2a", "p2b"));
+  showNextUnseen();
+  assert.equal(app.get().route.node, "p2a");
+  assert.deepEqual(listUnseen(), ["p2e added"]);
+  showNextUnseen();
+  assert.deepEqual([app.get().route.node, listUnseen()], ["p2a", []]); // the other was removed again
 });
 
 test("a changed node stays collapsed, and an added one is expanded", async () => {
@@ -140,4 +205,49 @@ test("in the outline, keys collapse and select its rows, and the map stays as it
   assert.equal(app.get().isCollapsedByUser, false);
   app.set({ phoneTab: "map", collapsed });
   assert.deepEqual([...getCollapsed(app.get())], ["m1"]);
+});
+
+test("Back steps through opened nodes, and over the nodes in between that keys selected", () => {
+  addPane("map", WIDE);
+  select("p1a");
+  select("p2");
+  select("p2");
+  navigateTreeTo("p2a", "p2b");
+  select("m1");
+  const steps = [app.get().route.node];
+  while (visited.length > 1) {
+    history.back();
+    steps.push(app.get().route.node);
+  }
+  assert.deepEqual(steps, ["m1", "p2b", "p2", "p1a", null]);
+});
+
+/** Selects nodes as the arrow keys do. */
+function navigateTreeTo(...ids: string[]): void {
+  for (const id of ids) select(id, { historyStep: "move" });
+}
+
+test("the address of a node shows it in the panel and expands its branch, in an open map too", () => {
+  app.set({ tab: "files", isPanelOpen: false, collapsed: new Set(["p2"]) });
+  history.pushState(null, "", "#/map/mm_1/node/p2c");
+  readRoute();
+  const { tab, isPanelOpen, collapsed, route } = app.get();
+  assert.deepEqual([tab, isPanelOpen, collapsed.size, route.node], ["node", true, 0, "p2c"]);
+});
+
+test("a step through the log selects what its entry mentions, shows it in the panel and fades nothing", async () => {
+  const log = [{ timestamp: "3", message: "Nothing of the map" }, { timestamp: "2", message: "About it", nodeId: "m2b" }, { timestamp: "1", message: "Created 'A map'" }];
+  await receive({ ...createMapWithBranches("2"), activityLog: log });
+  app.set({ tab: "files" });
+  stepBy(1);
+  assert.deepEqual([app.get().step, app.get().route.node, app.get().tab], [0, null, "files"]);
+  stepBy(1);
+  assert.deepEqual([app.get().step, app.get().route.node, app.get().tab], [1, "m2b", "node"]);
+  assert.deepEqual(getHighlightedNodes(app.get()), { nodes: new Set(["m2b"]), isExclusive: false });
+  stepBy(5);
+  assert.equal(app.get().step, 2);
+  select("p1");
+  assert.equal(app.get().step, null);
+  stepBy(-1);
+  assert.equal(app.get().step, null);
 });

@@ -27,8 +27,17 @@ async function requestJson<T>(path: string, options: RequestInit = {}): Promise<
   }
 }
 
-export const createOfflineError = (): ApiError =>
-  new ApiError("The viewer does not answer.", 0, "Run `mindmap viewer` again. This page reconnects by itself.");
+export const createOfflineError = (): ApiError => new ApiError("The viewer does not answer.", 0, "Start it again. This page reconnects by itself.");
+
+// Defaults of `mindmap viewer`, which its command does not repeat.
+const DEFAULT_PORT = "4870";
+const DEFAULT_DIRECTORY = "/.mindmap/data";
+
+/** Returns the command that starts a viewer again at the same address, for the same maps. */
+export function buildViewerCommand(port: string, dataDir: string): string {
+  const directory = /^[\w./~-]*$/u.test(dataDir) ? dataDir : `'${dataDir.replace(/'/gu, String.raw`'\''`)}'`;
+  return `${!dataDir || dataDir.endsWith(DEFAULT_DIRECTORY) ? "" : `MINDMAP_DATA_DIR=${directory} `}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;
+}
 
 async function fetchResponse(path: string, options: RequestInit): Promise<Response> {
   try {

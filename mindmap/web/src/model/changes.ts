@@ -3,6 +3,7 @@
 import type { MapNode, Mindmap } from "../api/types";
 
 export type ChangeKind = "added" | "changed";
+export const CHANGE_NAMES: Record<ChangeKind, string> = { added: "New", changed: "Changed" };
 
 /** Returns the nodes that were added or changed, or have a new link, by id. */
 export function findChanges(before: Mindmap, after: Mindmap): Map<string, ChangeKind> {

@@ -1,43 +1,109 @@
-// Activity log, newest first.
+// Activity log, newest first. Bursts of entries are groups that open to their entries and nodes.
 
-import type { Activity, Mindmap } from "../api/types";
-import { findMentions } from "../model/mentions";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Mindmap } from "../api/types";
+import { type EntryText, type LogEntry, type LogGroup, groupEntries } from "../model/activity";
 import { app, getRelations } from "../state/app";
-import { select, stepTo } from "../state/actions";
+import { stepTo } from "../state/actions";
 import { useSelector } from "../state/store";
+import { NodeIcon, ToolIcon } from "./icon";
+import { NodeButton } from "./node";
 import { Time } from "./time";
-
-export interface LogEntry {
-  entry: Activity;
-  step: number;
-}
 
 export function ActivityLog() {
   const map = useSelector(app, (state) => state.map)!;
   return <LogEntries map={map} entries={map.activityLog.map((entry, step) => ({ entry, step }))} />;
 }
 
-export function LogEntries({ map, entries }: { map: Mindmap; entries: LogEntry[] }) {
-  const step = useSelector(app, (state) => state.step);
+/** List of entries; in the list about a node, its name is not repeated. */
+export function LogEntries({ map, entries, about }: { map: Mindmap; entries: LogEntry[]; about?: string }) {
+  const list = useRef<HTMLOListElement>(null);
+  useLayoutEffect(() => list.current!.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), []);
   return (
-    <ol class="entries">
-      {entries.map((entry) => (
-        <li key={`${entry.entry.timestamp} ${map.activityLog.length - entry.step}`}>
-          <button type="button" aria-current={step === entry.step ? "step" : undefined} onClick={() => goToEntry(map, entry)}>
-            <span class="entry-message">{entry.entry.message}</span>
-            <Time at={entry.entry.timestamp} />
-          </button>
+    <ol ref={list} class="entries">
+      {groupEntries(map, getRelations(map), entries).map((group) => (
+        <li key={`${group.entries.at(-1)!.entry.timestamp} ${map.activityLog.length - group.entries.at(-1)!.step}`}>
+          {group.entries.length > 1 || group.nodes.length > 1 ? <Group map={map} group={group} about={about} /> : <Entry map={map} group={group} about={about} />}
         </li>
       ))}
     </ol>
   );
 }
 
-/** Highlights the nodes that an entry mentions and selects the first. */
-function goToEntry(map: Mindmap, { entry, step }: LogEntry): void {
-  const { tab } = app.get();
-  stepTo(step);
-  const [firstId] = findMentions(map, getRelations(map), entry);
-  if (firstId) select(firstId);
-  app.set({ tab, step });
+interface GroupProps {
+  map: Mindmap;
+  group: LogGroup;
+  about: string | undefined;
+}
+
+/** Entry that selects its node. */
+function Entry({ map, group, about }: GroupProps) {
+  const { step } = group.entries[0]!;
+  const isCurrent = useSelector(app, (state) => state.step === step);
+  return (
+    <button type="button" class="entry" aria-current={isCurrent ? "step" : undefined} onClick={() => stepTo(step)}>
+      <Summary map={map} group={group} about={about} />
+    </button>
+  );
+}
+
+function Group({ map, group, about }: GroupProps) {
+  const { entries, nodes } = group;
+  return (
+    <details>
+      <summary class="entry">
+        <Summary map={map} group={group} about={about} />
+        <ToolIcon name="right" />
+      </summary>
+      {entries.length > 1 ? (
+        <ol class="entries">
+          {entries.map((entry) => (
+            <li key={entry.step}>
+              <Entry map={map} group={groupEntries(map, getRelations(map), [entry])[0]!} about={about} />
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <ul class="nodes">
+          {nodes.map((id) => (
+            <li key={id}>
+              <NodeButton node={map.nodes[id]!} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </details>
+  );
+}
+
+function Summary({ map, group, about }: GroupProps) {
+  const { entry } = group.entries[0]!;
+  const node = group.nodes.length === 1 && group.nodes[0] !== about ? map.nodes[group.nodes[0]!]! : null;
+  const isNamed = node && [group.subject, group.detail].some((text) => text.includes(node.label));
+  return (
+    <>
+      <EntryIcon text={group} />
+      <span>
+        <EntryWords text={group} />
+        <span class="entry-facts">
+          {node && !isNamed && <span>{node.label}</span>}
+          <Time at={entry.timestamp} />
+        </span>
+      </span>
+    </>
+  );
+}
+
+export const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: EntryText }) => (
+  <span class="entry-words">
+    {verb} {kind === "note" ? subject : <strong>{subject}</strong>} {detail && <span>{detail}</span>}
+  </span>
+);
+
+const TOOLS: Record<string, string> = { add: "plus", move: "right", remove: "minus", change: "pencil", link: "link", sync: "sync" };
+const TYPES: Record<string, string> = { create: "root", file: "file", note: "note" };
+
+export function EntryIcon({ text: { kind, status } }: { text: EntryText }) {
+  if (kind === "status") return <NodeIcon type="task" status={status} />;
+  return TYPES[kind] ? <NodeIcon type={TYPES[kind]} status={null} /> : <ToolIcon name={TOOLS[kind]!} />;
 }

@@ -5,7 +5,9 @@ import type { Mindmap } from "../api/types";
 import { type FileTouches, getLastTouchTime } from "../model/relations";
 import { ACTIONS, getGlyphAndLabel, getLabel } from "../model/vocabulary";
 import { app, getRelations } from "../state/app";
+import { syncWithGit } from "../state/actions";
 import { useSelector } from "../state/store";
+import { ToolIcon } from "./icon";
 import { NodeButton } from "./node";
 import { Time } from "./time";
 import { FilePath, FileTouchView } from "./touch";
@@ -22,12 +24,14 @@ export function Files() {
     return (
       <div class="empty-note">
         <p>No file is attached to this map yet.</p>
-        <p class="muted">Agents attach the files they touch. With a workspace, Sync attaches all files that differ from HEAD.</p>
+        <p class="muted">Agents attach the files they touch.</p>
+        {map.workspacePath && <GitSync />}
       </div>
     );
   }
   return (
     <div class="files">
+      {map.workspacePath && <GitSync />}
       <input
         type="search"
         class="filter"
@@ -46,6 +50,19 @@ export function Files() {
       </ul>
       {!matchingFiles.length && <p class="muted">No path contains “{filter}”.</p>}
       {matchingFiles.length > MAX_FILES && <p class="more">and {(matchingFiles.length - MAX_FILES).toLocaleString()} more. Filter to see them.</p>}
+    </div>
+  );
+}
+
+function GitSync() {
+  const isSyncing = useSelector(app, (state) => state.isSyncing);
+  return (
+    <div class="git-sync">
+      <button type="button" class="button small" aria-keyshortcuts="s" disabled={isSyncing} onClick={() => void syncWithGit()}>
+        <ToolIcon name="sync" />
+        Attach changed files
+      </button>
+      <p class="muted">Attaches the files that differ from HEAD in git to the task in progress.</p>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // Header with title, connection state, search, views and tools.
 
 import { app, getProgress, getCurrentView, type Theme } from "../state/app";
-import { setTheme, showView, syncWithGit } from "../state/actions";
+import { setTheme, showView } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
 import { useSelector } from "../state/store";
 import { ROOT } from "../model/vocabulary";
@@ -45,7 +45,7 @@ function Tools() {
   return (
     <>
       {map && isPhone && <ViewSwitch />}
-      {map && <MapTools />}
+      {map && <ExportMenu />}
       <ThemeSwitch />
       <ToolButton icon="help" label="Keys and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
     </>
@@ -103,18 +103,6 @@ function ViewSwitch() {
         </button>
       ))}
     </div>
-  );
-}
-
-function MapTools() {
-  const isSyncing = useSelector(app, (state) => state.isSyncing);
-  const workspace = useSelector(app, (state) => state.map?.workspacePath);
-  const label = workspace ? "Attach the files changed in git" : "Git sync needs a map with a workspace";
-  return (
-    <>
-      <ToolButton icon="sync" label={isSyncing ? "Syncing with git" : label} keys="s" text="Sync" disabled={isSyncing || !workspace} onClick={() => void syncWithGit()} />
-      <ExportMenu />
-    </>
   );
 }
 

@@ -1,11 +1,50 @@
 // Loading, empty and error states.
 
 import type { ComponentChildren } from "preact";
-import type { ApiError } from "../api/client";
-import { refresh } from "../state/actions";
+import { useState } from "preact/hooks";
+import { type ApiError, buildViewerCommand } from "../api/client";
+import { notify, refresh } from "../state/actions";
+import { app } from "../state/app";
+import { formatRoute } from "../state/route";
+import { useSelector } from "../state/store";
+import { ToolButton } from "./icon";
 
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
+
+// More are on the page of all sessions.
+const MAX_MAPS = 3;
+
+/** What to do after a failure: start the viewer again, open another map, or what the server says. */
+export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
+  const dataDir = useSelector(app, (state) => state.dataDir);
+  const sessions = useSelector(app, (state) => state.sessions);
+  if (status === 0) return <TextWithCode text={`Run \`${buildViewerCommand(location.port, dataDir)}\`. This page reconnects by itself.`} />;
+  if (status !== 404 || !sessions?.some(({ id }) => hint.includes(id))) return <TextWithCode text={hint} />;
+  return (
+    <>
+      Open:{" "}
+      {sessions.slice(0, MAX_MAPS).map(({ id, title }) => (
+        <span key={id}>
+          <a href={formatRoute({ map: id, node: null, view: null })}>{title}</a>,{" "}
+        </span>
+      ))}
+      <a href="#/">all sessions</a>
+    </>
+  );
+}
+
+/** Text in a box with a button that copies it. */
+export function CopyableText({ text, name }: { text: string; name: string }) {
+  const [copied, setCopied] = useState("");
+  const copy = (): void => void navigator.clipboard.writeText(text).then(() => setCopied(text), () => notify(`The browser does not allow copying. Select the ${name} and copy it.`, true));
+  return (
+    <p class="copyable">
+      <code>{text}</code>
+      <ToolButton icon="copy" label={`Copy the ${name}`} text={copied === text ? "Copied" : "Copy"} onClick={copy} />
+    </p>
+  );
+}
 
 export const Loading = ({ noun: content }: { noun: string }) => (
   <div class="state" role="status">
@@ -40,11 +79,9 @@ export function ErrorMessage({ failure }: { failure: ApiError }) {
       <p>
         <TextWithCode text={failure.message} />
       </p>
-      {failure.hint && (
-        <p class="muted">
-          <TextWithCode text={failure.hint} />
-        </p>
-      )}
+      <p class="muted">
+        <Remedy failure={failure} />
+      </p>
       <p class="row">
         <button type="button" class="button" onClick={() => void refresh()}>
           Try again

@@ -210,7 +210,7 @@ function NodeActivity({ map, node }: { map: Mindmap; node: MapNode }) {
   return (
     <section>
       <h3>Activity</h3>
-      <LogEntries map={map} entries={entries} />
+      <LogEntries map={map} entries={entries} about={node.id} />
     </section>
   );
 }

@@ -1,6 +1,7 @@
 // Outline of the map: a tree of rows with status and progress. Phones show it first.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { CHANGE_NAMES } from "../model/changes";
 import { findActiveTask } from "../model/progress";
 import { type Branch, buildTree, findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -45,6 +46,7 @@ function Rows({ branches, collapsed }: { branches: Branch[]; collapsed: Readonly
   const map = useSelector(app, (state) => state.map)!;
   const matches = useSelector(app, getMatches);
   const selected = useSelector(app, (state) => state.route.node);
+  const unseen = useSelector(app, (state) => state.unseen);
   const active = findActiveTask(map);
   return (
     <ul>
@@ -65,6 +67,7 @@ function Rows({ branches, collapsed }: { branches: Branch[]; collapsed: Readonly
                 <NodeIcon type={node.type} status={getStatus(node)} />
                 <span>{node.label}</span>
               </button>
+              {unseen.has(id) && <span class="unseen-row">{CHANGE_NAMES[unseen.get(id)!]}</span>}
               {!!progress?.total && (
                 <span class="outline-count">
                   {progress.done}/{progress.total}

@@ -2,6 +2,7 @@
 
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { createOfflineError } from "../api/client";
+import { markAsSeen, showNextUnseen } from "../state/actions";
 import { app, getCurrentView, isOutlineShown } from "../state/app";
 import { useSelector } from "../state/store";
 import { CrossLinks } from "./crossLinks";
@@ -9,13 +10,14 @@ import { Header } from "./header";
 import { Help } from "./help";
 import { collapseToFit, listParts, resizePanes } from "../state/drawings";
 import { panes } from "../state/panes";
+import { LogBar } from "./logBar";
 import { Outline } from "./outline";
 import { Pane } from "./pane";
 import { Search } from "./search";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
-import { Loading, ErrorMessage, TextWithCode } from "./messages";
-import { Timeline } from "./timeline";
+import { Loading, ErrorMessage, Remedy, TextWithCode } from "./messages";
+import { Time } from "./time";
 
 export function Page() {
   const mapId = useSelector(app, (state) => state.route.map);
@@ -45,12 +47,13 @@ function MapPage() {
   return (
     <main class="map">
       {(failure || isOffline) && <StaleBanner />}
+      <UnseenBanner />
       {isPhone && <PhoneTabs />}
       <div class="work">
         {isOutline ? <Outline /> : <Panes />}
         {isPanelOpen && <SidePanel />}
       </div>
-      {!isOutline && <Timeline />}
+      {!isOutline && <LogBar />}
     </main>
   );
 }
@@ -95,12 +98,33 @@ function Panes() {
 /** Banner that explains why the shown map may be out of date. */
 function StaleBanner() {
   const failure = useSelector(app, (state) => state.failure);
-  const { message, hint, status } = failure ?? createOfflineError();
-  const text = status === 404 ? "This map was deleted. You see its last state." : `${message} You see the last known state.`;
+  const shown = failure ?? createOfflineError();
   return (
     <p class="stale" role="alert">
-      <TextWithCode text={`${text} ${hint}`} />
+      <TextWithCode text={shown.status === 404 ? "This map was deleted. You see its last state." : `${shown.message} You see the last known state.`} /> <Remedy failure={shown} />
     </p>
+  );
+}
+
+/** Banner about the nodes that changed while the tab was hidden. */
+function UnseenBanner() {
+  const unseen = useSelector(app, (state) => state.unseen);
+  const lookedAt = useSelector(app, (state) => state.lookedAt);
+  if (!unseen.size) return null;
+  const added = [...unseen.values()].filter((kind) => kind === "added").length;
+  const counts = [added && `${added.toLocaleString()} new`, unseen.size - added && `${(unseen.size - added).toLocaleString()} changed`].filter(Boolean).join(" and ");
+  return (
+    <div class="banner" role="status">
+      <span>
+        {counts} since you looked, <Time at={lookedAt} />
+      </span>
+      <button type="button" class="button small" aria-keyshortcuts="u" onClick={showNextUnseen}>
+        Show next
+      </button>
+      <button type="button" class="link-button" onClick={() => markAsSeen(unseen.keys())}>
+        Mark all as seen
+      </button>
+    </div>
   );
 }
 

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import type { Drawing } from "../layout/drawing";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
+import { ROOT } from "../model/vocabulary";
 import { Scene } from "../render/scene";
 import { type AppState, app, getCurrentView, getMatches, getHighlightedNodes } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
@@ -28,7 +29,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
   useLayoutEffect(() => {
     const newScene = new Scene(host.current!, part, getFonts().small, {
       select: (id) => {
-        select(id, false);
+        select(id, { expandsAncestors: false });
         tree.current!.focus({ preventScroll: true });
       },
       toggle: toggleCollapsed,
@@ -77,7 +78,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
         aria-label={`${TITLES[part]} of ${map.title}. Use the arrow keys to move.`}
         aria-activedescendant={activeCard ? `${part}-${activeCard}` : undefined}
         data-part={part}
-        onFocus={() => app.get().route.node || select(map.nodes["root"]!.id, false)}
+        onFocus={({ currentTarget }) => app.get().route.node || !currentTarget.matches(":focus-visible") || select(ROOT, { expandsAncestors: false, historyStep: "replace" })}
       >
         <div ref={host} class="stage" role="presentation" />
       </div>
@@ -101,5 +102,6 @@ function buildHighlight(state: AppState) {
     related: nodes,
     unfaded: isExclusive ? nodes : matches,
     recentChanges: state.recentChanges,
+    unseen: state.unseen,
   };
 }

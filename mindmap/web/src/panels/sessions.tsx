@@ -1,11 +1,12 @@
 // List of all maps, most recently changed first.
 
+import { useState } from "preact/hooks";
 import type { SessionSummary } from "../api/types";
 import { app } from "../state/app";
 import { formatRoute } from "../state/route";
 import { useSelector } from "../state/store";
 import { ProgressBar } from "./icon";
-import { EmptyState, Loading, ErrorMessage } from "./messages";
+import { CopyableText, EmptyState, Loading, ErrorMessage } from "./messages";
 import { Time } from "./time";
 
 export function Sessions() {
@@ -20,10 +21,7 @@ export function Sessions() {
       {failure && <ErrorMessage failure={failure} />}
       {sessions.length === 0 && problems.length === 0 && (
         <EmptyState title="No map yet">
-          <p>
-            Agents create maps. Connect one with <code>mindmap register</code>, and ask it to plan its work in a mindmap. The
-            map appears here at once.
-          </p>
+          <ConnectAgent />
           {dataDir && (
             <p class="muted">
               Watching <code>{dataDir}</code>
@@ -53,6 +51,48 @@ export function Sessions() {
         </section>
       )}
     </main>
+  );
+}
+
+// Clients of `mindmap register`, by name.
+const CLIENTS: Record<string, string> = {
+  "claude-code": "Claude Code",
+  "claude-desktop": "Claude Desktop",
+  cursor: "Cursor",
+  windsurf: "Windsurf",
+  gemini: "Gemini CLI",
+  opencode: "opencode",
+  codex: "Codex CLI",
+  vscode: "VS Code",
+  zed: "Zed",
+};
+const PROMPT = "Plan this work on a mindmap: use the mindmap tools, add the steps and what you learn about the code, and keep their status up to date.";
+
+/** How to get the first map: register the tools with a client, then ask its agent for a map. */
+function ConnectAgent() {
+  const [client, setClient] = useState("claude-code");
+  return (
+    <ol class="steps">
+      <li>
+        <h3>Register the tools with your agent's client</h3>
+        <div class="clients" role="group" aria-label="Client">
+          {Object.entries(CLIENTS).map(([name, title]) => (
+            <button key={name} type="button" aria-pressed={client === name} onClick={() => setClient(name)}>
+              {title}
+            </button>
+          ))}
+        </div>
+        <CopyableText text={`mindmap register --client ${client} --write`} name="command" />
+      </li>
+      <li>
+        <h3>Start the agent again and ask it for a map</h3>
+        <CopyableText text={PROMPT} name="prompt" />
+      </li>
+      <li>
+        <h3>Keep this page open</h3>
+        <p class="muted">The map appears here at once.</p>
+      </li>
+    </ol>
   );
 }
 

@@ -106,6 +106,17 @@ function createBadge(card: Card): SVGGElement {
   );
 }
 
+/** Mark of a node that changed while the tab was hidden, on the upper edge of the card. */
+export function createMark(text: string): SVGGElement {
+  const width = 18 + 7 * text.length;
+  return createElement(
+    "g",
+    { class: "unseen", transform: "translate(10 -8)" },
+    createElement("rect", { width, height: 16, rx: 8 }),
+    createElement("text", { x: width / 2, y: 12, "text-anchor": "middle" }, text),
+  );
+}
+
 function createToggle(card: Card): SVGGElement {
   const text = card.isCollapsed ? String(card.hiddenCount) : "−";
   const width = Math.max(18, 10 + 7 * text.length);

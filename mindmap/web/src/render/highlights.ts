@@ -1,7 +1,8 @@
 // Highlighting of cards and links: selected, hovered, related, faded, added, changed.
 
-import type { ChangeKind } from "../model/changes";
+import { type ChangeKind, CHANGE_NAMES } from "../model/changes";
 import type { LinkRoute } from "../layout/links";
+import { createMark } from "./card";
 import type { LinkElements } from "./links";
 
 export interface Highlight {
@@ -11,16 +12,18 @@ export interface Highlight {
   /** Nodes that stay unfaded while all others are faded; null if no node is faded. */
   unfaded: ReadonlySet<string> | null;
   recentChanges: ReadonlyMap<string, ChangeKind>;
+  unseen: ReadonlyMap<string, ChangeKind>;
 }
 
-export const NO_HIGHLIGHT: Highlight = { selected: null, hovered: null, related: new Set(), unfaded: null, recentChanges: new Map() };
+export const NO_HIGHLIGHT: Highlight = { selected: null, hovered: null, related: new Set(), unfaded: null, recentChanges: new Map(), unseen: new Map() };
 
 export const isSameHighlight = (a: Highlight, b: Highlight): boolean =>
   a.selected === b.selected &&
   a.hovered === b.hovered &&
   a.related === b.related &&
   a.unfaded === b.unfaded &&
-  a.recentChanges === b.recentChanges;
+  a.recentChanges === b.recentChanges &&
+  a.unseen === b.unseen;
 
 /** CSS classes for a highlight. A collapsed node is represented by the card that shows it. */
 export class HighlightStyles {
@@ -28,8 +31,8 @@ export class HighlightStyles {
   readonly unfaded: ReadonlySet<string> | null;
   private readonly hovered: string | null;
   private readonly related: ReadonlySet<string>;
-  private readonly added = new Set<string>();
-  private readonly changed = new Set<string>();
+  private readonly changes: Map<string, ChangeKind>;
+  private readonly unseen: Map<string, ChangeKind>;
 
   constructor(highlight: Highlight, visibleIdOf: Map<string, string>) {
     const visibleIds = (ids: Iterable<string>): Set<string> => new Set([...ids].flatMap((id) => visibleIdOf.get(id) ?? []));
@@ -37,10 +40,8 @@ export class HighlightStyles {
     this.hovered = visibleIdOf.get(highlight.hovered ?? "") ?? null;
     this.related = visibleIds(highlight.related);
     this.unfaded = highlight.unfaded && visibleIds(highlight.unfaded);
-    for (const [id, kind] of highlight.recentChanges) {
-      const card = visibleIdOf.get(id);
-      if (card) (kind === "added" ? this.added : this.changed).add(card);
-    }
+    this.changes = findChangedCards(highlight.recentChanges, visibleIdOf);
+    this.unseen = findChangedCards(highlight.unseen, visibleIdOf);
   }
 
   isFaded(id: string): boolean {
@@ -52,8 +53,9 @@ export class HighlightStyles {
     setClass(group, "pointed", id === this.hovered);
     setClass(group, "lit", this.related.has(id));
     setClass(group, "faded", this.isFaded(id));
-    setClass(group, "added", this.added.has(id));
-    setClass(group, "changed", this.changed.has(id) && !this.added.has(id));
+    setClass(group, "added", this.changes.get(id) === "added");
+    setClass(group, "changed", this.changes.get(id) === "changed");
+    setMark(group, this.unseen.get(id));
     group.setAttribute("aria-selected", String(id === this.selected));
   }
 
@@ -65,6 +67,24 @@ export class HighlightStyles {
       setClass(element, "faded", isFaded);
     }
   }
+}
+
+/** Returns the changes by the card that shows the node; "added" if a card shows both kinds. */
+function findChangedCards(changes: ReadonlyMap<string, ChangeKind>, visibleIdOf: Map<string, string>): Map<string, ChangeKind> {
+  const cards = new Map<string, ChangeKind>();
+  for (const [id, kind] of changes) {
+    const card = visibleIdOf.get(id);
+    if (card && cards.get(card) !== "added") cards.set(card, kind);
+  }
+  return cards;
+}
+
+/** Marks a card as new or changed, or removes its mark. */
+function setMark(group: SVGGElement, kind: ChangeKind | undefined): void {
+  const mark = group.querySelector(".unseen");
+  if (mark?.textContent === (kind && CHANGE_NAMES[kind])) return;
+  mark?.remove();
+  if (kind) group.append(createMark(CHANGE_NAMES[kind]));
 }
 
 const setClass = (element: Element, name: string, isSet: boolean): void => void element.classList.toggle(name, isSet);

@@ -4,12 +4,13 @@ import * as api from "../api/client";
 import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
+import { findMentions } from "../model/activity";
 import { findChanges, hasTreeChanged, reuseUnchangedNodes } from "../model/changes";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
-import { app, getCollapsed, getMatches, isOutlineShown, type Theme } from "./app";
+import { app, getCollapsed, getMatches, getRelations, isOutlineShown, type Theme } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
 import { collapseToFit } from "./drawings";
 import { panes } from "./panes";
@@ -21,24 +22,36 @@ const NOTICE_MS = 6_000;
 
 // ---- route
 
+/** Follows the address, after a click on a link, a step through the history or at the start. */
 export function readRoute(): void {
   const route = parseRoute(location.hash);
-  const previousRoute = app.get().route;
-  app.set({ route, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  const { route: previousRoute, map, isPanelOpen } = app.get();
+  const isSameMap = map !== null && route.map === previousRoute.map;
+  const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
+  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, recentChanges: new Map(), unseen: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  if (route.node) app.set({ tab: "node", ...(isSameMap ? { step: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }
 
-function setRoute(route: Route): void {
-  history.replaceState(null, "", formatRoute(route));
+/**
+ * How a route enters the history of the browser: "open" adds a step, "move" adds one for all moves in a row, such as
+ * those of the arrow keys, and "replace" adds none.
+ */
+type HistoryStep = "open" | "move" | "replace";
+
+function setRoute(route: Route, step: HistoryStep = "replace"): void {
+  const isAdded = step === "open" || (step === "move" && history.state !== "move");
+  history[isAdded ? "pushState" : "replaceState"](step === "replace" ? history.state : step, "", formatRoute(route));
   app.set({ route });
 }
 
 /** Selects a node, or none, and shows it. An unknown id changes nothing. */
-export function select(id: string | null, expandsAncestors = true): void {
+export function select(id: string | null, { expandsAncestors = true, historyStep = "open" as HistoryStep } = {}): void {
   const { route, map } = app.get();
   if (id && !map?.nodes[id]) return;
-  setRoute({ ...route, node: id });
-  if (id) app.set({ tab: "node", file: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
+  if (id !== route.node) setRoute({ ...route, node: id }, historyStep);
+  markAsSeen(id ? [id] : []);
+  if (id) app.set({ tab: "node", file: null, step: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
 export function showView(view: View): void {
@@ -66,8 +79,10 @@ export async function refresh(): Promise<void> {
       app.set({ sessions, problems, dataDir, failure: null });
     }
   } catch (error) {
-    if (error instanceof api.ApiError && app.get().route.map === map) app.set({ failure: error });
-    else if (!(error instanceof api.ApiError)) throw error;
+    if (error instanceof api.ApiError && app.get().route.map === map) {
+      app.set({ failure: error });
+      if (error.status === 404) app.set({ sessions: await api.fetchSessionSummaries().catch(() => []) });
+    } else if (!(error instanceof api.ApiError)) throw error;
   } finally {
     isLoading = false;
     const isReloadDue = isReloadNeeded || app.get().route.map !== map;
@@ -76,9 +91,21 @@ export async function refresh(): Promise<void> {
   }
 }
 
+/** Loads what the texts about a stopped viewer name. */
+async function loadStatus(): Promise<void> {
+  try {
+    const { dataDir, problems } = await api.fetchStatus();
+    app.set({ dataDir, problems });
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error; // the viewer stopped; it connects again
+  }
+}
+
 function applyMap(id: string, after: Mindmap): void {
-  const { route, map: previous, step } = app.get();
+  const { route, map: previous, step, unseen, lookedAt } = app.get();
   if (route.map !== id) return;
+  const returnedFrom = hiddenSince;
+  if (!document.hidden) hiddenSince = "";
   if (!previous) {
     // The panes are not on the page yet; they expand what fits.
     app.set({ map: after, failure: null, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(after, [], route.node ? [route.node] : []) });
@@ -94,6 +121,7 @@ function applyMap(id: string, after: Mindmap): void {
     map: reuseUnchangedNodes(previous, after),
     failure: null,
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
+    ...(returnedFrom && changes.size ? { unseen: new Map([...unseen, ...changes]), lookedAt: unseen.size ? lookedAt : returnedFrom } : {}),
     step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
   const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
@@ -111,17 +139,21 @@ function clearHighlights(ids: Iterable<string>): void {
 function followAgent(map: Mindmap, ids: Iterable<string>): void {
   const [latest] = map.activityLog;
   const id = latest?.nodeId ?? [...ids][0];
-  if (id && map.nodes[id]) select(id);
+  if (id && map.nodes[id]) select(id, { historyStep: "replace" });
 }
 
 export function watchServer(): void {
   subscribeShared(handleEvent, () => app.set({ connection: "offline" }));
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && isReloadMissed) reloadIfVisible();
+    if (document.hidden) hiddenSince ||= new Date().toISOString();
+    else if (isReloadMissed) reloadIfVisible();
+    else hiddenSince = "";
   });
 }
 
 let isReloadMissed = false;
+/** When the tab was hidden, until it shows the map as it is now; an ISO timestamp or empty. */
+let hiddenSince = "";
 
 /** Reloads at once, or if the tab is hidden, when it becomes visible. */
 function reloadIfVisible(): void {
@@ -132,10 +164,29 @@ function reloadIfVisible(): void {
 function handleEvent(event: ServerEvent): void {
   if (event.type === "connected") {
     app.set({ connection: "live" });
+    if (!app.get().dataDir) void loadStatus();
     reloadIfVisible(); // events may have been missed
   } else {
     const { map } = app.get().route;
     if (!map || map === event.id) reloadIfVisible();
+  }
+}
+
+// ---- changes while the tab was hidden
+
+export function markAsSeen(ids: Iterable<string>): void {
+  const unseen = new Map(app.get().unseen);
+  const { size } = unseen;
+  for (const id of ids) unseen.delete(id);
+  if (unseen.size < size) app.set({ unseen });
+}
+
+/** Selects the next node that changed while the tab was hidden. */
+export function showNextUnseen(): void {
+  const { map, unseen } = app.get();
+  for (const id of unseen.keys()) {
+    markAsSeen([id]);
+    if (map?.nodes[id]) return select(id);
   }
 }
 
@@ -169,7 +220,7 @@ export function selectNextMatch(step: 1 | -1): void {
   const matches = [...(getMatches(app.get()) ?? [])];
   if (!matches.length) return;
   const index = matches.indexOf(app.get().route.node ?? "");
-  select(matches[index < 0 ? (step > 0 ? 0 : matches.length - 1) : (index + step + matches.length) % matches.length]!);
+  select(matches[index < 0 ? (step > 0 ? 0 : matches.length - 1) : (index + step + matches.length) % matches.length]!, { historyStep: "move" });
 }
 
 export function toggleInSet(set: ReadonlySet<string>, value: string): Set<string> {
@@ -200,11 +251,17 @@ export function zoomTo(id: string): void {
 
 // ---- activity log
 
-/** Shows an entry of the log, 0 the newest; null or a negative number returns to the live map. */
+/** Shows an entry of the log, 0 the newest, and selects the first node that it mentions; null or a negative number shows none. */
 export function stepTo(step: number | null): void {
   const { map } = app.get();
-  if (!map || step === null || step < 0) app.set({ step: null });
-  else app.set({ step: Math.min(step, map.activityLog.length - 1), file: null });
+  const entry = step === null ? undefined : map?.activityLog[Math.min(step, map.activityLog.length - 1)];
+  if (!map || !entry) {
+    app.set({ step: null });
+    return;
+  }
+  const [id] = findMentions(map, getRelations(map), entry);
+  if (id) select(id, { historyStep: "move" });
+  app.set({ step: map.activityLog.indexOf(entry), file: null });
 }
 
 export const stepBy = (count: number): void => stepTo((app.get().step ?? -1) + count);

@@ -4,7 +4,7 @@ import type { ApiError, Problem } from "../api/client";
 import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { type Relations, buildRelations } from "../model/relations";
 import { type ChangeKind } from "../model/changes";
-import { findMentions } from "../model/mentions";
+import { findMentions } from "../model/activity";
 import { type Progress, computeProgress } from "../model/progress";
 import { findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
@@ -30,13 +30,17 @@ export interface AppState {
   /** True if the user has collapsed or expanded something, so that the page does not. */
   isCollapsedByUser: boolean;
   recentChanges: ReadonlyMap<string, ChangeKind>;
+  /** Nodes that were added or changed while the tab was hidden, until they are selected. */
+  unseen: ReadonlyMap<string, ChangeKind>;
+  /** When the tab was hidden, before the first of these changes; an ISO timestamp. */
+  lookedAt: string;
   hovered: string | null;
   file: string | null;
   search: string;
   types: ReadonlySet<string>;
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
-  /** Index in the activity log, 0 the newest; null while the map is live. */
+  /** Index of the shown entry of the activity log, 0 the newest; null if none is shown. */
   step: number | null;
   isFollowing: boolean;
   tab: Tab;
@@ -64,6 +68,8 @@ export const app = new Store<AppState>({
   collapsed: new Set(),
   isCollapsedByUser: false,
   recentChanges: new Map(),
+  unseen: new Map(),
+  lookedAt: "",
   hovered: null,
   file: null,
   search: "",
@@ -133,7 +139,7 @@ const findHighlightedNodes = memoizeLast((map: Mindmap | null, step: number | nu
   if (!map) return { nodes: new Set(), isExclusive: false };
   const relations = getRelations(map);
   const entry = step === null ? undefined : map.activityLog[step];
-  if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: true };
+  if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: false };
   if (file !== null) return { nodes: findNodesWithFile(map, relations, file), isExclusive: true };
   return { nodes: node ? findRelated(map, relations, node) : new Set(), isExclusive: false };
 });

@@ -45,5 +45,5 @@ function getVisibleTree(): VisibleTree {
 }
 
 function selectIfPresent(id: string | undefined): void {
-  if (id !== undefined) select(id, isOutlineShown(app.get()));
+  if (id !== undefined) select(id, { expandsAncestors: isOutlineShown(app.get()), historyStep: "move" });
 }

@@ -1,0 +1,159 @@
+// The activity log: its entries in words, bursts of entries as groups, and the nodes that an entry mentions.
+
+import type { Activity, Mindmap } from "../api/types";
+import { type Relations, findNodesWithFile } from "./relations";
+import { isTask } from "./tree";
+import { ACTIONS, TYPES, getLabel, getTypeName } from "./vocabulary";
+
+export type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "note";
+
+/** Entry in words: "Added" "Lexer" "under Parser". `subject` is emphasized; for a note it is the message. */
+export interface EntryText {
+  kind: EntryKind;
+  verb: string;
+  subject: string;
+  detail: string;
+  /** The new status of a task; empty for other kinds. */
+  status: string;
+}
+
+/** Entry with its index in the log, 0 the newest. */
+export interface LogEntry {
+  entry: Activity;
+  step: number;
+}
+
+/** A burst of entries of the same kind, newest first; most groups have a single entry. */
+export interface LogGroup extends EntryText {
+  entries: LogEntry[];
+  /** Ids of the nodes of the entries, or of those that they mention, each once. */
+  nodes: string[];
+}
+
+// The log quotes labels as Python string literals, and truncates long ones with an ellipsis.
+const LABEL = String.raw`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`;
+const SUBJECT = String.raw`${LABEL}|[\d,]+ nodes?`;
+const QUOTED = new RegExp(LABEL, "gu");
+const ADDED_OR_MOVED = new RegExp(`^(Added|Moved) (${SUBJECT}) under (${LABEL})$`, "u");
+const REMOVED = new RegExp(`^Removed (${SUBJECT}): (.*)$`, "u");
+const UPDATED = /^Updated ([\d,]+ nodes?)$/u;
+const CREATED = new RegExp(`^Created (${LABEL})$`, "u");
+const LINKED = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
+const LINKED_MANY = /^(Linked|Removed) ([\d,]+ (?:pairs?|links?).*)$/u;
+const CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+`;
+const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)$`, "su");
+const TOUCHED = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
+const SYNCED = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
+
+const STATUS_VERBS: Record<string, string> = { planned: "Planned", in_progress: "Started", completed: "Completed", blocked: "Blocked" };
+
+/** Returns an entry in words. An entry of an unknown form is a note. */
+export function describeEntry({ message, nodeId, file }: Activity): EntryText {
+  const describe = (kind: EntryKind, verb: string, subject: string, detail = "", status = ""): EntryText => ({ kind, verb, subject, detail, status });
+  let match: RegExpExecArray | null;
+  if ((match = ADDED_OR_MOVED.exec(message))) {
+    const [, verb, subject, parent] = match as unknown as [string, string, string, string];
+    const kind = verb === "Added" ? "add" : "move";
+    return isQuoted(subject) ? describe(kind, verb, unquote(subject), `under ${unquote(parent)}`) : describe(kind, `${verb} ${subject} under`, unquote(parent));
+  }
+  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2] === "1 node, 0 links" ? "" : match[2]!.replace(", 0 links", ""));
+  if ((match = LINKED.exec(message))) return describe("link", "Linked", `${unquote(match[1]!)} → ${unquote(match[2]!)}`, match[3]);
+  if ((match = LINKED_MANY.exec(message))) return describe("link", match[1]!, match[2]!);
+  if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!);
+  if ((match = CREATED.exec(message))) return describe("create", "Created", unquote(match[1]!));
+  if ((match = SYNCED.exec(message))) return describe("sync", match[1]!, match[2]!);
+  if (file && (match = TOUCHED.exec(message))) return describe("file", getLabel(ACTIONS, match[1]!.toLowerCase()), match[2]!, match[3]);
+  return (nodeId && describeChange(message)) || describe("note", "", message);
+}
+
+/** Describes an entry such as "Lexer: planned -> completed"; returns null for one of another form. */
+function describeChange(message: string): EntryText | null {
+  const [, subject = "", changes = ""] = CHANGED.exec(message) ?? [];
+  const details: string[] = [];
+  let status = "";
+  for (const [change] of changes.matchAll(new RegExp(CHANGE, "gu"))) {
+    const [from, to] = change.split(" -> ") as [string, string?];
+    if (to === undefined) details.push(`renamed to ${unquote(from.replace("renamed to ", ""))}`);
+    else if (to in STATUS_VERBS) status = to;
+    else if (to in TYPES) details.push(`${getTypeName(from.trim())} → ${getTypeName(to)}`);
+  }
+  if (!status && !details.length) return null;
+  return { kind: status ? "status" : "change", verb: STATUS_VERBS[status] ?? "Changed", subject, detail: details.join(", "), status };
+}
+
+const isQuoted = (text: string): boolean => /^['"]/u.test(text);
+const unquote = (text: string): string => (isQuoted(text) ? text.slice(1, -1).replace(/\\(.)/gu, "$1") : text);
+
+// Entries of a burst follow each other within this time.
+const BURST_MS = 120_000;
+
+/** Groups entries of a log, newest first, into bursts of the same kind at the same node. */
+export function groupEntries(map: Mindmap, relations: Relations, entries: LogEntry[]): LogGroup[] {
+  const bursts: { key: string; entries: LogEntry[] }[] = [];
+  for (const logEntry of entries) {
+    const key = buildKey(logEntry.entry);
+    const last = bursts.at(-1);
+    const isSoon = last && Date.parse(last.entries.at(-1)!.entry.timestamp) - Date.parse(logEntry.entry.timestamp) <= BURST_MS;
+    if (key && isSoon && last.key === key) last.entries.push(logEntry);
+    else bursts.push({ key, entries: [logEntry] });
+  }
+  return bursts.map((burst) => {
+    const nodes = [...new Set(burst.entries.flatMap(({ entry }) => (map.nodes[entry.nodeId ?? ""] ? entry.nodeId! : [...findMentions(map, relations, entry)])))];
+    return { ...describeBurst(map, burst.entries, nodes), entries: burst.entries, nodes };
+  });
+}
+
+/** Returns what entries of a burst have in common; empty for an entry that stands alone. */
+function buildKey(entry: Activity): string {
+  const { kind, verb, detail, subject, status } = describeEntry(entry);
+  if (kind === "add" || kind === "move") return `${kind} ${detail ? detail.replace(/^under /u, "") : subject}`;
+  if (kind === "file") return `${kind} ${entry.nodeId}`;
+  return kind === "note" || kind === "create" ? "" : `${kind} ${kind === "link" ? verb : status}`;
+}
+
+function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {
+  const text = describeEntry(entries[0]!.entry);
+  const count = entries.reduce((sum, { entry }) => sum + countSubjects(describeEntry(entry)), 0);
+  const mentioned = nodes.flatMap((id) => map.nodes[id] ?? []);
+  const noun = (text.kind === "status" || (mentioned.length > 0 && mentioned.every(isTask))) && text.kind !== "remove" ? "tasks" : "nodes";
+  if (text.kind === "add" || text.kind === "move") {
+    const parent = text.detail.replace(/^under /u, "") || text.subject;
+    return count === 1 ? text : { ...text, verb: `${text.verb.split(" ")[0]!} ${count.toLocaleString()} ${noun} under`, subject: parent, detail: "" };
+  }
+  if (entries.length === 1) return text;
+  if (text.kind === "sync") return { ...text, detail: `and ${entries.length - 1} more` };
+  if (text.kind === "link") return { ...text, subject: `${count.toLocaleString()} pairs`, detail: "" };
+  if (text.kind === "file") {
+    const isSameAction = entries.every(({ entry }) => describeEntry(entry).verb === text.verb);
+    const files = new Set(entries.map(({ entry }) => entry.file)).size;
+    return { ...text, verb: isSameAction ? text.verb : "Touched", subject: `${files} ${files === 1 ? "file" : "files"}`, detail: "" };
+  }
+  return { ...text, subject: `${count.toLocaleString()} ${noun}`, detail: "" };
+}
+
+/** Returns the number of nodes or links that an entry is about. */
+const countSubjects = ({ verb, subject }: EntryText): number => Number(/([\d,]+) (?:nodes?|pairs?|links?)\b/u.exec(`${verb} ${subject}`)?.[1]?.replace(/,/gu, "") ?? 1);
+
+/**
+ * Returns the ids of the entry's node and the nodes with its file; without any, of nodes that its edit wrote last, or else
+ * of those whose label the message quotes.
+ */
+export function findMentions(map: Mindmap, relations: Relations, entry: Activity): Set<string> {
+  const ids = new Set<string>();
+  if (entry.nodeId && map.nodes[entry.nodeId]) ids.add(entry.nodeId);
+  if (entry.file) for (const id of findNodesWithFile(map, relations, entry.file)) ids.add(id);
+  if (!ids.size && (ADDED_OR_MOVED.test(entry.message) || UPDATED.test(entry.message))) {
+    for (const node of Object.values(map.nodes)) if (node.updatedAt === entry.timestamp) ids.add(node.id);
+  }
+  if (!ids.size) for (const id of findNodesWithQuotedLabel(map, entry.message)) ids.add(id);
+  return ids;
+}
+
+function findNodesWithQuotedLabel(map: Mindmap, message: string): string[] {
+  const labels = [...message.matchAll(QUOTED)].map(([label]) => unquote(label));
+  if (!labels.length) return [];
+  const isMentioned = (label: string): boolean => labels.some((name) => label === name || (name.endsWith("…") && label.startsWith(name.slice(0, -1))));
+  return Object.values(map.nodes)
+    .filter((node) => isMentioned(node.label.split(/\s+/u).join(" ")))
+    .map((node) => node.id);
+}
