@@ -1,6 +1,6 @@
 """User interfaces: commands, MCP servers, daemon, viewer, search and explanation.
 
-- `analysis`: Data frames and charts of a history, for notebooks
+- `analysis`: Data frames and charts of a history, for notebooks; `find_related_files`
 - `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
 - `backend`: Choice between the daemon and an in-process engine
@@ -23,6 +23,7 @@
 - `mcp`: MCP servers of lineage and mindmap
 - `process`: Termination signals and standard streams
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
+- `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Index location of a repository
 - `search`: Search of the history: `find_pattern` and `search_changes`
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,

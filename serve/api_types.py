@@ -8,9 +8,10 @@ Commands and servers import these modules, so they import neither the search nor
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -35,6 +36,7 @@ _OPTIONAL: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
+    "related": ("old_paths", "owners", "recent_authors", "bots", "hot_spots", "limitation"),
 }
 
 
@@ -129,6 +131,17 @@ def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
     """Convert an answer to JSON types, an object with `hits` and `meta`."""
     meta = {name: drop_empty_fields(name, value) for name, value in asdict(answer.meta).items()}
     return {"hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
+
+
+def check_fields(fields: Sequence[str], hit_type: type) -> list[str]:
+    """Return the names of fields of a hit without white space. Raises BadRequest for an unknown one."""
+    names = [name.strip() for name in fields]
+    known_names = [field.name for field in dataclasses.fields(hit_type)]
+    if unknown_names := [name for name in names if name not in known_names]:
+        raise BadRequest(
+            f"Hits have no field {unknown_names[0]!r}.", hint=f"Their fields are {', '.join(known_names)}."
+        )
+    return names
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:

@@ -1,13 +1,13 @@
-"""Index tables as polars frames, for notebooks and the report.
+"""Index tables as polars frames, for notebooks and `lineage related`.
 
 All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the
-index open, between two batches of an index run, and from a copy if the run is suspended. polars is installed with the
-`notebooks` extra.
+index open, between two batches of an index run, and from a copy if the run is suspended.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,13 @@ _WORDS_SQL: Final = (
     "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
     f" SEMI JOIN (FROM hunks WHERE {_HAS_FILE}) USING (hunk_id)"
 )
+_HISTORY_COMMITS_SQL: Final = """
+SELECT commit_sha, commit_date, split_part(trim(message), chr(10), 1) AS message FROM commits"""
+_HISTORY_HUNKS_SQL: Final = f"""
+SELECT hunk_id, commit_sha, file_path, old_path, change_kind, added_lines, removed_lines
+FROM hunks WHERE {_HAS_FILE}"""
+_HUNK_SYMBOLS_SQL: Final = "SELECT * FROM hunk_symbols WHERE hunk_id IN ({hunks})"
+_SYMBOL_LINES_SQL: Final = "SELECT name, parent, start_line FROM head_symbols WHERE file_path = $path"
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
 # A column segment ends where the next one in its block begins. The last segment of a block takes at most the size of
 # its rows in memory, for which long texts are measured on a sample, and short ones count 48 bytes.
@@ -55,18 +62,26 @@ _MEAN_LENGTH_SQL: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frames:
-    """Tables of one state of an index, with the columns described in stores/README.md; times are UTC.
+class HistoryFrames:
+    """Commits, hunks and symbols of an index, with the columns described in stores/README.md; times are UTC.
 
     commits: with the boolean column `reached`, true if HEAD reaches the commit. hunks: one row per changed file of a
-    commit. symbols: symbols that hunks touched. words: terms of each hunk and their frequencies. head_symbols:
-    symbols defined at HEAD. vectors: one per distinct text. sizes: approximate bytes on disk of each column; the row
-    with the table `free` has the rest of the file.
+    commit. symbols: symbols that hunks touched.
     """
 
     commits: pl.DataFrame
     hunks: pl.DataFrame
     symbols: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames(HistoryFrames):
+    """All tables of one state of an index.
+
+    words: terms of each hunk and their frequencies. head_symbols: symbols defined at HEAD. vectors: one per distinct
+    text. sizes: approximate bytes on disk of each column; the row with the table `free` has the rest of the file.
+    """
+
     words: pl.DataFrame
     head_symbols: pl.DataFrame
     vectors: pl.DataFrame
@@ -99,18 +114,47 @@ def read_open_index(index: OpenIndex, *, texts: bool = False) -> Frames:
     )
 
 
+def read_history(connection: duckdb.DuckDBPyConnection, is_reachable: Callable[[str], bool]) -> HistoryFrames:
+    """Read the columns that say who changed which file when; messages without their bodies, and no symbols.
+
+    `is_reachable`: says whether HEAD reaches a commit, for the column `reached`.
+    """
+    commits = _set_time_zone(_read_frame(connection, _HISTORY_COMMITS_SQL))
+    reached = pl.Series(
+        "reached", [is_reachable(sha) for sha in commits.get_column("commit_sha")], dtype=pl.Boolean
+    )
+    return HistoryFrames(
+        commits=commits.with_columns(reached),
+        hunks=_read_frame(connection, _HISTORY_HUNKS_SQL),
+        symbols=read_symbols(connection, ()),
+    )
+
+
+def read_symbols(connection: duckdb.DuckDBPyConnection, hunk_ids: Collection[int]) -> pl.DataFrame:
+    """Read the symbols that these hunks touched."""
+    hunks = ", ".join(map(str, hunk_ids)) or "NULL"
+    return _read_frame(connection, _HUNK_SYMBOLS_SQL.format(hunks=hunks))
+
+
+def read_symbol_lines(connection: duckdb.DuckDBPyConnection, path: str) -> pl.DataFrame:
+    """Read the first line of each symbol that HEAD defines in a file, with its name and parent."""
+    return _read_frame(connection, _SYMBOL_LINES_SQL, {"path": path})
+
+
 def _build_select_statement(name: str, *, texts: bool, condition: str = "TRUE") -> str:
     columns = [column for column in schema.TABLES[name].names if texts or column not in TEXT_COLUMNS]
     return f"SELECT {', '.join(columns)} FROM {name} WHERE {condition}"
 
 
-def _read_frame(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(connection.execute(sql).to_arrow_table()))
+def _read_frame(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(connection.execute(sql, parameters).to_arrow_table()))
 
 
 def _set_time_zone(commits: pl.DataFrame) -> pl.DataFrame:
     """Set the time zone of the dates to UTC; the database stores none."""
-    return commits.with_columns(pl.col("author_date", "commit_date").dt.replace_time_zone("UTC"))
+    return commits.with_columns(pl.col(pl.Datetime).dt.replace_time_zone("UTC"))
 
 
 def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:

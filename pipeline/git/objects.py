@@ -68,6 +68,18 @@ UTF_8: Final = "utf-8"
 NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
+# Names of programs that commit. Their addresses often belong to the host.
+BOT_NAME: Final = re.compile(
+    r"\[bot\]|\bbot\b|dependabot|renovate|greenkeeper|pre-commit-ci|pyup|weblate|github[- ]actions?\b",
+    re.IGNORECASE,
+)
+
+
+def is_bot(author_name: str) -> bool:
+    """Return whether an author is a program, by its name."""
+    return BOT_NAME.search(author_name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Author or committer of a commit, with the date."""

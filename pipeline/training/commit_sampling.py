@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.objects import Commit
+from pipeline.git.objects import Commit, is_bot
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
@@ -30,9 +30,6 @@ SENTENCE_WORDS: Final = range(6, 41)
 # Per message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
 
-_BOT_AUTHOR: Final = re.compile(
-    r"\[bot\]|\bbot\b|dependabot|renovate|greenkeeper|pre-commit-ci|pyup|weblate", re.I
-)
 _ROUTINE_SUBJECT: Final = re.compile(
     r"(?:\w+(?:\([^)]*\))?: )?(?:merge|revert|back(?:ed)? out|undo|bump|release|prepare|upgrade|version|update depend"
     r"|chore\b|v?\d+\.\d+)\b|.*\bdeps\b|.*\b(?:chang(?:e|ing) ?log|typos?|release notes)\b",
@@ -71,7 +68,7 @@ def is_informative(commit: Commit) -> bool:
     subject = commit.message.partition("\n")[0]
     return (
         len(commit.parents) == 1
-        and not _BOT_AUTHOR.search(commit.author_name)
+        and not is_bot(commit.author_name)
         and not _ROUTINE_SUBJECT.match(subject)
         and len(strip_issue_numbers(subject).split()) >= MIN_SUBJECT_WORDS
     )

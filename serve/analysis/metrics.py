@@ -1,7 +1,8 @@
 """Data frames about a history: activity, hotspots, co-changes, index size and run time.
 
-`open_index` reads the index of a repository. A hunk is the diff of one file in one commit. A commit counts as a fix by
-words in its subject; compare rates of fixes within one history only, because histories word their subjects differently.
+Notebooks and `lineage related` use them, so that charts and answers have the same numbers. `open_index` reads the index
+of a repository. A hunk is the diff of one file in one commit. A commit counts as a fix by words in its subject; compare
+rates of fixes within one history only, because histories word their subjects differently.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from serve import config
 from serve.repositories import locate_index
 from serve.sql import open_sql
 from stores import frames
-from stores.frames import FREE_SPACE, Frames
+from stores.frames import FREE_SPACE, Frames, HistoryFrames
 from stores.index_location import IndexLocation
 
 # Lengths of a bar as polars intervals, shortest first, each with its name and approximate hours.
@@ -144,54 +145,87 @@ def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
 FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# Larger commits are renames, reformatting or imports: their files are unrelated.
+# Larger commits are renames, reformatting or imports: their files are unrelated. Ignored paths do not count.
 MAX_FILES_PER_COMMIT: Final = 30
 # Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
+# An answer about one file has their numbers, so that readers can judge, but a single common commit is no association.
+MIN_COMMON_COMMITS_OF_FILE: Final = 2
 # Normal quantile of the lower bound of a share, for a confidence of 95 %.
 CONFIDENCE_QUANTILE: Final = 1.96
+# Name of a symbol with its parents.
+QUALIFIED_NAME: Final = (
+    pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
+)
+# Aggregation of commits in the order of the index: of those with the newest date, the last one.
+_LAST_CHANGE: Final = {
+    "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
+    "last_date": pl.col("commit_date").max(),
+}
 
 
-def label_fix_commits(index: Frames) -> pl.DataFrame:
-    """Return each reachable commit with the boolean column `fix`: true if its subject has a word of FIX_SUBJECT."""
+def label_fix_commits(index: HistoryFrames) -> pl.DataFrame:
+    """Return each reachable commit with its date and the boolean column `fix`, parents before children.
+
+    `fix` is true if the subject has a word of FIX_SUBJECT.
+    """
     subject = pl.col("message").str.split("\n").list.first()
-    return index.commits.filter("reached").select("commit_sha", fix=subject.str.contains(FIX_SUBJECT))
+    return index.commits.filter("reached").select(
+        "commit_sha", "commit_date", fix=subject.str.contains(FIX_SUBJECT)
+    )
 
 
-def follow_renames(index: Frames) -> pl.DataFrame:
-    """Return the hunks with the newest path of their file as `file_path`, so that a renamed file is counted once."""
-    dates = index.commits.select("commit_sha", "commit_date")
+def follow_renames(index: HistoryFrames) -> pl.DataFrame:
+    """Return the reachable hunks with the newest path of their file as `file_path`, and no `old_path`.
+
+    So a renamed file is counted once. A change of the old path on a branch that lacks the rename counts for the new
+    path, too.
+    """
+    dates = index.commits.filter("reached").select("commit_sha", "commit_date")
     hunks = index.hunks.join(dates, on="commit_sha").sort("commit_date", "hunk_id", descending=True)
+    if hunks["old_path"].null_count() == hunks.height:
+        return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
-    newest_paths = []
-    for path, old_path in hunks.select("file_path", "old_path").iter_rows():
+    newest_paths: list[str] = []
+    late_changes: dict[str, list[int]] = {}  # positions of changes of a path that are newer than its rename
+    columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
+    for position, (path, old_path, kind) in enumerate(zip(*columns, strict=True)):
         newest = newest_by_path.get(path, path)
         newest_paths.append(newest)
-        if old_path is not None and old_path != path:
+        if path not in newest_by_path:
+            late_changes.setdefault(path, []).append(position)
+        is_renamed = old_path is not None and old_path != path
+        if is_renamed or kind == "added":
+            late_changes.pop(path, None)  # they are of this file, not of one that was renamed before
+        if is_renamed:
             newest_by_path.pop(path, None)  # an older file at this path is another one
             newest_by_path[old_path] = newest
-    return hunks.with_columns(file_path=pl.Series(newest_paths, dtype=pl.String)).select(index.hunks.columns)
+            for late_position in late_changes.pop(old_path, ()):
+                newest_paths[late_position] = newest
+    return hunks.select(index.hunks.columns).with_columns(
+        file_path=pl.Series(newest_paths, dtype=pl.String), old_path=pl.lit(None, pl.String)
+    )
 
 
-def find_file_hotspots(index: Frames) -> pl.DataFrame:
-    """Return the files with their number of commits (`changes`), `fixes` and `lines`, most changes first."""
+def find_file_hotspots(index: HistoryFrames) -> pl.DataFrame:
+    """Return the files with their number of commits (`changes`), `fixes` and `lines`, most changes first.
+
+    `last_commit` and `last_date` are those of the newest of the commits.
+    """
     return _find_hotspots(index, follow_renames(index), ["file_path"])
 
 
-def find_symbol_hotspots(index: Frames) -> pl.DataFrame:
-    """Return the symbols (qualified `name` and file) with their `changes`, `fixes` and `lines`, most changes first."""
-    qualified_name = (
-        pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
-    )
+def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
+    """Return the symbols (qualified `name` and file) with the columns of `find_file_hotspots`, most changes first."""
     touched_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
-        name=qualified_name
+        name=QUALIFIED_NAME
     )
     return _find_hotspots(
         index, touched_symbols.join(follow_renames(index), on="hunk_id"), ["name", "file_path"]
     )
 
 
-def find_co_changes(index: Frames) -> pl.DataFrame:
+def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
     """Return pairs of files with their common commits (`together`), the strongest pairs first.
 
     `share` relates the common commits to the commits of one or both files. The order is that of the lower bound of its
@@ -199,17 +233,10 @@ def find_co_changes(index: Frames) -> pl.DataFrame:
     read as text are left out.
     """
     is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
-    changed_files = (
-        follow_renames(index)
-        .join(label_fix_commits(index), on="commit_sha")
-        .select("commit_sha", "file_path")
-        .unique()
-        .filter(is_text)
-    )
-    files_of_small_commits = changed_files.filter(pl.len().over("commit_sha") <= MAX_FILES_PER_COMMIT)
-    counts = files_of_small_commits.group_by("file_path").agg(changes=pl.len())
+    changed_files = _list_files_of_small_commits(index).filter(is_text)
+    counts = changed_files.group_by("file_path").agg(changes=pl.len())
     pairs = (
-        files_of_small_commits.join(files_of_small_commits, on="commit_sha", suffix="_other")
+        changed_files.join(changed_files, on="commit_sha", suffix="_other")
         .filter(pl.col("file_path") < pl.col("file_path_other"))
         .group_by("file_path", "file_path_other")
         .agg(together=pl.len())
@@ -231,6 +258,77 @@ def find_co_changes(index: Frames) -> pl.DataFrame:
     )
 
 
+def find_files_changed_with(index: HistoryFrames, is_selected: pl.Expr) -> pl.DataFrame:
+    """Return the files that changed together with the selected file or files, in the order of their association.
+
+    - `together`: commits that change both. `changes`: all commits of the file. Larger commits are left out of both.
+    - `confidence`: share of the selected files' commits that change it, too. `lift`: how many times as large as its
+      share of all commits this is; 1 without association.
+    - `last_commit`, `last_date`: those of the newest common commit.
+
+    The order is that of the log-likelihood ratio of the common commits (Dunning 1993): how unlikely chance explains
+    their number. So a changelog that half of all commits change is behind a test that a fifth of the selected commits
+    and few others change, and many common commits count more than few. Files that are no more frequent in the selected
+    commits than in others are left out.
+    """
+    files = _list_files_of_small_commits(index)
+    selected_commits = files.filter(is_selected).select("commit_sha").unique()
+    total, selected = files["commit_sha"].n_unique(), selected_commits.height
+    together, changes = pl.col("together").cast(pl.Float64), pl.col("changes").cast(pl.Float64)
+    return (
+        index.commits.select("commit_sha", "commit_date")
+        .join(
+            files.filter(~is_selected).join(selected_commits, on="commit_sha"),
+            on="commit_sha",
+            maintain_order="left",
+        )
+        .group_by("file_path")
+        .agg(together=pl.len(), **_LAST_CHANGE)
+        .join(files.group_by("file_path").agg(changes=pl.len()), on="file_path")
+        .with_columns(confidence=together / selected, lift=together * total / (changes * selected))
+        .filter((pl.col("together") >= MIN_COMMON_COMMITS_OF_FILE) & (pl.col("lift") > 1))
+        .sort(
+            _compute_likelihood_ratio(together, selected, changes, total),
+            "file_path",
+            descending=[True, False],
+        )
+    )
+
+
+def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
+    """Return the log-likelihood ratio of a table of commits: with the selected files or not, with the other or not."""
+    cells = (
+        (together, selected * changes / total),
+        (selected - together, selected * (total - changes) / total),
+        (changes - together, (total - selected) * changes / total),
+        (total - selected - changes + together, (total - selected) * (total - changes) / total),
+    )
+    terms = [
+        pl.when(count > 0).then(count * (count / expected).log()).otherwise(0.0) for count, expected in cells
+    ]
+    return 2 * pl.sum_horizontal(terms)
+
+
+def count_large_commits(index: HistoryFrames, is_selected: pl.Expr) -> int:
+    """Return how many commits of the selected files are left out of co-changes, as too large."""
+    return int(
+        _count_files(index)
+        .filter(is_selected & (pl.col("files") > MAX_FILES_PER_COMMIT))["commit_sha"]
+        .n_unique()
+    )
+
+
+def _list_files_of_small_commits(index: HistoryFrames) -> pl.DataFrame:
+    """Return the files of each reachable commit with at most MAX_FILES_PER_COMMIT files."""
+    return _count_files(index).filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
+
+
+def _count_files(index: HistoryFrames) -> pl.DataFrame:
+    """Return each file of each reachable commit once, with the number of `files` of the commit."""
+    files = follow_renames(index).select("commit_sha", "file_path").unique()
+    return files.with_columns(files=pl.len().over("commit_sha"))
+
+
 def _compute_lower_bound(share: pl.Expr, count: pl.Expr) -> pl.Expr:
     """Return the lower bound of the Wilson score interval of a share of `count` cases."""
     z = CONFIDENCE_QUANTILE
@@ -249,14 +347,15 @@ def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _find_hotspots(index: Frames, changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def _find_hotspots(index: HistoryFrames, changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     per_commit = changes.group_by(*keys, "commit_sha").agg(
         lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum()
     )
     return (
-        per_commit.join(label_fix_commits(index), on="commit_sha")
+        label_fix_commits(index)
+        .join(per_commit, on="commit_sha", maintain_order="left")
         .group_by(keys)
-        .agg(changes=pl.len(), fixes=pl.col("fix").sum(), lines=pl.col("lines").sum())
+        .agg(changes=pl.len(), fixes=pl.col("fix").sum(), lines=pl.col("lines").sum(), **_LAST_CHANGE)
         .with_columns(fix_rate=pl.col("fixes") / pl.col("changes"))
         .sort("changes", "fixes", *keys, descending=[True, True, *([False] * len(keys))])
     )

@@ -201,6 +201,7 @@ app.command("query", context_settings={"allow_extra_args": True})(query.query_co
 app.command("explain")(query.explain_command)
 app.command("grep")(changes.grep_command)
 app.command("trace")(changes.trace_command)
+app.command("related")(changes.related_command)
 app.command("show")(changes.show_command)
 app.command("sql")(sql.sql_command)
 

@@ -1,4 +1,4 @@
-"""Commands `lineage grep`, `lineage trace` and `lineage show`.
+"""Commands `lineage grep`, `lineage trace`, `lineage related` and `lineage show`.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly. All answer in this
 process, because they need no model.
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from serve import config
-from serve.cli.query import AuthorOption, JsonOption, PathFilterOption, SinceOption, UntilOption
+from serve.cli.query import AuthorOption, FieldsOption, JsonOption, PathFilterOption, SinceOption, UntilOption
 from serve.cli.terminal import RepositoryPath, print_answer
 from serve.text import add_path_to_commands, escape_json_controls
 
@@ -98,6 +98,43 @@ def trace_command(
         partial(_format_json, answer.to_json_dict()),
         partial(render_changes.print_trace_answer, answer),
         as_json=as_json,
+    )
+
+
+def related_command(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="File or directory, relative to the repository or else to the working directory.",
+        ),
+    ],
+    path: RepositoryPath = Path(),
+    *,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", help="Number of files, owners and hot spots to show.")
+    ] = 10,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Show only the first three of each, without commits.")
+    ] = False,
+    fields: FieldsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the files that change together with a file, its owners and its hot spots."""
+    from serve.analysis.related_files import find_related_files
+    from serve.cli import render_related
+    from serve.related_types import RelatedRequest
+
+    request = RelatedRequest(file, limit)
+    answer = find_related_files(request, path, config.load_settings().home, Path.cwd())
+    answer = answer.rewrite_index_texts(add_path_to_commands)
+    if compact:
+        answer = answer.reduce()
+    names = fields.split(",") if fields is not None else ()
+    print_answer(
+        partial(_format_json, answer.to_json_dict(names)),
+        partial(render_related.print_related_answer, answer, compact=compact),
+        as_json=as_json or fields is not None,
     )
 
 

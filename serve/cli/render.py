@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
 from serve.answer_detail import get_subject
-from serve.api_types import NamedRepository, format_rfc3339, to_json_dict
+from serve.api_types import NamedRepository, check_fields, format_rfc3339, to_json_dict
 from serve.commit_types import ChangeHit, CommitDetails
-from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainHit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
@@ -54,23 +52,13 @@ def to_json(
     result = to_json_dict(answer)
     if fields:
         hit_type = PatternHit if isinstance(answer, FindAnswer) else ExplainHit
-        names = _check_fields(fields, hit_type)
+        names = check_fields(fields, hit_type)
         result["hits"] = [{name: hit[name] for name in names if name in hit} for hit in result["hits"]]
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
         del result["meta"]["compatibility"]
     separators = (",", ":") if indent is None else None
     return escape_json_controls(json.dumps(result, ensure_ascii=False, indent=indent, separators=separators))
-
-
-def _check_fields(fields: Sequence[str], hit_type: type[PatternHit | ExplainHit]) -> list[str]:
-    names = [name.strip() for name in fields]
-    known_names = [field.name for field in dataclasses.fields(hit_type)]
-    if unknown_names := [name for name in names if name not in known_names]:
-        raise BadRequest(
-            f"Hits have no field {unknown_names[0]!r}.", hint=f"Their fields are {', '.join(known_names)}."
-        )
-    return names
 
 
 def format_status(location: IndexLocation, status: IndexStatus) -> str:

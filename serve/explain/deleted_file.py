@@ -44,13 +44,9 @@ class Removal:
 def resolve_missing_file(repository: Repository, git: GitProgram, head: str, target: Target) -> Target:
     """Return the last version of a file that HEAD lacks. If there is none, the note of the target says so."""
     try:
-        removals = (
-            find_removal(repository, git, head, path) for path in (target.path, *target.other_paths) if path
-        )
-        removal = next(filter(None, removals), None)
+        removal, sentence = describe_missing_file(repository, git, head, target)
         if removal is None:
-            return replace(target, note=_describe_unknown_file(repository, target, head, git))
-        sentence = _try_describe_removal(repository, git, head, removal)
+            return replace(target, note=sentence)
         entry = repository.find_entry(removal.parent, removal.path)
         if entry is None or entry.mode in (TREE_MODE, SUBMODULE_MODE):
             kind = "submodule" if entry and entry.mode == SUBMODULE_MODE else "directory"
@@ -66,6 +62,22 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
     return replace(
         last_version, note=f"{sentence} {version if last_version.content is not None else last_version.note}"
     )
+
+
+def describe_missing_file(
+    repository: Repository, git: GitProgram, head: str, target: Target
+) -> tuple[Removal | None, str]:
+    """Return the commit that removed a file that HEAD lacks, and a sentence that says so and where its lines went.
+
+    None if HEAD's history never had it; the sentence then suggests similar files. Raises UnreadableObject.
+    """
+    removals = (
+        find_removal(repository, git, head, path) for path in (target.path, *target.other_paths) if path
+    )
+    removal = next(filter(None, removals), None)
+    if removal is None:
+        return None, _describe_unknown_file(repository, target, head, git)
+    return removal, _try_describe_removal(repository, git, head, removal)
 
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:

@@ -25,7 +25,8 @@ class Target:
     - `content`: content to blame; None if there is nothing to blame.
     - `note`: sentence for the user: the reason why there is nothing to blame, or which version is explained.
     - `revision`: commit that has the content, if the work tree does not have the file; else empty.
-    - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it.
+    - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it. `is_directory`: the path is
+      that of a directory.
     - `other_paths`: what else the name of a missing file can mean.
     - `working_tree_encoding`: encoding of the content by the git attribute `working-tree-encoding`, empty if it is not
       set; git stores such content as UTF-8.
@@ -37,6 +38,7 @@ class Target:
     revision: str = ""
     is_missing: bool = False
     is_untracked: bool = False
+    is_directory: bool = False
     other_paths: tuple[bytes, ...] = ()
     working_tree_encoding: str = ""
 
@@ -147,7 +149,8 @@ def _build_submodule_target(entry: _PathEntry) -> Target:
 
 
 def _build_directory_target(path: bytes) -> Target:
-    return Target(path, note=f"{decode_path(path) or 'The repository'} is a directory: name a file in it.")
+    note = f"{decode_path(path) or 'The repository'} is a directory: name a file in it."
+    return Target(path, note=note, is_directory=True)
 
 
 def read_committed_target(repository: Repository, revision: str, path: bytes, blob: str) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.repos import Repo
 from tests.serve import sample_index
 
 ROOT = Path(app.__file__).parents[2]
+FRAME_NAMES = [field.name for field in fields(Frames)]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -113,7 +115,7 @@ def test_count_activity(index: Frames) -> None:
 def test_fix_subjects(index: Frames, subject: str, is_fix: bool) -> None:
     """A commit is a fix if its subject, not its body, has a word of a fix as a whole word."""
     commits = index.commits.head(1).with_columns(message=pl.lit(f"{subject}\n\nfix"))
-    index_with_subject = Frames(commits, *(getattr(index, name) for name in Frames.__slots__[1:]))
+    index_with_subject = Frames(commits, *(getattr(index, name) for name in FRAME_NAMES[1:]))
     assert metrics.label_fix_commits(index_with_subject)["fix"].to_list() == [is_fix]
 
 
@@ -232,7 +234,7 @@ def replace_hunks(index: Frames, rows: list[tuple[int, str, str | None]]) -> Fra
         )
         for hunk, (commit, path, old_path) in enumerate(rows)
     ]
-    return Frames(index.commits, pl.concat(hunks), *(getattr(index, name) for name in Frames.__slots__[2:]))
+    return Frames(index.commits, pl.concat(hunks), *(getattr(index, name) for name in FRAME_NAMES[2:]))
 
 
 def test_renamed_files_are_counted_once(index: Frames) -> None:
@@ -302,7 +304,7 @@ def test_charts_of_empty_history(index: Frames, commits: int) -> None:
     small_index = Frames(
         first_commits,
         index.hunks.filter(pl.col("commit_sha").is_in(shas)),
-        *(getattr(index, n) for n in Frames.__slots__[2:]),
+        *(getattr(index, n) for n in FRAME_NAMES[2:]),
     )
     for plot in (
         charts.plot_activity,

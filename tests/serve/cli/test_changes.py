@@ -1,17 +1,20 @@
-"""`lineage grep`, `lineage trace` and `lineage show`: JSON when piped, output on a terminal, exit codes."""
+"""`lineage grep`, `trace`, `related` and `show`: JSON when piped, output on a terminal, exit codes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from serve.analysis.related_files import find_related_files
 from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
 from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer, print_trace_answer
+from serve.cli.render_related import print_related_answer
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -24,6 +27,7 @@ from serve.commit_types import (
     TraceRequest,
 )
 from serve.explain.show_commit import show_commit
+from serve.related_types import Bot, Owner, RecentAuthor, RelatedFile, RelatedRequest
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
 from tests.repos import Repo
@@ -162,6 +166,120 @@ def test_trace_of_a_path_with_a_line_break(shared_repo: Repo, shared_index: Path
     hit = replace(answer.hits[0], path="a\nforged.py", commit_author="Ada\nforged")
     output = format_output(print_trace_answer, replace(answer, hits=(hit,)))
     assert output.count("forged") == 2 and "\nforged" not in output
+
+
+def test_related_prints_json_when_piped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When piped, `related` prints the documented fields; the options select fields and the number of items."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("other.py", "x = 1\n")
+    for number in range(2):
+        repo.write("a.py", f"def run():\n    return {number}\n")
+        repo.write("c.py", f"x = {number}\n")
+        sha = repo.commit_file("b.py", f"x = {number}\n", f"Fix {number}")
+    monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "home"))
+    build_index(repo, tmp_path / "home")
+    document = json.loads(read_output(capsys, "related", "a.py", repo.path))
+    last_commit = {"commit_sha": sha, "commit_date": "2020-01-01T15:00:00Z"}
+    common = {"support": 2, "confidence": 1.0, "lift": 1.5, "commit_subject": "Fix 1"} | last_commit
+    assert document["hits"] == [{"file_path": "b.py"} | common, {"file_path": "c.py"} | common]
+    person = {"name": "Ada Lovelace", "email": "ada@example.org", "share": 1.0, "lines": 2}
+    assert document["meta"]["related"] == {
+        "path": "a.py",
+        "kind": "file",
+        "commits": 2,
+        "large_commits": 0,
+        "max_files": 30,
+        "lines": 2,
+        "owners": [person],
+        "recent_since": "2019-01-01T15:00:00Z",
+        "recent_until": "2020-01-01T15:00:00Z",
+        "recent_authors": [person | {"commits": 2, "lines": 4}],
+        "hot_spots": [{"name": "run", "commits": 2, "fixes": 2} | last_commit],
+    }
+
+    def list_hits(*options: str) -> list[dict[str, object]]:
+        hits: list[dict[str, object]] = json.loads(
+            read_output(capsys, "related", "a.py", *options, repo.path)
+        )["hits"]
+        return hits
+
+    assert list_hits("--fields", "support, file_path") == [
+        {"support": 2, "file_path": "b.py"},
+        {"support": 2, "file_path": "c.py"},
+    ]
+    assert len(list_hits("--limit", "1")) == 1
+    assert len(list_hits("--compact")) == 2
+    for arguments, code, message in (
+        (("d.py",), FAILED, "does not exist in HEAD and never did"),
+        (("../d.py",), USAGE_ERROR, "is not inside the repository"),
+        (("a.py", "--fields", "path"), USAGE_ERROR, "no field 'path'"),
+        (("a.py", "--limit", "0"), USAGE_ERROR, "less than 1"),
+    ):
+        assert run_lineage("related", *arguments, repo.path) == code
+        assert message in capsys.readouterr().err
+
+
+def test_related_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
+    """On a terminal, `related` shows a table of each list, aligned and with escaped names; empty ones are left out."""
+    answer = find_related_files(RelatedRequest("src/tcp.py"), shared_repo.path, shared_index)
+    sha = shared_repo.git("rev-parse", "HEAD~1")
+    assert format_output(print_related_answer, answer) == (
+        "src/tcp.py  1 commit\n"
+        "\n"
+        "Owners by surviving lines (2)\n"
+        "  Ada Lovelace  100%  2\n"
+        "\n"
+        "Recent work, 2019-01-01 to 2020-01-01\n"
+        "  Ada Lovelace  100%  1 commit  2 lines\n"
+        "\n"
+        "Hot spots\n"
+        f"  connect  1 commit  0 fixes  last 2020-01-01  {sha[:12]}\n"
+    )
+    date = "2020-01-02T00:00:00Z"
+    hits = (
+        RelatedFile("a\nforged.py", 12, 0.5, 3.04, "1" * 40, "Add", date),
+        RelatedFile(f"{'long/' * 20}b.py", 1, 0.004, 120, "2" * 40, "Add", date),
+    )
+    details = replace(
+        answer.meta.related,
+        old_paths=("old.py",),
+        large_commits=2,
+        owners=(Owner("Ada", "ada@x", 2000, 0.996), Owner("日本", "e@x", 8, 0.004)),
+        recent_authors=(RecentAuthor("Ada", "ada@x", 1, 2000, 1.0),),
+        bots=(Bot("renovate[bot]", 1, 2),),
+        hot_spots=(replace(answer.meta.related.hot_spots[0], line=7, fixes=1),),
+        limitation="It is old.",
+    )
+    answer = replace(
+        answer, hits=hits, meta=replace(answer.meta, related=details, hint="Run `lineage index`.")
+    )
+    assert format_output(partial(print_related_answer, compact=True), answer) == (
+        "src/tcp.py  1 commit, 2 of more than 30 files left out\n"
+        "  formerly old.py\n"
+        "\n"
+        "Files that change with it\n"
+        "  a␊forged.py                                   12 commits  50%    lift 3.0\n"
+        "  …ong/long/long/long/long/long/long/long/b.py    1 commit  <1%  lift 120.0\n"
+        "\n"
+        "Owners by surviving lines (2)\n"
+        "  Ada   100%  2,000\n"
+        "  日本   <1%      8\n"
+        "\n"
+        "Recent work, 2019-01-01 to 2020-01-01\n"
+        "  Ada  100%  1 commit  2,000 lines\n"
+        "\n"
+        "Bots\n"
+        "  renovate[bot]  1 line  2 commits recently\n"
+        "\n"
+        "Hot spots\n"
+        "  connect:7  1 commit  1 fix\n"
+        "\n"
+        "It is old.\n"
+        "\n"
+        "Run `lineage index`.\n"
+    )
 
 
 def test_show_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,213 @@
+"""Owners of files: the authors of their surviving lines, and of recent work.
+
+Authors are those of git with `.mailmap`. Authors of the same name, as in `git shortlog`, or of the same address are one
+person. Bots such as `dependabot` are no owners and are listed separately.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import polars as pl
+
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.objects import is_bot
+from pipeline.git.repository import Repository
+from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, blame_revision
+from serve.explain.target import read_committed_target
+from serve.related_types import Bot, Owner, RecentAuthor
+from stores.frames import HistoryFrames
+
+# Time for the blame of a file, or of all files of a directory.
+MAX_BLAME_SECONDS: Final = 4.0
+# Length of the period of recent work, before the newest commit of the history.
+RECENT_PERIOD: Final = timedelta(days=365)
+# Age at which work counts half.
+HALF_LIFE: Final = timedelta(days=182)
+LOG_ARGUMENTS: Final = (
+    "log",
+    "--no-walk=unsorted",
+    "--stdin",
+    "-z",
+    "--encoding=UTF-8",
+    "--format=%H%n%aN%n%aE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Author of a commit, after `.mailmap`."""
+
+    name: str
+    email: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Texts that only authors who are the same person share. Programs use addresses without a reply."""
+        email = self.email.casefold()
+        is_personal = "@" in email and not email.startswith(("noreply@", "no-reply@"))
+        return (self.name.casefold(), *([email] if is_personal else []))
+
+
+@dataclass(frozen=True, slots=True)
+class RecentWork:
+    """Change of files by a recent commit. `lines`: added and removed. `weight`: less than 1 for an older one."""
+
+    commit_sha: str
+    lines: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryBlame:
+    """Surviving lines of each commit in the files of a directory.
+
+    `files`: text files. `blamed_files`: as many of them as time allowed.
+    """
+
+    lines: Mapping[str, int]
+    files: int
+    blamed_files: int
+
+
+def count_surviving_lines(lines: Iterable[BlamedLine]) -> dict[str, int]:
+    """Return the number of blamed lines of each commit, without uncommitted lines."""
+    return dict(Counter(line.origin.commit_sha for line in lines if line.is_committed))
+
+
+def blame_directory(
+    repository: Repository,
+    git: GitProgram,
+    head: str,
+    blobs: Mapping[bytes, str],
+    ignore_revs: BlameIgnoreRevs,
+    max_seconds: float,
+) -> DirectoryBlame:
+    """Blame files of HEAD, given with their blobs, in their order, until the time is over."""
+    deadline = time.monotonic() + max_seconds
+    counts: Counter[str] = Counter()
+    files = blamed_files = 0
+    for path, blob in blobs.items():
+        remaining_seconds = deadline - time.monotonic()
+        if remaining_seconds <= 0:
+            files += 1
+            continue
+        target = read_committed_target(repository, head, path, blob)
+        if target.content is None:  # binary
+            continue
+        files += 1
+        try:
+            result = blame_revision(git, head, path, (), ignore_revs, remaining_seconds)
+        except GitTimeout:
+            continue
+        if not isinstance(result, BlameFailed):
+            counts.update(count_surviving_lines(result.lines))
+            blamed_files += 1
+    return DirectoryBlame(counts, files, blamed_files)
+
+
+def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
+    """Return the start and end of the last year of the history that HEAD reaches; None without commits."""
+    newest = history.commits.filter("reached").select(pl.col("commit_date").max()).item()
+    return (newest - RECENT_PERIOD, newest) if newest else None
+
+
+def list_recent_work(
+    history: HistoryFrames, is_selected: pl.Expr, period: tuple[datetime, datetime]
+) -> list[RecentWork]:
+    """Return the commits of the period that change the selected files; the hunks have their newest paths."""
+    since, until = period
+    recent = history.commits.filter(pl.col("reached") & (pl.col("commit_date") >= since))
+    rows = (
+        history.hunks.filter(is_selected)
+        .join(recent, on="commit_sha")
+        .group_by("commit_sha", "commit_date")
+        .agg(lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum())
+        .sort("commit_date", "commit_sha")
+    )
+    return [
+        RecentWork(sha, lines, 0.5 ** ((until - date) / HALF_LIFE)) for sha, date, lines in rows.iter_rows()
+    ]
+
+
+def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
+    """Return the author of each commit, with git's own rules for `.mailmap`: libgit2 compares addresses by case."""
+    stdin = "".join(f"{sha}\n" for sha in dict.fromkeys(shas)).encode()
+    if not stdin:
+        return {}
+    output = git.run(*LOG_ARGUMENTS, stdin=stdin)
+    if output.exit_code:
+        raise UnreadableObject("HEAD", output.stderr or "git log failed")
+    entries = (entry.split("\n") for entry in output.stdout.decode("utf-8", "replace").split("\0") if entry)
+    return unify_authors({sha: Author(name, email) for sha, name, email in entries})
+
+
+def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
+    """Return the author of each commit, and the most frequent one of several that are the same person."""
+    counts = Counter(authors.values())
+    groups: dict[str, list[Author]] = {}
+    for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
+        found = [groups[key] for key in author.keys if key in groups]
+        group = list(dict.fromkeys(member for members in [*found, [author]] for member in members))
+        for member in group:
+            groups.update(dict.fromkeys(member.keys, group))
+    mains = {
+        author: min(groups[author.name.casefold()], key=lambda member: (-counts[member], member.name))
+        for author in counts
+    }
+    return {sha: mains[author] for sha, author in authors.items()}
+
+
+def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tuple[Owner, ...]:
+    """Return the people who wrote the surviving lines, given by commit; most lines first."""
+    counts: Counter[Author] = Counter()
+    for sha, count in lines.items():
+        if not is_bot(authors[sha].name):
+            counts[authors[sha]] += count
+    total = counts.total()
+    return tuple(
+        Owner(author.name, author.email, count, round(count / total, 3))
+        for author, count in sorted(counts.items(), key=lambda item: (-item[1], item[0].name))
+    )
+
+
+def rank_recent_authors(
+    work: Sequence[RecentWork], authors: Mapping[str, Author]
+) -> tuple[RecentAuthor, ...]:
+    """Return the people who changed the files recently, most work first.
+
+    The share of the work is the mean of the shares of the commits and of the changed lines, both weighted by age.
+    """
+    work_by_author: dict[Author, list[RecentWork]] = defaultdict(list)
+    for item in work:
+        if not is_bot(authors[item.commit_sha].name):
+            work_by_author[authors[item.commit_sha]].append(item)
+    weight = sum(item.weight for items in work_by_author.values() for item in items)
+    weighted_lines = sum(item.weight * item.lines for items in work_by_author.values() for item in items)
+    ranked = []
+    for author, items in work_by_author.items():
+        share = sum(item.weight for item in items) / weight
+        if weighted_lines:
+            share = (share + sum(item.weight * item.lines for item in items) / weighted_lines) / 2
+        lines = sum(item.lines for item in items)
+        ranked.append(RecentAuthor(author.name, author.email, len(items), lines, round(share, 3)))
+    return tuple(sorted(ranked, key=lambda author: (-author.share, author.name)))
+
+
+def list_bots(
+    lines: Mapping[str, int], work: Sequence[RecentWork], authors: Mapping[str, Author]
+) -> tuple[Bot, ...]:
+    """Return the programs that wrote surviving lines or changed the files recently, most lines first."""
+    line_counts: Counter[str] = Counter()
+    for sha, count in lines.items():
+        line_counts[authors[sha].name] += count
+    commit_counts = Counter(authors[item.commit_sha].name for item in work)
+    names = filter(is_bot, line_counts.keys() | commit_counts.keys())
+    bots = [Bot(name, line_counts[name], commit_counts[name]) for name in names]
+    return tuple(sorted(bots, key=lambda bot: (-bot.lines, -bot.recent_commits, bot.name)))

@@ -1,0 +1,386 @@
+"""Files that change together with a file or directory, its owners and its hot spots: `find_related_files`.
+
+The numbers of commits are those of the notebooks (`metrics`). git blames the file while this process reads the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.git import commit_graph
+from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, decode_path
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitProcess, GitTimeout
+from pipeline.git.repository import Repository, open_repository
+from serve.analysis import metrics, owners
+from serve.api_types import format_rfc3339
+from serve.errors import BadRequest
+from serve.explain import cache, notes
+from serve.explain.blame import BlameFailed, load_ignore_revs, read_blame, start_blame
+from serve.explain.deleted_file import describe_missing_file
+from serve.explain.target import Target, list_candidate_paths, resolve_target
+from serve.explain_types import ExplainRequest
+from serve.index_status import (
+    IndexStatus,
+    build_compatibility,
+    build_index_hints,
+    build_index_state,
+    load_index_status,
+)
+from serve.related_types import (
+    HotSpot,
+    RelatedAnswer,
+    RelatedDetails,
+    RelatedFile,
+    RelatedMeta,
+    RelatedRequest,
+)
+from serve.repositories import locate_index
+from serve.text import UNREADABLE_HINT, escape_in_sentence, format_commit_count
+from stores import frames, index_copy
+from stores.errors import LineageError
+from stores.frames import HistoryFrames
+from stores.history import build_reachability_test
+from stores.hunk_details import Connection
+
+# Former names that an answer lists.
+MAX_OLD_PATHS: Final = 5
+# Programs that an answer lists.
+MAX_BOTS: Final = 3
+
+
+class UnknownFile(LineageError):
+    """Neither the work tree nor the history has the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The requested file or directory.
+
+    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: what became of a
+    path that HEAD lacks.
+    """
+
+    path: str
+    is_directory: bool
+    target: Target
+    note: str = ""
+
+    @property
+    def selection(self) -> pl.Expr:
+        """Condition on the column `file_path` for the file, or for those in the directory."""
+        if not self.is_directory:
+            return pl.col("file_path") == self.path
+        return pl.col("file_path").str.starts_with(f"{self.path}/") if self.path else pl.lit(True)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Data of the index about a file or directory.
+
+    `frames`: its hunks have the newest paths of their files; its symbols are those of the subject. `old_paths`: former
+    names of the file, newest first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
+    """
+
+    status: IndexStatus
+    subject: Subject
+    frames: HistoryFrames
+    old_paths: tuple[str, ...]
+    symbol_lines: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SurvivingLines:
+    """Number of surviving lines of each commit, and sentences about what limits it."""
+
+    lines: Mapping[str, int]
+    limitations: tuple[str, ...] = ()
+
+
+def find_related_files(
+    request: RelatedRequest, path: Path, home: Path, cwd: Path | None = None
+) -> RelatedAnswer:
+    """Return the files of the repository at `path` that change together with a file or directory, and its owners.
+
+    The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest,
+    UnknownFile, and NotIndexed without an index.
+    """
+    finder = _Finder(open_repository(path), request, home, cwd)
+    return finder.find()
+
+
+class _Finder:
+    """Search for one request in an open repository."""
+
+    def __init__(self, repository: Repository, request: RelatedRequest, home: Path, cwd: Path | None) -> None:
+        self.repository = repository
+        self.request = request
+        self.cwd = cwd
+        self.location = locate_index(home, repository)
+        self.head = repository.read_head()
+        self.ignore_revs = load_ignore_revs(repository)
+        self.git = commit_graph.create_git_program(
+            repository, self.location.git_directory, self.ignore_revs.replacement_config
+        )
+
+    def find(self) -> RelatedAnswer:
+        """Return the answer."""
+        target = self._resolve_target(self.request.file)
+        with ExitStack() as stack:
+            # git runs in the background while this thread reads the index, which is closed before the rest is computed.
+            blame = self._start_blame(stack, target)
+            with index_copy.open_index_or_copy(self.location) as index:
+                status = load_index_status(
+                    self.repository, index.connection, location=self.location, index_holder=index.holder
+                )
+                history = self._read_history(index.connection, status, target)
+            subject = history.subject
+            if subject.target is not target:
+                blame = self._start_blame(stack, subject.target)
+            details = self._build_details(history)
+            hits = tuple(islice(self._find_hits(history), self.request.limit))
+            lines = self._read_lines(blame, history)
+        details = self._add_owners(details, history, lines)
+        return RelatedAnswer(
+            hits,
+            RelatedMeta(
+                index_status=build_index_state(status),
+                hint=" ".join(_build_hints(status)) or None,
+                compatibility=build_compatibility(status.verdict),
+                related=details,
+            ),
+        )
+
+    def _resolve_target(self, file: str) -> Target:
+        if not any(path is not None for path in list_candidate_paths(self.repository, file, self.cwd)):
+            raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
+        target = resolve_target(self.repository, self.head, file, self.cwd)
+        blocking_file = (
+            cache.find_blocking_file(self.repository, target) if target.content is not None else None
+        )
+        if blocking_file:
+            note = f"git would wait forever for {blocking_file}, because it is no regular file."
+            return Target(target.path, note=note)
+        return target
+
+    def _start_blame(self, stack: ExitStack, target: Target) -> GitProcess | None:
+        """Start to blame the lines of a file; None if it has none."""
+        if not target.lines:
+            return None
+        request = ExplainRequest(self.request.file)
+        lines = (1, len(target.lines))
+        return stack.enter_context(start_blame(self.git, target, lines, request, self.ignore_revs))
+
+    def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> History:
+        is_reachable = build_reachability_test(connection, status.reachability)
+        history = frames.read_history(connection, is_reachable)
+        renamed = replace(history, hunks=metrics.follow_renames(history))
+        subject = self._select_subject(target, history, renamed)
+        hunks = renamed.hunks.filter(subject.selection)
+        old_paths: tuple[str, ...] = ()
+        symbol_lines: dict[str, int] = {}
+        if not subject.is_directory:
+            renamed = replace(renamed, symbols=frames.read_symbols(connection, hunks["hunk_id"].to_list()))
+            former = hunks.select("hunk_id").join(
+                history.hunks, on="hunk_id", how="left", maintain_order="left"
+            )
+            names = [name for name in former["file_path"].unique(maintain_order=True) if name != subject.path]
+            old_paths = tuple(names[:MAX_OLD_PATHS])
+            lines = frames.read_symbol_lines(connection, subject.path).select(
+                metrics.QUALIFIED_NAME, "start_line"
+            )
+            symbol_lines = dict(lines.sort("start_line", descending=True).iter_rows())
+        return History(status, subject, renamed, old_paths, symbol_lines)
+
+    def _select_subject(self, target: Target, history: HistoryFrames, renamed: HistoryFrames) -> Subject:
+        """Return the file or directory; of a path that HEAD lacks, the file that it became, or what it was."""
+        path = target.display_path
+        if not target.is_missing:
+            return Subject(path, target.is_directory, target)
+        if self.head is None:
+            raise UnknownFile("The repository has no commits yet.")
+        try:
+            removal, sentence = describe_missing_file(self.repository, self.git, self.head, target)
+        except UnreadableObject as error:
+            raise UnknownFile(
+                f"The history of {escape_in_sentence(path)} is unreadable: {error.reason}."
+            ) from error
+        if removal is None:
+            raise UnknownFile(sentence)
+        path = decode_path(removal.path)
+        entry = self.repository.find_entry(removal.parent, removal.path)
+        if entry is not None and entry.mode == TREE_MODE:
+            return Subject(path, True, target, sentence)
+        changes = history.hunks.filter(pl.col("file_path") == path).select("hunk_id")
+        newest = renamed.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
+        if newest.len() and newest[0] != path and self._has_file(newest[0]):
+            note = f"{escape_in_sentence(path)} is now {escape_in_sentence(newest[0])}."
+            return Subject(
+                newest[0], False, resolve_target(self.repository, self.head, newest[0], None), note
+            )
+        return Subject(path, False, target, sentence)
+
+    def _find_hits(self, history: History) -> Iterator[RelatedFile]:
+        """Yield the files of HEAD that change together with the subject, in the order of their association."""
+        rows = metrics.find_files_changed_with(history.frames, history.subject.selection)
+        subjects = _load_subjects(history.frames, rows["last_commit"])
+        for row in rows.iter_rows(named=True):
+            if self._has_file(row["file_path"]):
+                yield RelatedFile(
+                    file_path=row["file_path"],
+                    support=row["together"],
+                    confidence=round(row["confidence"], 3),
+                    lift=round(row["lift"], 2),
+                    commit_sha=row["last_commit"],
+                    commit_subject=subjects[row["last_commit"]],
+                    commit_date=_format_date(row["last_date"]),
+                )
+
+    def _find_hot_spots(self, history: History) -> Iterator[HotSpot]:
+        """Yield the symbols of the file, or the files of the directory, most commits first; only those of HEAD."""
+        subject = history.subject
+        if subject.is_directory:
+            rows = metrics.find_file_hotspots(history.frames).filter(subject.selection)
+        else:
+            rows = metrics.find_symbol_hotspots(history.frames)
+        at_head = not subject.target.is_missing
+        for row in rows.iter_rows(named=True):
+            name = row["file_path" if subject.is_directory else "name"]
+            line = None if subject.is_directory else history.symbol_lines.get(name)
+            is_removed = (
+                not self._has_file(name) if subject.is_directory else history.symbol_lines and not line
+            )
+            if at_head and is_removed:
+                continue
+            yield HotSpot(
+                name, row["changes"], row["fixes"], line, row["last_commit"], _format_date(row["last_date"])
+            )
+
+    def _build_details(self, history: History) -> RelatedDetails:
+        subject = history.subject
+        commits = history.frames.hunks.filter(subject.selection)["commit_sha"].n_unique()
+        return RelatedDetails(
+            path=subject.path or ".",
+            kind="directory" if subject.is_directory else "file",
+            old_paths=history.old_paths,
+            commits=commits,
+            large_commits=metrics.count_large_commits(history.frames, subject.selection),
+            max_files=metrics.MAX_FILES_PER_COMMIT,
+            lines=0,
+            owners=(),
+            recent_since=None,
+            recent_until=None,
+            recent_authors=(),
+            bots=(),
+            hot_spots=tuple(islice(self._find_hot_spots(history), self.request.limit)),
+            limitation=None,
+        )
+
+    def _read_lines(self, blame: GitProcess | None, history: History) -> SurvivingLines:
+        """Return the surviving lines of the file, or of the files of the directory, as far as time allows."""
+        subject, head = history.subject, self.head
+        if subject.is_directory:
+            return (
+                self._blame_directory(history, head)
+                if head and not subject.target.is_missing
+                else SurvivingLines({})
+            )
+        limitations = notes.describe_file_limitations(
+            subject.target, self.ignore_revs, self.repository, self.git
+        )
+        if subject.target.is_missing:
+            return SurvivingLines({})
+        if blame is None:
+            return SurvivingLines({}, tuple(limitations))
+        try:
+            result = read_blame(blame, owners.MAX_BLAME_SECONDS)
+        except GitTimeout:
+            sentence = f"git did not blame it within {owners.MAX_BLAME_SECONDS:.0f} seconds, so its owners are unknown."
+            return SurvivingLines({}, (*limitations, sentence))
+        if isinstance(result, BlameFailed):
+            return SurvivingLines({}, (*limitations, notes.describe_blame_failure(result, self.repository)))
+        line_limitations = notes.describe_line_limitations(result.lines, self.repository)
+        return SurvivingLines(owners.count_surviving_lines(result.lines), (*limitations, *line_limitations))
+
+    def _blame_directory(self, history: History, head: str) -> SurvivingLines:
+        """Blame the files of a directory, those with the most commits first."""
+        prefix = f"{history.subject.path}/" if history.subject.path else ""
+        blobs = {path: blob for path, blob in self.repository.list_files(head) if path.startswith(prefix)}
+        changed_files = metrics.find_file_hotspots(history.frames)["file_path"]
+        ranked = [path for path in changed_files if path in blobs]
+        ranked += sorted(blobs.keys() - set(ranked))
+        blame = owners.blame_directory(
+            self.repository,
+            self.git,
+            head,
+            {path.encode(): blobs[path] for path in ranked},
+            self.ignore_revs,
+            owners.MAX_BLAME_SECONDS,
+        )
+        ignore_revs_note = (self.ignore_revs.note,) if self.ignore_revs.note else ()
+        if blame.blamed_files == blame.files:
+            return SurvivingLines(blame.lines, ignore_revs_note)
+        sentence = (
+            f"Owners are those of {blame.blamed_files:,} of {blame.files:,} files, which have the most commits: "
+            "git did not blame the others in time."
+        )
+        return SurvivingLines(blame.lines, (sentence, *ignore_revs_note))
+
+    def _add_owners(
+        self, details: RelatedDetails, history: History, surviving: SurvivingLines
+    ) -> RelatedDetails:
+        period = owners.find_recent_period(history.frames)
+        selection = history.subject.selection
+        work = owners.list_recent_work(history.frames, selection, period) if period else []
+        authors = owners.load_authors(self.git, [*surviving.lines, *(item.commit_sha for item in work)])
+        limit = self.request.limit
+        limitations = list(filter(None, (history.subject.note, *surviving.limitations)))
+        if not details.commits:
+            limitations.append(
+                f"The index has no change of {escape_in_sentence(details.path)}: it may ignore the path."
+            )
+        return replace(
+            details,
+            lines=sum(surviving.lines.values()),
+            owners=owners.rank_owners(surviving.lines, authors)[:limit],
+            recent_since=_format_date(period[0]) if period else None,
+            recent_until=_format_date(period[1]) if period else None,
+            recent_authors=owners.rank_recent_authors(work, authors)[:limit],
+            bots=owners.list_bots(surviving.lines, work, authors)[:MAX_BOTS],
+            limitation=" ".join(limitations) or None,
+        )
+
+    def _has_file(self, path: str) -> bool:
+        """Return whether HEAD has a file with this path."""
+        if self.head is None:
+            return False
+        if "\\x" in path:  # a path that is not UTF-8
+            return any(name == path for name, _ in self.repository.list_files(self.head))
+        entry = self.repository.find_entry(self.head, path.encode())
+        return entry is not None and entry.mode not in (TREE_MODE, SUBMODULE_MODE)
+
+
+def _load_subjects(history: HistoryFrames, shas: Iterable[str]) -> dict[str, str]:
+    """Return the subject of each of the commits."""
+    wanted = list(dict.fromkeys(shas))
+    rows = history.commits.filter(pl.col("commit_sha").is_in(wanted)).select("commit_sha", "message")
+    return dict(rows.iter_rows())
+
+
+def _build_hints(status: IndexStatus) -> Iterator[str]:
+    yield from build_index_hints(status)
+    if status.unreadable_commits:
+        count = format_commit_count(status.unreadable_commits)
+        yield f"{count} could not be read and may have changed it. {UNREADABLE_HINT}"
+
+
+def _format_date(date: datetime) -> str:
+    return format_rfc3339(date.replace(tzinfo=None))
