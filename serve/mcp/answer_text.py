@@ -24,7 +24,15 @@ from serve.commit_types import (
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.references import describe_evidence
-from serve.text import SHORT_SHA_DIGITS, escape_controls, escape_line, format_more_files, format_ranges
+from serve.related_types import RelatedAnswer, RelatedFile
+from serve.text import (
+    SHORT_SHA_DIGITS,
+    escape_controls,
+    escape_line,
+    format_commit_count,
+    format_more_files,
+    format_ranges,
+)
 
 # Characters of a question that an answer to several repeats.
 MAX_SHOWN_QUERY: Final = 200
@@ -113,6 +121,40 @@ def format_trace_answer(answer: TraceAnswer) -> str:
     return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
 
 
+def format_related_answer(answer: RelatedAnswer) -> str:
+    """Return the text about related files: those that change together, owners, recent work and hot spots."""
+    details = answer.meta.related
+    lines = [f"Files that change with {escape_line(details.path)} ({details.count}):"]
+    lines += map(_format_related_file, answer.hits)
+    lists = (
+        ("Owners by surviving lines", [(owner.name, f"{owner.share:.0%}") for owner in details.owners]),
+        (
+            f"Recent work since {(details.recent_since or '')[:10]}",
+            [
+                (author.name, f"{author.share:.0%} ({format_commit_count(author.commits)})")
+                for author in details.recent_authors
+            ],
+        ),
+        ("Bots", [(bot.name, f"{bot.lines:,} lines") for bot in details.bots]),
+        (
+            "Hot spots",
+            [
+                (spot.name, f"{format_commit_count(spot.commits)}, last {spot.commit_date[:10]}")
+                for spot in details.hot_spots
+            ],
+        ),
+    )
+    for heading, items in lists:
+        if items:
+            lines.append(f"{heading}: {'; '.join(f'{escape_line(name)} {text}' for name, text in items)}")
+    return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
+
+
+def format_note(note: str) -> str:
+    """Return the line of a note."""
+    return "".join(_format_note(note))
+
+
 def format_show_answer(answer: ShowAnswer) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them."""
     commit, diff, content = answer.commit, answer.diff, answer.content
@@ -155,6 +197,13 @@ def _format_trace_hit(hit: TraceHit) -> str:
     guess = "" if hit.provenance == "EXACT" else "?"
     date = _format_date(hit.commit_date, hit.author_date)
     return f"- {hit.step}{guess} {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}"
+
+
+def _format_related_file(file: RelatedFile) -> str:
+    return (
+        f"- {escape_line(file.file_path)} {format_commit_count(file.support)}, {file.confidence:.0%}, "
+        f"lift {file.lift:.1f}, last {file.commit_date[:10]} {file.commit_sha[:SHORT_SHA_DIGITS]}"
+    )
 
 
 def _describe_commit_file(file: CommitFile) -> str:

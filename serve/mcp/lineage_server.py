@@ -37,11 +37,15 @@ from serve.mcp.answer_text import (
     format_explain_answer,
     format_find_answer,
     format_find_answers,
+    format_note,
+    format_related_answer,
     format_search_answer,
     format_show_answer,
     format_trace_answer,
 )
 from serve.mcp.calls import QueuedCalls, RepositoryResolver
+from serve.related_types import RelatedRequest
+from stores.errors import LineageError
 
 INSTRUCTIONS: Final = """\
 Searches the history of the git repository in the working directory, or of one that a call names, with a local index.
@@ -104,6 +108,9 @@ MAX_FILES: Final = 3
 MAX_LINES: Final = 4
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
 SHOWN_TOKENS: Final = 2_000
+# Items of each list about related files, and the length of all lists together.
+RELATED_ITEMS: Final = 5
+RELATED_TOKENS: Final = 300
 # Length of a change in the history of a symbol: about 100 characters.
 CHANGE_TOKENS: Final = 30
 
@@ -190,6 +197,9 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         symbol: Annotated[
             str, Field(description="History of this `name` or `Class.name`; file is optional.")
         ] = "",
+        include_related_files: Annotated[
+            bool, Field(description="Add files that change with the file, its owners and hot spots.")
+        ] = False,
         repository: RepositoryArgument = None,
         detail: Detail = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
@@ -208,11 +218,13 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             follow_moves,
             include_evolution,
         )
-        return (
+        max_tokens = _reserve_tokens(max_tokens) if include_related_files else max_tokens
+        result = (
             _trace_symbol(file, symbol, _limit_changes(k, max_tokens), path, home)
             if symbol
             else _explain_lines(backend, request, path, detail, max_tokens)
         )
+        return _add_related_files(result, file, path, home) if include_related_files else result
 
     def search_changes(  # noqa: PLR0913, PLR0917 - one parameter per argument
         pattern: Annotated[str, Field(description="Text in one line; case matters.")],
@@ -368,6 +380,34 @@ def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) ->
 
     answer = trace_symbol(TraceRequest(f"{file}:{symbol}" if file else symbol, limit), path, home)
     return _build_call_result(format_trace_answer(answer), _build_content(answer.to_json_dict()))
+
+
+def _reserve_tokens(max_tokens: int | None) -> int | None:
+    """Return the limit without the length of the lists about related files."""
+    return None if max_tokens is None else max(1, max_tokens - RELATED_TOKENS)
+
+
+def _add_related_files(result: CallToolResult, file: str, path: Path, home: Path) -> CallToolResult:
+    """Return the result with the files that change together with the file, or that of the symbol, or why not."""
+    from serve.analysis.related_files import find_related_files
+
+    answer = result.structured_content or {}
+    text = "\n".join(part.text for part in result.content if isinstance(part, TextContent))
+    if "trace" in answer["_meta"]:
+        file = answer["hits"][0]["path"]
+    try:
+        related = find_related_files(RelatedRequest(file, RELATED_ITEMS), path, home)
+    except LineageError as error:
+        note = f"{error.message} {error.hint}".strip()
+        content: dict[str, Any] = {"limitation": note}
+        lines = [] if note in text else [format_note(f"No related files: {note}")]
+    else:
+        document = related.to_json_dict()
+        content = {"files": document["hits"], **document["meta"]["related"]}
+        lines = [format_related_answer(related)]
+    return _build_call_result(
+        "\n".join([text, *lines]), {**answer, "_meta": {**answer["_meta"], "related": content}}
+    )
 
 
 def _build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:

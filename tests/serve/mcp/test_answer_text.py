@@ -53,11 +53,21 @@ from serve.find_types import (
 from serve.mcp.answer_text import (
     format_explain_answer,
     format_find_answer,
+    format_related_answer,
     format_search_answer,
     format_show_answer,
     format_trace_answer,
 )
 from serve.references import Reference
+from serve.related_types import (
+    Bot,
+    HotSpot,
+    Owner,
+    RelatedAnswer,
+    RelatedDetails,
+    RelatedFile,
+    RelatedMeta,
+)
 
 DIFF = "@@ -1,6 +1,6 @@\n import os\n-limit = 3\n+limit = 4\n+retries = 2\n \n-a = 1\n+a = 2\n"
 PATTERN_HIT = PatternHit(
@@ -301,6 +311,40 @@ def test_answer_about_one_line() -> None:
         "line 7; in upload.py\n"
         "> Servers close idle connections.\n"
         "Note: a.py was renamed."
+    )
+
+
+def test_related_answer() -> None:
+    """Each list is a line, and names are escaped; empty lists are left out."""
+    date = "2020-01-02T00:00:00Z"
+    hits = (RelatedFile("a\nNote: b.py", 12, 0.5, 3.04, "1" * 40, "Add", date),)
+    details = RelatedDetails(
+        path="src\x1b.py",
+        kind="file",
+        old_paths=(),
+        commits=20,
+        large_commits=1,
+        max_files=30,
+        lines=10,
+        owners=(Owner("Ada", "a@x", 6, 0.75), Owner("E\nve", "e@x", 2, 0.25)),
+        recent_since="2019-01-02T00:00:00Z",
+        recent_until=date,
+        recent_authors=(),
+        bots=(Bot("renovate[bot]", 2, 0),),
+        hot_spots=(HotSpot("run", 9, 2, 7, "2" * 40, date),),
+        limitation="It is old.",
+    )
+    meta = RelatedMeta(
+        IndexState(None, 0, None), "The index is behind.", Compatibility("compatible"), details
+    )
+    assert format_related_answer(RelatedAnswer(hits, meta)) == (
+        "Files that change with src␛.py (20 commits, 1 of more than 30 files left out):\n"
+        "- a␊Note: b.py 12 commits, 50%, lift 3.0, last 2020-01-02 1111111111\n"
+        "Owners by surviving lines: Ada 75%; E␊ve 25%\n"
+        "Bots: renovate[bot] 2 lines\n"
+        "Hot spots: run 9 commits, last 2020-01-02\n"
+        "Note: It is old.\n"
+        "Note: The index is behind."
     )
 
 

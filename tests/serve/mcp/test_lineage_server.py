@@ -196,6 +196,44 @@ def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:
     assert error.is_error and "Symbols of this name: src/tcp.py:connect." in extract_text(error)
 
 
+def test_related_files(server: MCPServer[Any]) -> None:
+    """`include_related_files` adds owners and hot spots of the file, of the symbol's file, or of a directory."""
+    related = (
+        "Files that change with src/tcp.py (1 commit):\n"
+        "Owners by surviving lines: Ada Lovelace 100%\n"
+        "Recent work since 2019-01-01: Ada Lovelace 100% (1 commit)\n"
+        "Hot spots: connect 1 commit, last 2020-01-01"
+    )
+    for arguments in ({"file": "src/tcp.py"}, {"symbol": "connect", "file": "tcp.py"}):
+        plain = extract_text(call_tool(server, "explain_change", **arguments))
+        result = call_tool(server, "explain_change", include_related_files=True, **arguments)
+        assert extract_text(result) == f"{plain}\n{related}"
+        content = extract_structured_content(result)["_meta"]["related"]
+        assert (content["path"], content["commits"], content["files"]) == ("src/tcp.py", 1, [])
+        assert content["owners"][0]["lines"] == 2
+    options: dict[str, Any] = {"file": "src", "include_related_files": True}
+    assert "Files that change with src (1 commit):" in extract_text(
+        call_tool(server, "explain_change", **options)
+    )
+    options |= {"file": "src/tcp.py", "max_tokens": 320}
+    assert extract_text(call_tool(server, "explain_change", **options)) == (
+        f"{extract_text(call_tool(server, 'explain_change', file='src/tcp.py', max_tokens=20))}\n{related}"
+    )
+
+
+def test_related_files_of_a_missing_file_or_index(server: MCPServer[Any], tmp_path: Path, home: Path) -> None:
+    """The explanation is still given, and a note says once why there are no related files."""
+    result = call_tool(server, "explain_change", file="src/udp.py", include_related_files=True)
+    note = "src/udp.py does not exist in HEAD and never did. Did you mean src/tcp.py?"
+    assert extract_text(result).count(note) == 1 and not result.is_error
+    assert extract_structured_content(result)["_meta"]["related"] == {"limitation": note}
+    repo = Repo.create(tmp_path / "new")
+    repo.commit_file("a.py", "a = 1\n", "Add it")
+    result = call_tool(create_server(repo, home), "explain_change", file="a.py", include_related_files=True)
+    assert "Add it" in extract_text(result)
+    assert "lineage index" in extract_text(result).rpartition("Note: No related files: ")[2]
+
+
 def test_repositories(repo: Repo, home: Path, tmp_path: Path) -> None:
     """`repositories` takes names, one name or `*`, and each hit names its repository; unknown names are an error."""
     other = Repo.create(tmp_path / "other")
