@@ -5,7 +5,8 @@ python -m tests.bench.explain --pairs 200 CLONE...
 Each clone is tested with a clean work tree, and with lines changed, added and removed in every file
 tested. The time of a first answer is compared with `git blame --porcelain -L` of the same range; both start one
 git process, and lineage's imports are done before. It is measured without an index, and with one, including
-the commit-graph and related commits. With an index, the evolution of lines is measured as a ratio to blame, too.
+the commit-graph and related commits. With an index, the evolution of lines and related files are measured as ratios to
+blame, too.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
+from serve.analysis.related_files import find_related_files
 from serve.explain.blame import BlameResult, find_main_origin, parse_porcelain
 from serve.explain.cache import BoundedCache
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.index_status import truncate_line
+from serve.related_types import RelatedRequest
 from serve.repositories import locate_index
 from tests.bench.histories import History, clone_history
 from tests.bench.programs import run_git_bytes, run_lineage
@@ -41,6 +44,8 @@ REPEATED_SECONDS: Final = 0.020
 # Numbers of lines whose evolution is measured, and requests for each.
 EVOLUTION_LINES: Final = (1, 40)
 EVOLUTION_ROUNDS: Final = 20
+# Files whose related files are measured.
+RELATED_ROUNDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,31 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
         )
     )
     rows += _measure_evolution(history, indexed_explainer.home, requests)
+    rows.append(_measure_related_files(history, indexed_explainer.home, requests))
     return rows
+
+
+def _measure_related_files(history: History, home: Path, requests: Sequence[ExplainRequest]) -> Row:
+    """Compare the files related to a file, with its owners, with `git blame` of the whole file."""
+    ratios: list[float] = []
+    times: list[float] = []
+    files = [request.file for request in requests[: RELATED_ROUNDS + 1]]
+    for file in files:
+        start_time = time.perf_counter()
+        run_git_bytes(history.path, "blame", "--porcelain", "--", file)
+        git_seconds = time.perf_counter() - start_time
+        start_time = time.perf_counter()
+        find_related_files(RelatedRequest(file), history.path, home)
+        times.append(time.perf_counter() - start_time)
+        ratios.append(times[-1] / git_seconds)
+    del ratios[0], times[0]  # imports
+    return Row(
+        history.name,
+        "dirty, indexed: related files / git blame of the file",
+        compute_median(ratios),
+        None,
+        f"median {compute_median(times) * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms",
+    )
 
 
 def _measure_evolution(history: History, home: Path, requests: Sequence[ExplainRequest]) -> Iterator[Row]:
