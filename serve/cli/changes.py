@@ -115,7 +115,7 @@ def related_command(
         int, typer.Option("--limit", metavar="N", help="Number of files, owners and hot spots to show.")
     ] = 10,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Show only the first three of each, without commits.")
+        bool, typer.Option("--compact", help="Show only three of each; on a terminal, without their commits.")
     ] = False,
     fields: FieldsOption = None,
     as_json: JsonOption = False,
