@@ -170,7 +170,7 @@ def test_search_and_filters(site: Site, session: PageSession) -> None:
 def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) -> None:
     """The Sync button runs git sync in the workspace, and "Why?" shows a file's lineage."""
     repo = Repo.create(tmp_path / "work")
-    repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads")
+    repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads\n\nIn one piece")
     repo.write("media/uploads.py", "a = 1\n" * 70 + "b = 2\n" + "a = 1\n" * 60)
     site.create_map(maps.create_small_map(str(repo.path)))
     page = session.open("#/map/mm_test")
@@ -181,6 +181,9 @@ def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) 
     page.get_by_role("button", name=re.compile("^Why")).first.click()
     expect(page.locator("#side-body .lineage").first).to_contain_text("Accept uploads")
     expect(page.locator("#side-body .lineage").first).to_contain_text("is not committed yet")
+    page.get_by_role("button", name="Accept uploads").first.click()
+    expect(page.locator(".commit-body").first).to_have_text("In one piece")
+    expect(page.locator(".diff .added").first).to_have_text(re.compile("a = 1"))
 
 
 def test_exports_are_complete(site: Site, session: PageSession) -> None:

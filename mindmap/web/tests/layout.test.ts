@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Mindmap } from "../src/api/types";
-import { createCard } from "../src/layout/card";
+import { buildAccessibleName, createCard } from "../src/layout/card";
 import { type Box, type Layout, type Size, computeScale, intersects, isReadable, layOutMap, uniteBoxes } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
 import { Router } from "../src/layout/router";
@@ -35,6 +35,15 @@ test("lines break between words, long words are split, and truncated text ends w
   assert.deepEqual(wrapText("one two three four", 70, 2, measureFixedWidth), ["one two", "three…"]);
   assert.deepEqual(wrapText("", 70, 2, measureFixedWidth), []);
   assert.ok(truncateText("👩‍🚀 abc", 1, measureFixedWidth).endsWith("…"));
+});
+
+test("a card of a blocked task shows its reason below the label, and its name says it", () => {
+  const { nodes } = createMap({ a: { label: "Load test", status: "blocked", reason: "no staging bucket yet, asked on Monday, and so on, and so on" }, b: { label: "Load test", status: "blocked" } });
+  const [card, without] = [nodes["a"]!, nodes["b"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
+  assert.deepEqual(card!.reason, ["no staging", "bucket yet, ask…"]);
+  assert.deepEqual(without!.reason, []);
+  assert.ok(card!.height > without!.height);
+  assert.equal(buildAccessibleName(nodes["a"]!, card!), `Load test, Task, blocked: ${nodes["a"]!.reason}`);
 });
 
 test("no cards overlap, and all are within the bounds", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { findChanges, reuseUnchangedNodes } from "../src/model/changes";
-import { describeEntry, findMentions, groupEntries } from "../src/model/activity";
+import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
 import { findActiveTask, computeProgress } from "../src/model/progress";
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
 import { parseQuery, findNodes } from "../src/model/search";
@@ -118,6 +118,8 @@ test("log entries are shown in words, whatever their labels contain", () => {
   assert.equal(describe("Lexer: now: planned -> in_progress", { nodeId }), "status:in_progress|Started|Lexer: now|");
   assert.equal(describe("Lexer: renamed to 'a, b', task -> plan, no status -> completed", { nodeId }), "status:completed|Completed|Lexer|renamed to a, b, Task → Plan");
   assert.equal(describe("Lexer: task -> data_flow", { nodeId }), "change|Changed|Lexer|Task → Data flow");
+  assert.equal(describe("Lexer: planned -> blocked, reason: no grammar: ask", { nodeId }), "status:blocked|Blocked|Lexer|no grammar: ask");
+  assert.equal(describe("Lexer: reason: none yet", { nodeId }), "change|Changed|Lexer|none yet");
   assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
   assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
   assert.equal(describe("Removed 'x': 1 node, 0 links"), "remove|Removed|x|");
@@ -140,9 +142,9 @@ test("bursts of entries of a kind at a node are groups, but notes and later entr
     ["12:08:50", "Found another", {}],
     ["12:03:10", "Added 'c' under 'Tests'", { nodeId: "c" }],
     ["12:03:05", "Added 2 nodes under 'Tests'", {}],
-    ["12:01:00", "Modify y.py", { nodeId: "d", file: "y.py" }],
-    ["12:00:30", "Read x.py", { nodeId: "d", file: "x.py" }],
-    ["11:50:00", "Added 'd' under 'A map'", { nodeId: "d" }],
+    ["12:00:00", "Added 'd' under 'Tests'", { nodeId: "d" }],
+    ["11:59:00", "Modify y.py", { nodeId: "d", file: "y.py" }],
+    ["11:58:30", "Read x.py", { nodeId: "d", file: "x.py" }],
   ];
   const log = messages.map(([time, message, fields]) => ({ timestamp: `2026-01-01T${time}Z`, message, ...fields }));
   const groups = groupEntries(map, buildRelations(map), log.map((entry, step) => ({ entry, step })));
@@ -154,10 +156,18 @@ test("bursts of entries of a kind at a node are groups, but notes and later entr
       "Found one: 1, ",
       "Found another: 1, ",
       "Added 3 tasks under Tests: 2, c a b",
+      "Added d under Tests: 1, d",
       "Touched 2 files: 2, d",
-      "Added d under A map: 1, d",
     ],
   );
+});
+
+test("entries of several agents are no burst, and are told apart by their authors", () => {
+  const map = createMap({ a: {}, b: {} });
+  const log = ["one", "one", "two"].map((client, index) => ({ timestamp: "2026-01-01T12:00:00Z", message: "a: planned -> completed", nodeId: index ? "a" : "b", client }));
+  const groups = groupEntries(map, buildRelations(map), log.map((entry, step) => ({ entry, step })));
+  assert.deepEqual(groups.map(({ entries }) => entries.length), [2, 1]);
+  assert.deepEqual([hasSeveralAuthors(log), hasSeveralAuthors(log.slice(0, 2))], [true, false]);
 });
 
 test("changes are new nodes, changed nodes and ends of new links; unchanged nodes stay the same object", () => {

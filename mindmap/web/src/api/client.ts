@@ -106,6 +106,15 @@ export interface Commit {
   commit_author: string;
   commit_date: string;
   blame_lines: number[];
+  /** Path of the file in the commit. */
+  file_path: string;
+}
+
+/** Commit with its diff of a file. `limitation` says what is not shown. */
+export interface CommitDetails {
+  commit: { commit_message: string };
+  diff?: { path: string; text: string; omitted_lines: number };
+  limitation?: string;
 }
 
 /** Lineage of a file, as `lineage explain` computes it. `limitation` and `hint` say why the list may be incomplete. */
@@ -113,6 +122,9 @@ export interface Lineage {
   hits: Commit[];
   meta: { hint?: string | null; explain?: { limitation?: string | null } };
 }
+
+export const fetchCommit = (mindmap: string, commit: string, path: string, signal: AbortSignal): Promise<CommitDetails> =>
+  requestJson(`/api/commit?${new URLSearchParams({ mindmap, commit, path })}`, { signal });
 
 export const fetchLineage = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>
   requestJson(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal });

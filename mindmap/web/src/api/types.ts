@@ -23,6 +23,8 @@ export interface MapNode {
   label: string;
   type: string;
   status?: string;
+  /** Why a task is blocked. */
+  reason?: string;
   parent: string | null;
   children: string[];
   files?: FileTouch[];
@@ -43,6 +45,8 @@ export interface Activity {
   message: string;
   nodeId?: string;
   file?: string;
+  /** Name of the agent's MCP client. */
+  client?: string;
 }
 
 export interface Mindmap {

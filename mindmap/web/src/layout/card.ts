@@ -15,12 +15,15 @@ const MIN_HEIGHT = 36;
 // Narrower than the padding, because few lines fill their width.
 const RIGHT_MARGIN = 8;
 const MAX_LINES = 3;
+const MAX_REASON_LINES = 2;
 // Beside progress or a caption.
 const MAX_FILES_WIDTH = 88;
 
 export interface Card {
   caption: string;
   lines: string[];
+  /** Why the task is blocked; empty for others. */
+  reason: string[];
   /** Number of files and glyphs of their changes, such as `2 files  + ~`; empty without files. */
   files: string;
   /** False if the files, if any, stand beside the caption. */
@@ -51,13 +54,15 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
   const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;
   const textWidth = width - margins;
   const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
+  const reason = node.reason ? wrapText(node.reason, textWidth, MAX_REASON_LINES, fonts.small) : [];
   const progress = taskProgress?.total ? taskProgress : null;
   const files = truncateText(describeFiles(node), progress || caption ? MAX_FILES_WIDTH : textWidth, fonts.small);
   const hasFooter = progress !== null || (files !== "" && !caption);
-  const rows = CARD_METRICS.line * lines.length + (caption ? CARD_METRICS.caption : 0) + (hasFooter ? CARD_METRICS.footer : 0);
+  const rows = CARD_METRICS.line * lines.length + CARD_METRICS.caption * reason.length + (caption ? CARD_METRICS.caption : 0) + (hasFooter ? CARD_METRICS.footer : 0);
   return {
     caption,
     lines,
+    reason,
     files,
     hasFooter,
     progress,
@@ -86,7 +91,7 @@ export function buildAccessibleName(node: MapNode, card: Card): string {
   const files = node.files?.length ?? 0;
   const parts = [
     node.id === ROOT ? "Map" : getTypeName(node.type),
-    status,
+    status + (node.reason ? `: ${node.reason}` : ""),
     card.progress ? `${card.progress.done} of ${card.progress.total} tasks done` : "",
     files ? `${files} ${files === 1 ? "file" : "files"}` : "",
     card.crossLinkCount ? describeCrossLinks(card.crossLinkCount) : "",

@@ -41,7 +41,7 @@ const CREATED = new RegExp(`^Created (${LABEL})$`, "u");
 const LINKED = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
 const LINKED_MANY = /^(Linked|Removed) ([\d,]+ (?:pairs?|links?).*)$/u;
 const CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+`;
-const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)$`, "su");
+const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)?(?:(?:, |(?<=: ))reason: (.*))?$`, "su");
 const TOUCHED = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
 const SYNCED = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
 
@@ -68,7 +68,7 @@ export function describeEntry({ message, nodeId, file }: Activity): EntryText {
 
 /** Describes an entry such as "Lexer: planned -> completed"; returns null for one of another form. */
 function describeChange(message: string): EntryText | null {
-  const [, subject = "", changes = ""] = CHANGED.exec(message) ?? [];
+  const [, subject = "", changes = "", reason = ""] = CHANGED.exec(message) ?? [];
   const details: string[] = [];
   let status = "";
   for (const [change] of changes.matchAll(new RegExp(CHANGE, "gu"))) {
@@ -77,6 +77,7 @@ function describeChange(message: string): EntryText | null {
     else if (to in STATUS_VERBS) status = to;
     else if (to in TYPES) details.push(`${getTypeName(from.trim())} → ${getTypeName(to)}`);
   }
+  if (reason) details.push(reason);
   if (!status && !details.length) return null;
   return { kind: status ? "status" : "change", verb: STATUS_VERBS[status] ?? "Changed", subject, detail: details.join(", "), status };
 }
@@ -87,7 +88,7 @@ const unquote = (text: string): string => (isQuoted(text) ? text.slice(1, -1).re
 // Entries of a burst follow each other within this time.
 const BURST_MS = 120_000;
 
-/** Groups entries of a log, newest first, into bursts of the same kind at the same node. */
+/** Groups entries of a log, newest first, into bursts of the same kind and author at the same node. */
 export function groupEntries(map: Mindmap, relations: Relations, entries: LogEntry[]): LogGroup[] {
   const bursts: { key: string; entries: LogEntry[] }[] = [];
   for (const logEntry of entries) {
@@ -106,9 +107,9 @@ export function groupEntries(map: Mindmap, relations: Relations, entries: LogEnt
 /** Returns what entries of a burst have in common; empty for an entry that stands alone. */
 function buildKey(entry: Activity): string {
   const { kind, verb, detail, subject, status } = describeEntry(entry);
-  if (kind === "add" || kind === "move") return `${kind} ${detail ? detail.replace(/^under /u, "") : subject}`;
-  if (kind === "file") return `${kind} ${entry.nodeId}`;
-  return kind === "note" || kind === "create" ? "" : `${kind} ${kind === "link" ? verb : status}`;
+  if (kind === "note" || kind === "create") return "";
+  const place = kind === "add" || kind === "move" ? detail.replace(/^under /u, "") || subject : kind === "file" ? entry.nodeId : kind === "link" ? verb : status;
+  return [kind, entry.client, place].join(" ");
 }
 
 function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {
@@ -130,6 +131,9 @@ function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): Entr
   }
   return { ...text, subject: `${count.toLocaleString()} ${noun}`, detail: "" };
 }
+
+/** Checks whether several agents wrote entries. */
+export const hasSeveralAuthors = (entries: Activity[]): boolean => new Set(entries.flatMap(({ client }) => client ?? [])).size > 1;
 
 /** Returns the number of nodes or links that an entry is about. */
 const countSubjects = ({ verb, subject }: EntryText): number => Number(/([\d,]+) (?:nodes?|pairs?|links?)\b/u.exec(`${verb} ${subject}`)?.[1]?.replace(/,/gu, "") ?? 1);

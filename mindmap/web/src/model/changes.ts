@@ -32,6 +32,7 @@ const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.label !== b.label ||
   a.type !== b.type ||
   a.status !== b.status ||
+  a.reason !== b.reason ||
   a.parent !== b.parent ||
   ((!!a.files || !!b.files) && JSON.stringify(a.files ?? []) !== JSON.stringify(b.files ?? []));
 

@@ -70,7 +70,7 @@ function getSearchText(node: MapNode): string {
 }
 
 function collectTexts(node: MapNode): string[] {
-  const texts = [node.label, node.id];
+  const texts = [node.label, node.id, node.reason ?? ""];
   for (const touch of node.files ?? []) {
     texts.push(touch.path, touch.summary ?? "", ...(touch.symbols ?? []));
     for (const change of touch.changes ?? []) texts.push(change.symbol, change.detail ?? "");

@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { type EntryText, type LogEntry, type LogGroup, groupEntries } from "../model/activity";
+import { type EntryText, type LogEntry, type LogGroup, groupEntries, hasSeveralAuthors } from "../model/activity";
 import { app, getRelations } from "../state/app";
 import { stepTo } from "../state/actions";
 import { useSelector } from "../state/store";
@@ -79,6 +79,7 @@ function Group({ map, group, about }: GroupProps) {
 function Summary({ map, group, about }: GroupProps) {
   const { entry } = group.entries[0]!;
   const node = group.nodes.length === 1 && group.nodes[0] !== about ? map.nodes[group.nodes[0]!]! : null;
+  const author = hasSeveralAuthors(map.activityLog) && entry.client;
   const isNamed = node && [group.subject, group.detail].some((text) => text.includes(node.label));
   return (
     <>
@@ -87,6 +88,7 @@ function Summary({ map, group, about }: GroupProps) {
         <EntryWords text={group} />
         <span class="entry-facts">
           {node && !isNamed && <span>{node.label}</span>}
+          {author && <span>{author}</span>}
           <Time at={entry.timestamp} />
         </span>
       </span>

@@ -1,59 +1,74 @@
-// Lineage of a touched file: the commits that last changed its lines.
+// Lineage of a touched file: the commits that last changed its lines, each with its message and diff.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Commit, ApiError, type Lineage, fetchLineage } from "../api/client";
+import { type Commit, ApiError, type CommitDetails, type Lineage, fetchCommit, fetchLineage } from "../api/client";
 import type { FileTouch } from "../api/types";
 import { Time } from "./time";
 
-type LookupState = "loading" | Lineage | ApiError;
+type Lookup<Result> = "loading" | Result | ApiError;
 
-export function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
-  const [lookup, setLookup] = useState<LookupState | null>(null);
+/** Returns the result of a request, null before it, and a function that starts the request or drops its result. */
+function useLookup<Result>(load: (signal: AbortSignal) => Promise<Result>): [Lookup<Result> | null, () => void] {
+  const [lookup, setLookup] = useState<Lookup<Result> | null>(null);
   const request = useRef<AbortController | null>(null);
   useEffect(() => () => request.current?.abort(), []);
-  const loadLineage = async (): Promise<void> => {
+  const start = async (): Promise<void> => {
     request.current = new AbortController();
     setLookup("loading");
     try {
-      setLookup(await fetchLineage(mindmap, touch.path, touch.lines ?? "", request.current.signal));
+      setLookup(await load(request.current.signal));
     } catch (error) {
       if (error instanceof ApiError) setLookup(error);
       else if (!(error instanceof DOMException)) throw error;
     }
   };
+  const toggle = (): void => {
+    request.current?.abort();
+    if (lookup === null) void start();
+    else setLookup(null);
+  };
+  return [lookup, toggle];
+}
+
+export function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
+  const [lookup, toggle] = useLookup((signal) => fetchLineage(mindmap, touch.path, touch.lines ?? "", signal));
   return (
     <div class="lineage">
-      <button
-        type="button"
-        class="link-button"
-        aria-expanded={lookup !== null}
-        onClick={() => (lookup === null ? void loadLineage() : (request.current?.abort(), setLookup(null)))}
-      >
+      <button type="button" class="link-button" aria-expanded={lookup !== null} onClick={toggle}>
         {lookup === null ? "Why?" : "Hide why"}
         <span class="visually-hidden"> does {touch.path} look the way it does</span>
       </button>
-      {lookup !== null && <div aria-live="polite">{renderLookup(lookup)}</div>}
+      <LookupView lookup={lookup} view={(lineage) => <LineageView mindmap={mindmap} lineage={lineage} />} />
     </div>
   );
 }
 
-function renderLookup(lookup: LookupState) {
-  if (lookup === "loading") return <p class="muted">Loading the history…</p>;
-  if (lookup instanceof ApiError) {
-    return (
-      <p class="muted">
-        {lookup.message} {lookup.hint}
-      </p>
-    );
-  }
-  const limitation = lookup.meta.explain?.limitation ?? (lookup.hits.length ? null : lookup.meta.hint);
+function LookupView<Result extends object>({ lookup, view }: { lookup: Lookup<Result> | null; view: (result: Result) => preact.ComponentChildren }) {
+  if (lookup === null) return null;
+  return (
+    <div aria-live="polite">
+      {lookup === "loading" ? (
+        <p class="muted">Loading the history…</p>
+      ) : lookup instanceof ApiError ? (
+        <p class="muted">
+          {lookup.message} {lookup.hint}
+        </p>
+      ) : (
+        view(lookup)
+      )}
+    </div>
+  );
+}
+
+function LineageView({ mindmap, lineage: { hits, meta } }: { mindmap: string; lineage: Lineage }) {
+  const limitation = meta.explain?.limitation ?? (hits.length ? null : meta.hint);
   return (
     <>
-      {!lookup.hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
+      {!hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
       <ol class="commits">
-        {lookup.hits.map((hit) => (
+        {hits.map((hit) => (
           <li key={hit.commit_sha}>
-            <CommitLine hit={hit} />
+            <CommitView mindmap={mindmap} hit={hit} />
           </li>
         ))}
       </ol>
@@ -62,18 +77,43 @@ function renderLookup(lookup: LookupState) {
   );
 }
 
-function CommitLine({ hit }: { hit: Commit }) {
-  const [subject = "", ...body] = hit.commit_message.split("\n");
-  const rest = body.join("\n").trim();
+/** Commit that opens to its message and its diff of the file. */
+function CommitView({ mindmap, hit }: { mindmap: string; hit: Commit }) {
+  const [lookup, toggle] = useLookup((signal) => fetchCommit(mindmap, hit.commit_sha, hit.file_path, signal));
   const lines = hit.blame_lines.length;
   return (
     <>
-      <p class="commit-subject">{subject}</p>
-      {rest && <p class="commit-body">{rest.length > 280 ? `${rest.slice(0, 280)}…` : rest}</p>}
+      <button type="button" class="commit-subject" aria-expanded={lookup !== null} onClick={toggle}>
+        {hit.commit_message.split("\n")[0]}
+      </button>
       <p class="muted">
         <code>{hit.commit_sha.slice(0, 10)}</code> {hit.commit_author}, <Time at={hit.commit_date} />, {lines}{" "}
         {lines === 1 ? "line" : "lines"}
       </p>
+      <LookupView lookup={lookup} view={(details) => <CommitBody details={details} />} />
+    </>
+  );
+}
+
+const LINE_CLASSES: Record<string, string> = { "+": "added", "-": "removed", "@": "hunk" };
+
+function CommitBody({ details: { commit, diff, limitation } }: { details: CommitDetails }) {
+  const body = commit.commit_message.split("\n").slice(1).join("\n").trim();
+  return (
+    <>
+      {body && <p class="commit-body">{body}</p>}
+      {diff && (
+        <pre class="diff" tabIndex={0} aria-label={`Diff of ${diff.path}`}>
+          {diff.text.split("\n").map((line, index) => (
+            <span key={index} class={LINE_CLASSES[line[0] ?? ""]}>
+              {line}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+      )}
+      {!!diff?.omitted_lines && <p class="muted">{diff.omitted_lines.toLocaleString()} more lines</p>}
+      {limitation && <p class="muted">{limitation}</p>}
     </>
   );
 }

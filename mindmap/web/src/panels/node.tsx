@@ -35,6 +35,7 @@ export function NodePanel() {
         {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{getLabel(STATUSES, node.status ?? "planned")}</span>}
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
+      {node.reason && <p class="reason">{node.reason}</p>}
       <TaskProgress progress={getProgress(map).get(node.id)} />
       {node.id === ROOT && <MapOverview map={map} />}
       <NodeFiles map={map} node={node} />
