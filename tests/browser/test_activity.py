@@ -7,11 +7,12 @@ import re
 from playwright.sync_api import expect
 
 from mindmap.document import COMPLETED, IN_PROGRESS
+from mindmap.questions import ask_question
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK, RISK, add_node, set_status
 from tests.browser.measurements import SET_HIDDEN, find_card
-from tests.mindmap.sample_maps import find_id
+from tests.mindmap.sample_maps import create_timestamp, find_id
 
 
 def test_log(site: Site, session: PageSession) -> None:
@@ -61,6 +62,37 @@ def test_activity(site: Site, session: PageSession) -> None:
     expect(page).to_have_url(re.compile(f"/node/{manifest}"))
 
 
+def test_questions_and_comments(site: Site, session: PageSession) -> None:
+    """A question stands above the map and on its card until the user answers it; a comment is kept at its node."""
+    document = site.create_map(maps.create_small_map())
+    active = find_id(document, ACTIVE_TASK)
+    page = session.open("#/map/mm_test")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    texts = (("Which proxy runs there?", ("nginx", "HAProxy")), ("How long may a chunk take?", ()))
+    for minutes, (text, options) in enumerate(texts):
+        site.change_map(
+            lambda document, text=text, options=options, minutes=minutes: (  # type: ignore[misc]
+                ask_question(document, active, text, options, create_timestamp(60 + minutes)).document
+            )
+        )
+    banner = page.get_by_role("region", name="Question")
+    expect(banner).to_contain_text(f"An agent asks about {ACTIVE_TASK} and 1 more")
+    expect(find_card(page, ACTIVE_TASK).locator(".remark").first).to_contain_text("Asks you: Which")
+    banner.get_by_role("button", name="HAProxy").click()
+    expect(banner).to_contain_text("How long may a chunk take?")
+    banner.get_by_label("Answer").fill("e 20 s ?")  # keys of the page are text here
+    page.keyboard.press("Enter")
+    expect(banner).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    find_card(page, ACTIVE_TASK).click()
+    page.get_by_label("Comment for the agent").fill("The proxy is out of our hands")
+    page.keyboard.press("Enter")
+    expect(page.locator(".talk")).to_contain_text(["HAProxy", "The proxy is out of our hands"])
+    node = site.maps.read("mm_test").nodes[active]
+    assert [question.answer for question in node.questions] == ["HAProxy", "e 20 s ?"]
+    assert [comment.text for comment in node.comments] == ["The proxy is out of our hands"]
+
+
 def test_changes_while_away(site: Site, session: PageSession) -> None:
     """After a return to the tab, new and changed nodes are marked and counted until they are selected."""
     site.create_map(maps.create_small_map())
@@ -81,6 +113,14 @@ def test_changes_while_away(site: Site, session: PageSession) -> None:
     expect(page.locator(".unseen")).to_have_count(0)
 
 
+# JavaScript function that checks whether all of an element's text has room in it.
+IS_COMPLETE = """element => {
+  const text = document.createRange();
+  text.selectNodeContents(element);
+  return text.getBoundingClientRect().width <= element.getBoundingClientRect().width;
+}"""
+
+
 def test_history_of_nodes(site: Site, session: PageSession) -> None:
     """Back steps through the opened nodes, in a window of 1,400 pixels that shows the complete title."""
     site.create_map(maps.create_small_map())
@@ -88,7 +128,7 @@ def test_history_of_nodes(site: Site, session: PageSession) -> None:
     page = session.open("#/map/mm_test")
     title = page.locator(".title h1")
     expect(title).to_have_text(maps.TITLE)
-    assert title.evaluate("title => title.scrollWidth <= title.clientWidth")
+    assert title.evaluate(IS_COMPLETE)
     find_card(page, ACTIVE_TASK).click()
     find_card(page, "UploadSession").click()
     page.get_by_role("tab", name="Files").click()

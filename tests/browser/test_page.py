@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from mindmap.document import CHANGE_KINDS, COMPLETED, IN_PROGRESS, Mindmap
 from mindmap.file_touches import TouchInput
 from mindmap.nodes import remove_nodes
+from mindmap.questions import ask_question
 from serve.setup.mcp_clients import CLIENTS
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
@@ -352,8 +353,10 @@ def test_outline_of_selected_node_collapses(site: Site, session: PageSession) ->
 
 
 def test_accessibility(site: Site, session: PageSession) -> None:
-    """axe finds no problem on sessions, maps, panels and help, in light and dark."""
-    site.create_map(maps.create_small_map("/nowhere"))
+    """axe finds no problem on sessions, maps, panels, questions and help, in light and dark."""
+    document = maps.create_small_map("/nowhere")
+    active = find_id(document, ACTIVE_TASK)
+    site.create_map(ask_question(document, active, "Which?", ("This", "That"), create_timestamp(60)).document)
     page = session.page
     states = {
         "": [],

@@ -40,10 +40,18 @@ test("lines break between words, long words are split, and truncated text ends w
 test("a card of a blocked task shows its reason below the label, and its name says it", () => {
   const { nodes } = createMap({ a: { label: "Load test", status: "blocked", reason: "no staging bucket yet, asked on Monday, and so on, and so on" }, b: { label: "Load test", status: "blocked" } });
   const [card, without] = [nodes["a"]!, nodes["b"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
-  assert.deepEqual(card!.reason, ["no staging", "bucket yet, ask…"]);
-  assert.deepEqual(without!.reason, []);
+  assert.deepEqual(card!.remark, ["no staging", "bucket yet, ask…"]);
+  assert.deepEqual(without!.remark, []);
   assert.ok(card!.height > without!.height);
   assert.equal(buildAccessibleName(nodes["a"]!, card!), `Load test, Task, blocked: ${nodes["a"]!.reason}`);
+});
+
+test("a card with an open question shows it, and one with an answered question does not", () => {
+  const question = { id: "q", text: "Which proxy?", askedAt: "" };
+  const { nodes } = createMap({ open: { questions: [question] }, answered: { questions: [{ ...question, answer: "nginx" }] } });
+  const [open, answered] = [nodes["open"]!, nodes["answered"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
+  assert.deepEqual([open!.remark, answered!.remark], [["Asks you: Which", "proxy?"], []]);
+  assert.equal(buildAccessibleName(nodes["open"]!, open!), "open, Task, planned, has a question for you");
 });
 
 test("no cards overlap, and all are within the bounds", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { findChanges, reuseUnchangedNodes } from "../src/model/changes";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
-import { findActiveTask, computeProgress } from "../src/model/progress";
+import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
 import { parseQuery, findNodes } from "../src/model/search";
 import { buildTree, findModelNodeIds, walkTree } from "../src/model/tree";
@@ -120,6 +120,9 @@ test("log entries are shown in words, whatever their labels contain", () => {
   assert.equal(describe("Lexer: task -> data_flow", { nodeId }), "change|Changed|Lexer|Task → Data flow");
   assert.equal(describe("Lexer: planned -> blocked, reason: no grammar: ask", { nodeId }), "status:blocked|Blocked|Lexer|no grammar: ask");
   assert.equal(describe("Lexer: reason: none yet", { nodeId }), "change|Changed|Lexer|none yet");
+  assert.equal(describe("Asked the user: Which?", { nodeId }), "ask|Asked you:|Which?|");
+  assert.equal(describe("User answered 'Which?': nginx", { nodeId }), "comment|You answered:|nginx|");
+  assert.equal(describe("User commented on 'Lexer': Slow", { nodeId }), "comment|You commented on|Lexer|Slow");
   assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
   assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
   assert.equal(describe("Removed 'x': 1 node, 0 links"), "remove|Removed|x|");
@@ -160,6 +163,17 @@ test("bursts of entries of a kind at a node are groups, but notes and later entr
       "Touched 2 files: 2, d",
     ],
   );
+});
+
+test("a question and its answer change a node, but their delivery does not, though the page shows it", () => {
+  const question = { id: "q", text: "Which proxy?", askedAt: "1" };
+  const states = [{}, { questions: [question] }, { questions: [{ ...question, answer: "nginx" }] }, { questions: [{ ...question, answer: "nginx", deliveredAt: "2" }] }, { comments: [{ id: "c", text: "Hm", timestamp: "3" }] }];
+  const maps = states.map((fields) => createMap({ a: fields }));
+  const changes = maps.slice(1).map((map, index) => [...findChanges(maps[index]!, map).keys()].join());
+  assert.deepEqual(changes, ["a", "a", "", "a"]);
+  const shown = maps.slice(1).map((map, index) => reuseUnchangedNodes(maps[index]!, map).nodes["a"]);
+  assert.deepEqual(shown, maps.slice(1).map((map) => map.nodes["a"]));
+  assert.deepEqual(maps.map((map) => listOpenQuestions(map).length), [0, 1, 0, 0, 0]);
 });
 
 test("entries of several agents are no burst, and are told apart by their authors", () => {

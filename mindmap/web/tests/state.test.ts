@@ -3,7 +3,7 @@ import { beforeEach, test } from "node:test";
 import type { MapNode, Mindmap } from "../src/api/types";
 import type { Size } from "../src/layout/layout";
 import type { Scene } from "../src/render/scene";
-import { collapseAll, expandAll, readRoute, refresh, select, showNextUnseen, stepBy, toggleCollapsed, watchServer } from "../src/state/actions";
+import { addComment, answerQuestion, collapseAll, expandAll, readRoute, refresh, select, showNextUnseen, stepBy, toggleCollapsed, watchServer } from "../src/state/actions";
 import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
 import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
@@ -157,6 +157,49 @@ test("nodes that changed while the tab was hidden are marked until they are sele
   assert.deepEqual(listUnseen(), ["p2e added"]);
   showNextUnseen();
   assert.deepEqual([app.get().route.node, listUnseen()], ["p2a", []]); // the other was removed again
+});
+
+test("a hidden tab notifies of each new question once, and a click on it opens its node", async () => {
+  const shown: { title: string; onclick?: () => void }[] = [];
+  class FakeNotification {
+    static permission = "granted";
+    onclick?: () => void;
+    constructor(readonly title: string) {
+      shown.push(this);
+    }
+  }
+  Object.assign(window, { Notification: FakeNotification, focus: () => undefined });
+  Object.assign(globalThis, { Notification: FakeNotification });
+  watchServer();
+  const map = createMapWithBranches("2");
+  map.nodes["p1a"]!.questions = [{ id: "q1", text: "Which?", askedAt: "1", client: "An agent" }];
+  await receive(map);
+  map.nodes["p2a"]!.questions = [{ id: "q2", text: "Where?", askedAt: "2" }];
+  serve(map);
+  setHidden(true);
+  for (let count = 0; count < 2; count++) {
+    source.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
+    await untilLoaded();
+  }
+  assert.deepEqual(shown.map(({ title }) => title), ["An agent asks about p2a"]);
+  setHidden(false);
+  await untilLoaded();
+  shown[0]!.onclick!();
+  assert.equal(app.get().route.node, "p2a");
+});
+
+test("an answer is sent to the server, whose map is shown, and an error is told", async () => {
+  const requests: string[] = [];
+  const answered = createMapWithBranches("2");
+  answered.nodes["p1a"]!.questions = [{ id: "q1", text: "Which?", askedAt: "1", answer: "This" }];
+  const answer = (body: object, status: number): void => void Object.assign(globalThis, { fetch: (path: string, { body: sent }: { body: string }) => (requests.push(`${path} ${sent}`), Promise.resolve(new Response(JSON.stringify(body), { status }))) });
+  answer({ mindmap: answered }, 200);
+  assert.equal(await answerQuestion("q1", "This"), true);
+  assert.equal(app.get().map!.nodes["p1a"]!.questions![0]!.answer, "This");
+  answer({ error: { message: "The question has an answer.", hint: "Comment on it." } }, 409);
+  assert.equal(await addComment("p1a", "Late"), false);
+  assert.equal(app.get().notice!.text, "The question has an answer. Comment on it.");
+  assert.deepEqual(requests, ['/api/answer {"mindmapId":"mm_1","questionId":"q1","answer":"This"}', '/api/comment {"mindmapId":"mm_1","nodeId":"p1a","text":"Late"}']);
 });
 
 test("a changed node stays collapsed, and an added one is expanded", async () => {

@@ -4,7 +4,7 @@
 const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
 const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
 // Fields with free text. Ids and paths stay unchanged, because they are sent back to the server.
-const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask", "reason", "client"]);
+const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask", "reason", "client", "text", "answer"]);
 
 /** Parses JSON and isolates its texts. Without control characters it skips the reviver, which visits every value. */
 export function parseJsonAndIsolateTexts(text: string): unknown {

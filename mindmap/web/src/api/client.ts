@@ -70,13 +70,17 @@ const buildMapUrl = (id: string): string => `/api/mindmaps/${encodeURIComponent(
 export const fetchSessionSummaries = (): Promise<SessionSummary[]> => requestJson("/api/mindmaps");
 export const fetchMindmap = (id: string): Promise<Mindmap> => requestJson(buildMapUrl(id));
 
+const postJson = <T>(path: string, body: object): Promise<T> =>
+  requestJson(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
 /** Attaches the files that differ from HEAD to the map. `synced` is their number. */
-export const syncGit = (mindmapId: string): Promise<{ synced: number; mindmap: Mindmap }> =>
-  requestJson("/api/sync-git", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ mindmapId }),
-  });
+export const syncGit = (mindmapId: string): Promise<{ synced: number; mindmap: Mindmap }> => postJson("/api/sync-git", { mindmapId });
+
+export const postAnswer = (mindmapId: string, questionId: string, answer: string): Promise<{ mindmap: Mindmap }> =>
+  postJson("/api/answer", { mindmapId, questionId, answer });
+
+export const postComment = (mindmapId: string, nodeId: string, text: string): Promise<{ mindmap: Mindmap }> =>
+  postJson("/api/comment", { mindmapId, nodeId, text });
 
 /** File in the data directory that the viewer cannot read. `id` is the id of its map. */
 export interface Problem {

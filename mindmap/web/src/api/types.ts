@@ -18,6 +18,29 @@ export interface FileTouch {
   timestamp: string;
 }
 
+/** Question of an agent to the user. It is open while it has no answer. */
+export interface Question {
+  id: string;
+  text: string;
+  options?: string[];
+  askedAt: string;
+  /** Name of the agent's MCP client. */
+  client?: string;
+  answer?: string;
+  answeredAt?: string;
+  /** When the agent got the answer. */
+  deliveredAt?: string;
+}
+
+/** Comment of the user. */
+export interface Comment {
+  id: string;
+  text: string;
+  timestamp: string;
+  /** When an agent got it. */
+  deliveredAt?: string;
+}
+
 export interface MapNode {
   id: string;
   label: string;
@@ -28,6 +51,8 @@ export interface MapNode {
   parent: string | null;
   children: string[];
   files?: FileTouch[];
+  questions?: Question[];
+  comments?: Comment[];
   updatedAt?: string;
 }
 

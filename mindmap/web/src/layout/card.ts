@@ -1,7 +1,7 @@
 // Content and size of a card.
 
 import type { MapNode } from "../api/types";
-import type { Progress } from "../model/progress";
+import { type Progress, listOpenQuestionsOf } from "../model/progress";
 import { isTask } from "../model/tree";
 import { ROOT, getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { GRID } from "./layout";
@@ -15,15 +15,16 @@ const MIN_HEIGHT = 36;
 // Narrower than the padding, because few lines fill their width.
 const RIGHT_MARGIN = 8;
 const MAX_LINES = 3;
-const MAX_REASON_LINES = 2;
+const MAX_REMARK_LINES = 2;
 // Beside progress or a caption.
 const MAX_FILES_WIDTH = 88;
 
 export interface Card {
   caption: string;
   lines: string[];
-  /** Why the task is blocked; empty for others. */
-  reason: string[];
+  /** Open question of an agent, or why the task is blocked; empty for other nodes. */
+  remark: string[];
+  isQuestion: boolean;
   /** Number of files and glyphs of their changes, such as `2 files  + ~`; empty without files. */
   files: string;
   /** False if the files, if any, stand beside the caption. */
@@ -54,15 +55,17 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
   const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;
   const textWidth = width - margins;
   const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
-  const reason = node.reason ? wrapText(node.reason, textWidth, MAX_REASON_LINES, fonts.small) : [];
+  const [question] = listOpenQuestionsOf(node);
+  const remark = wrapText(question ? `Asks you: ${question.text}` : (node.reason ?? ""), textWidth, MAX_REMARK_LINES, fonts.small);
   const progress = taskProgress?.total ? taskProgress : null;
   const files = truncateText(describeFiles(node), progress || caption ? MAX_FILES_WIDTH : textWidth, fonts.small);
   const hasFooter = progress !== null || (files !== "" && !caption);
-  const rows = CARD_METRICS.line * lines.length + CARD_METRICS.caption * reason.length + (caption ? CARD_METRICS.caption : 0) + (hasFooter ? CARD_METRICS.footer : 0);
+  const rows = CARD_METRICS.line * lines.length + CARD_METRICS.caption * remark.length + (caption ? CARD_METRICS.caption : 0) + (hasFooter ? CARD_METRICS.footer : 0);
   return {
     caption,
     lines,
-    reason,
+    remark,
+    isQuestion: question !== undefined,
     files,
     hasFooter,
     progress,
@@ -92,6 +95,7 @@ export function buildAccessibleName(node: MapNode, card: Card): string {
   const parts = [
     node.id === ROOT ? "Map" : getTypeName(node.type),
     status + (node.reason ? `: ${node.reason}` : ""),
+    card.isQuestion ? "has a question for you" : "",
     card.progress ? `${card.progress.done} of ${card.progress.total} tasks done` : "",
     files ? `${files} ${files === 1 ? "file" : "files"}` : "",
     card.crossLinkCount ? describeCrossLinks(card.crossLinkCount) : "",

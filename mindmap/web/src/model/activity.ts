@@ -5,7 +5,7 @@ import { type Relations, findNodesWithFile } from "./relations";
 import { isTask } from "./tree";
 import { ACTIONS, TYPES, getLabel, getTypeName } from "./vocabulary";
 
-export type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "note";
+export type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "ask" | "comment" | "note";
 
 /** Entry in words: "Added" "Lexer" "under Parser". `subject` is emphasized; for a note it is the message. */
 export interface EntryText {
@@ -45,6 +45,10 @@ const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)?(?:(?:, 
 const TOUCHED = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
 const SYNCED = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
 
+const ASKED = /^Asked the user: (.*)$/su;
+const ANSWERED = new RegExp(`^User answered (?:${LABEL}): (.*)$`, "su");
+const COMMENTED = new RegExp(`^User commented on (${LABEL}): (.*)$`, "su");
+
 const STATUS_VERBS: Record<string, string> = { planned: "Planned", in_progress: "Started", completed: "Completed", blocked: "Blocked" };
 
 /** Returns an entry in words. An entry of an unknown form is a note. */
@@ -62,6 +66,9 @@ export function describeEntry({ message, nodeId, file }: Activity): EntryText {
   if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!);
   if ((match = CREATED.exec(message))) return describe("create", "Created", unquote(match[1]!));
   if ((match = SYNCED.exec(message))) return describe("sync", match[1]!, match[2]!);
+  if ((match = ASKED.exec(message))) return describe("ask", "Asked you:", match[1]!);
+  if ((match = ANSWERED.exec(message))) return describe("comment", "You answered:", match[1]!);
+  if ((match = COMMENTED.exec(message))) return describe("comment", "You commented on", unquote(match[1]!), match[2]);
   if (file && (match = TOUCHED.exec(message))) return describe("file", getLabel(ACTIONS, match[1]!.toLowerCase()), match[2]!, match[3]);
   return (nodeId && describeChange(message)) || describe("note", "", message);
 }
@@ -107,7 +114,7 @@ export function groupEntries(map: Mindmap, relations: Relations, entries: LogEnt
 /** Returns what entries of a burst have in common; empty for an entry that stands alone. */
 function buildKey(entry: Activity): string {
   const { kind, verb, detail, subject, status } = describeEntry(entry);
-  if (kind === "note" || kind === "create") return "";
+  if (["note", "create", "ask", "comment"].includes(kind)) return "";
   const place = kind === "add" || kind === "move" ? detail.replace(/^under /u, "") || subject : kind === "file" ? entry.nodeId : kind === "link" ? verb : status;
   return [kind, entry.client, place].join(" ");
 }

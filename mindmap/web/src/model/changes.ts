@@ -34,7 +34,15 @@ const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.status !== b.status ||
   a.reason !== b.reason ||
   a.parent !== b.parent ||
-  ((!!a.files || !!b.files) && JSON.stringify(a.files ?? []) !== JSON.stringify(b.files ?? []));
+  FIELDS_WITH_LISTS.some((field) => (!!a[field] || !!b[field]) && serialize(a[field]) !== serialize(b[field]));
+
+const FIELDS_WITH_LISTS = ["files", "questions", "comments"] as const;
+
+// That an agent got an answer or a comment is no change of the node.
+const serialize = (list: object[] = []): string => JSON.stringify(list, (key, value: unknown) => (key === "deliveredAt" ? undefined : value));
+
+const haveSameMessages = (a: MapNode, b: MapNode): boolean =>
+  (!a.questions && !b.questions && !a.comments && !b.comments) || JSON.stringify([a.questions, a.comments]) === JSON.stringify([b.questions, b.comments]);
 
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
@@ -44,7 +52,7 @@ export function reuseUnchangedNodes(before: Mindmap, after: Mindmap): Mindmap {
   const nodes: Record<string, MapNode> = {};
   for (const [id, node] of Object.entries(after.nodes)) {
     const previous = before.nodes[id];
-    nodes[id] = previous && !hasChanged(previous, node) && areEqual(previous.children, node.children) ? previous : node;
+    nodes[id] = previous && !hasChanged(previous, node) && areEqual(previous.children, node.children) && haveSameMessages(previous, node) ? previous : node;
   }
   return { ...after, nodes };
 }

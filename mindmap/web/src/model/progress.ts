@@ -1,6 +1,6 @@
-// Task progress of a map and its parts.
+// Task progress of a map and its parts, and the questions that wait for the user.
 
-import type { Mindmap } from "../api/types";
+import type { MapNode, Mindmap, Question } from "../api/types";
 import { buildTree, isTask, walkTree } from "./tree";
 
 /** Numbers of tasks by status; `total` includes planned tasks. */
@@ -53,3 +53,11 @@ export function findActiveTask(map: Mindmap): string | null {
   }
   return latest?.[1] ?? null;
 }
+
+export const listOpenQuestionsOf = (node: MapNode): Question[] => (node.questions ?? []).filter(({ answer }) => answer === undefined);
+
+/** Returns the questions of a map without an answer, oldest first, each with its node. */
+export const listOpenQuestions = (map: Mindmap): { node: MapNode; question: Question }[] =>
+  Object.values(map.nodes)
+    .flatMap((node) => listOpenQuestionsOf(node).map((question) => ({ node, question })))
+    .sort((a, b) => (a.question.askedAt < b.question.askedAt ? -1 : 1));

@@ -103,7 +103,7 @@ export const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: En
 );
 
 const TOOLS: Record<string, string> = { add: "plus", move: "right", remove: "minus", change: "pencil", link: "link", sync: "sync" };
-const TYPES: Record<string, string> = { create: "root", file: "file", note: "note" };
+const TYPES: Record<string, string> = { create: "root", file: "file", ask: "hypothesis", comment: "note", note: "note" };
 
 export function EntryIcon({ text: { kind, status } }: { text: EntryText }) {
   if (kind === "status") return <NodeIcon type="task" status={status} />;

@@ -12,6 +12,7 @@ import { select } from "../state/actions";
 import { useSelector } from "../state/store";
 import { LogEntries } from "./activity";
 import { NodeIcon, TaskProgress } from "./icon";
+import { NodeMessages } from "./questions";
 import { FileTouchView } from "./touch";
 import { Time } from "./time";
 
@@ -38,6 +39,7 @@ export function NodePanel() {
       {node.reason && <p class="reason">{node.reason}</p>}
       <TaskProgress progress={getProgress(map).get(node.id)} />
       {node.id === ROOT && <MapOverview map={map} />}
+      <NodeMessages node={node} />
       <NodeFiles map={map} node={node} />
       <NodeLinks map={map} node={node} />
       <RelatedNodes map={map} node={node} />

@@ -13,6 +13,7 @@ import { panes } from "../state/panes";
 import { LogBar } from "./logBar";
 import { Outline } from "./outline";
 import { Pane } from "./pane";
+import { QuestionBanner } from "./questions";
 import { Search } from "./search";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
@@ -47,6 +48,7 @@ function MapPage() {
   return (
     <main class="map">
       {(failure || isOffline) && <StaleBanner />}
+      <QuestionBanner />
       <UnseenBanner />
       {isPhone && <PhoneTabs />}
       <div class="work">

@@ -68,7 +68,7 @@ function createTexts(card: Card): SVGTextElement[] {
     createElement("text", { class: "label", x, y: top + row * CARD_METRICS.line + (card.caption ? CARD_METRICS.caption : 0) }, line),
   );
   const end = top + card.lines.length * CARD_METRICS.line + (card.caption ? CARD_METRICS.caption : 0) - 2;
-  for (const [row, line] of card.reason.entries()) lines.push(createElement("text", { class: "reason", x, y: end + row * CARD_METRICS.caption }, line));
+  for (const [row, line] of card.remark.entries()) lines.push(createElement("text", { class: `remark${card.isQuestion ? " question" : ""}`, x, y: end + row * CARD_METRICS.caption }, line));
   if (!card.caption) return lines;
   const caption = createElement("text", { class: "caption", x, y: top - 1 }, card.caption);
   if (!card.files || card.hasFooter) return [caption, ...lines];

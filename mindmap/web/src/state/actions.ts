@@ -6,7 +6,7 @@ import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
 import { findChanges, hasTreeChanged, reuseUnchangedNodes } from "../model/changes";
-import { findActiveTask } from "../model/progress";
+import { findActiveTask, listOpenQuestions } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
@@ -169,6 +169,7 @@ function handleEvent(event: ServerEvent): void {
   } else {
     const { map } = app.get().route;
     if (!map || map === event.id) reloadIfVisible();
+    if (document.hidden && map === event.id && app.get().map) void notifyOfQuestions(map);
   }
 }
 
@@ -295,6 +296,55 @@ export async function syncWithGit(): Promise<void> {
     app.set({ isSyncing: false });
   }
 }
+
+/** Sends an answer to a question; returns true if it was recorded. */
+export const answerQuestion = (question: string, answer: string): Promise<boolean> => sendMessage((map) => api.postAnswer(map, question, answer));
+
+/** Sends a comment on a node; returns true if it was recorded. */
+export const addComment = (node: string, text: string): Promise<boolean> => sendMessage((map) => api.postComment(map, node, text));
+
+async function sendMessage(post: (map: string) => Promise<{ mindmap: Mindmap }>): Promise<boolean> {
+  const { map } = app.get();
+  if (!map) return false;
+  try {
+    applyMap(map.id, (await post(map.id)).mindmap);
+    return true;
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error;
+    notify(`${error.message} ${error.hint}`.trim(), true);
+    return false;
+  }
+}
+
+// ---- notifications of questions while the tab is hidden
+
+export async function requestNotifications(): Promise<void> {
+  await Notification.requestPermission();
+}
+
+let isCheckingQuestions = false;
+
+/** Shows a notification for each open question that the hidden tab does not show yet. */
+async function notifyOfQuestions(id: string): Promise<void> {
+  if (isCheckingQuestions || !("Notification" in window) || Notification.permission !== "granted") return;
+  isCheckingQuestions = true;
+  try {
+    const shown = new Set(listOpenQuestions(app.get().map!).map(({ question }) => question.id));
+    for (const { node, question } of listOpenQuestions(await api.fetchMindmap(id))) {
+      if (shown.has(question.id) || notified.has(question.id)) continue;
+      notified.add(question.id);
+      // The tag is the same in other tabs, so there is one notification for all.
+      const notification = new Notification(`${question.client ?? "An agent"} asks about ${node.label}`, { body: question.text, tag: question.id });
+      notification.onclick = () => (window.focus(), select(node.id));
+    }
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error; // the next event tries again
+  } finally {
+    isCheckingQuestions = false;
+  }
+}
+
+const notified = new Set<string>();
 
 // Key in the local storage.
 const THEME = "mindmap-theme";

@@ -1,0 +1,131 @@
+// Questions of agents to the user, above the map and at their node, and the user's comments on a node.
+
+import { useState } from "preact/hooks";
+import type { MapNode, Question } from "../api/types";
+import { listOpenQuestions } from "../model/progress";
+import { addComment, answerQuestion, requestNotifications, select } from "../state/actions";
+import { app } from "../state/app";
+import { useSelector } from "../state/store";
+import { Time } from "./time";
+
+/** The oldest open question of the map, and how many more there are. */
+export function QuestionBanner() {
+  const map = useSelector(app, (state) => state.map)!;
+  const [first, ...others] = listOpenQuestions(map);
+  if (!first) return null;
+  const { node, question } = first;
+  return (
+    <section class="banner question-banner" aria-label="Question">
+      <p>
+        {question.client ?? "An agent"} asks about{" "}
+        <button type="button" class="link-button" onClick={() => select(node.id)}>
+          {node.label}
+        </button>
+        {others.length > 0 && <span class="muted"> and {others.length} more</span>}
+      </p>
+      <NotificationButton />
+      <QuestionForm key={question.id} question={question} />
+    </section>
+  );
+}
+
+function NotificationButton() {
+  const [isOffered, setOffered] = useState("Notification" in window && Notification.permission === "default");
+  if (!isOffered) return null;
+  return (
+    <button type="button" class="link-button" onClick={() => void requestNotifications().then(() => setOffered(false))}>
+      Notify me of questions while this tab is hidden
+    </button>
+  );
+}
+
+/** Text of an open question, with its options and a field for another answer. */
+function QuestionForm({ question: { id, text, options = [] } }: { question: Question }) {
+  const [isSending, setSending] = useState(false);
+  const send = async (answer: string): Promise<boolean> => {
+    setSending(true);
+    const isSent = await answerQuestion(id, answer);
+    setSending(false);
+    return isSent;
+  };
+  return (
+    <div class="question">
+      <p class="question-text">{text}</p>
+      <div class="row">
+        {options.map((option) => (
+          <button key={option} type="button" class="button small" disabled={isSending} onClick={() => void send(option)}>
+            {option}
+          </button>
+        ))}
+        <MessageForm label={options.length ? "Another answer" : "Answer"} send={send} />
+      </div>
+    </div>
+  );
+}
+
+/** Text field that keeps its text until it is sent. */
+function MessageForm({ label, send }: { label: string; send: (text: string) => Promise<boolean> }) {
+  const [text, setText] = useState("");
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    if (text.trim() && (await send(text))) setText("");
+  };
+  return (
+    <form class="message-form" onSubmit={(event) => void submit(event)}>
+      <input type="text" aria-label={label} placeholder={label} autocomplete="off" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <button type="submit" class="button small" disabled={!text.trim()}>
+        Send
+      </button>
+    </form>
+  );
+}
+
+/** Questions about a node with their answers, and the user's comments on it. */
+export function NodeMessages({ node }: { node: MapNode }) {
+  const { questions = [], comments = [] } = node;
+  return (
+    <>
+      {questions.length > 0 && (
+        <section>
+          <h3>
+            Questions <span class="count">{questions.length}</span>
+          </h3>
+          <ul class="talk">
+            {questions.map((question) => (
+              <li key={question.id}>{question.answer === undefined ? <QuestionForm question={question} /> : <AnsweredQuestion question={question} />}</li>
+            ))}
+          </ul>
+        </section>
+      )}
+      <section>
+        <h3>
+          Comments {comments.length > 0 && <span class="count">{comments.length}</span>}
+        </h3>
+        <ul class="talk">
+          {comments.map((comment) => (
+            <li key={comment.id}>
+              <p>{comment.text}</p>
+              <Delivery at={comment.timestamp} isDelivered={!!comment.deliveredAt} />
+            </li>
+          ))}
+        </ul>
+        <MessageForm label="Comment for the agent" send={(text) => addComment(node.id, text)} />
+      </section>
+    </>
+  );
+}
+
+const AnsweredQuestion = ({ question: { text, answer, answeredAt, deliveredAt } }: { question: Question }) => (
+  <>
+    <p class="muted">{text}</p>
+    <p>{answer}</p>
+    <Delivery at={answeredAt ?? ""} isDelivered={!!deliveredAt} />
+  </>
+);
+
+const Delivery = ({ at, isDelivered }: { at: string; isDelivered: boolean }) => (
+  <p class="entry-facts">
+    <Time at={at} />
+    {isDelivered ? "read by an agent" : "an agent gets it with its next call"}
+  </p>
+);
