@@ -81,7 +81,8 @@ function findChangedCards(changes: ReadonlyMap<string, ChangeKind>, visibleIdOf:
 
 /** Marks a card as new or changed, or removes its mark. */
 function setMark(group: SVGGElement, kind: ChangeKind | undefined): void {
-  const mark = group.querySelector(".unseen");
+  const last = group.lastElementChild!;
+  const mark = last.classList.contains("unseen") ? last : null;
   if (mark?.textContent === (kind && CHANGE_NAMES[kind])) return;
   mark?.remove();
   if (kind) group.append(createMark(CHANGE_NAMES[kind]));
