@@ -356,7 +356,7 @@ class EditResult:
 
     `message` is the edit's entry in the activity log. `ids` are the ids of the nodes that were created, changed or
     removed, or else of the links that were written, in the order of the call. The counts include removed nodes and
-    links. `warning` is for the agent only; it is not logged.
+    links; `file_count` is that of a git sync. `warning` is for the agent only; it is not logged.
     """
 
     document: Mindmap
@@ -364,6 +364,7 @@ class EditResult:
     ids: tuple[str, ...] = ()
     node_count: int = 0
     link_count: int = 0
+    file_count: int = 0
     warning: str = ""
 
 

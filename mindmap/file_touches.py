@@ -206,7 +206,7 @@ def attach_detected_files(
         target.document if has_target else document, touches_by_node, message, now, target.node_id
     )
     node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)
-    return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids))
+    return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
 
 
 def is_generated_summary(summary: str) -> bool:

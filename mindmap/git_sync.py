@@ -118,7 +118,7 @@ def _count_lines(file: BinaryIO) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The map after a sync, the number of attached files, and the edit. `edit` is None if nothing differs from HEAD."""
+    """The map after a sync, the number of attached files, and the edit. `edit` is None if there were none."""
 
     document: Mindmap
     file_count: int
@@ -151,16 +151,17 @@ class WorkspaceSync:
         """Attach every file that differs from HEAD, in one edit; `attach_detected_files` chooses the nodes."""
         workspace, git = self._resolve_workspace()
         touches = find_changed_files(workspace, git, self.store.path)
+        attached: EditResult | None = None
 
         def edit(document: Mindmap) -> EditResult | None:
+            nonlocal attached
             workspace_edit = self._set_workspace(document)
-            if not touches:
-                return workspace_edit
             document = workspace_edit.document if workspace_edit else document
-            return attach_detected_files(document, requested_id, touches, utc_now()) or workspace_edit
+            attached = attach_detected_files(document, requested_id, touches, utc_now())
+            return attached or workspace_edit
 
-        document, result = self.store.change(self.mindmap_id, edit)
-        return SyncResult(document, len(touches), result if touches else None)
+        document, _ = self.store.change(self.mindmap_id, edit)
+        return SyncResult(document, attached.file_count if attached else 0, attached)
 
     def _resolve_workspace(self) -> tuple[str, GitRunner]:
         """Return the workspace and its git runner. Raises an error if the workspace is not in a git work tree."""

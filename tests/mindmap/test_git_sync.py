@@ -13,8 +13,9 @@ from mindmap import git
 from mindmap.document import Mindmap
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_detected_files, attach_files
 from mindmap.git import GitFailed, NoWorkTree, Workspace
-from mindmap.git_sync import find_changed_files
+from mindmap.git_sync import WorkspaceSync, find_changed_files
 from mindmap.ignore import find_ignored_paths, is_ignored
+from mindmap.map_store import MapStore
 from mindmap.nodes import NodeUpdate, update_nodes
 from mindmap.tree import find_active_task
 from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
@@ -390,6 +391,23 @@ def test_sync_without_new_files_creates_no_node() -> None:
     assert list_paths(sync_touches(document, [modify("b.py")])) == {"Done": ["a.py"], TOUCHED_FILES: ["b.py"]}
 
 
+def test_sync_counts_what_it_attached(repo: Repo, tmp_path: Path) -> None:
+    """A sync of a recorded rename attaches one file; one of only its old path attaches none, but sets the workspace."""
+    repo.commit_file("a.py", TEN)
+    store = MapStore(tmp_path / "maps")
+    document = create_map({"label": "Task"})
+    rename = TouchInput("new.py", "rename", previous_path="a.py")
+    store.create(attach_files(document, find_id(document, "Task"), [rename], "Renamed", NOON))
+    (repo.path / "a.py").unlink()
+    sync = WorkspaceSync(store, document.id, lambda path: open_git(Path(path)), str(repo.path))
+    nothing = sync.attach_changes()
+    assert (nothing.file_count, nothing.edit, nothing.document.workspace_path) == (0, None, str(repo.path))
+    repo.write("new.py", TEN)
+    synced = sync.attach_changes()
+    assert synced.edit is not None
+    assert (synced.file_count, synced.edit.message) == (1, "Git sync: 1 file (1 on nodes that had them)")
+
+
 def test_named_node_gets_all_files(work: Mindmap) -> None:
     """A node that the sync names gets every file; one that does not exist is no named node."""
     touches = [modify("a.py"), modify("b.py")]
@@ -436,8 +454,11 @@ def test_rename_of_an_agent_is_not_a_deletion(work: Mindmap) -> None:
     done = find_id(work, "Done")
     document = attach_files(work, done, [rename], "Renamed", NOON)
     touches = [TouchInput("a.py", "delete"), TouchInput("new.py", "create")]
-    (touch,) = sync_touches(document, touches).nodes[done].files
-    assert (touch.path, touch.action, touch.previous_path) == ("new.py", "rename", "a.py")
+    synced = sync_touches(document, touches)
+    assert list_paths(synced) == {"Done": ["new.py"], "Old": ["b.py"]}
+    (touch,) = synced.nodes[done].files
+    assert (touch.action, touch.previous_path) == ("rename", "a.py")
+    assert attach_detected_files(document, None, touches[:1], NOON) is None
     (touch,) = sync_touches(document, [TouchInput("new.py", "delete")]).nodes[done].files
     assert (touch.action, touch.previous_path) == ("delete", None)
 
