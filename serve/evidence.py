@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline.cancellation import check_cancelled
-from pipeline.git import releases
+from pipeline.git import commit_graph, releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
 from pipeline.git.patches import HEADER_LINE, strip_file_header
@@ -69,8 +69,8 @@ class EvidenceLoader:
     @cached_property
     def git(self) -> GitProgram:
         """Git program, which only reads commits and tags and so needs no settings of filters."""
-        repository = self.repository
-        return GitProgram(repository.git_dir, None, repository.objects_dir, commit_graph_dir=self.graph_dir)
+        repository, graph_dir = self.repository, commit_graph.exclude_damaged(self.graph_dir)
+        return GitProgram(repository.git_dir, None, repository.objects_dir, commit_graph_dir=graph_dir)
 
     @cached_property
     def own_names(self) -> frozenset[str]:

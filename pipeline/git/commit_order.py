@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from pipeline.git.commit_graph import get_graph_file
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository, UnreadableObject
@@ -111,7 +112,7 @@ def compute_corrected_dates(
     """
     with (
         suppress(OSError, ValueError, LookupError, UnreadableObject),
-        (graph_dir / "info" / "commit-graph").open("rb") as file,
+        get_graph_file(graph_dir).open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         return _compute_dates(repository, _GraphFile(content), dates)

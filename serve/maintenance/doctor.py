@@ -38,6 +38,7 @@ CHECKS: Final[dict[str, Check]] = {
     "home": index_checks.check_home,
     "disk space": index_checks.check_disk_space,
     "index": index_checks.check_index,
+    "commit-graph": index_checks.check_commit_graph,
     "locks": index_checks.check_locks,
     "write-ahead log": index_checks.check_write_ahead_log,
     "model files": environment_checks.check_model_files,

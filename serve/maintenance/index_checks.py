@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
+from pipeline.git import commit_graph
 from pipeline.git.repository import Repository
 from serve import index_status
 from serve.index_status import IndexStatus, describe_unfinished_run
@@ -145,6 +146,19 @@ def _check_vector_index(location: IndexLocation, connection: Connection) -> Chec
         return report_warning("vector index", found, "Run `lineage index` to write it again.")
     texts = f"{len(hnsw.digests) - len(hnsw.new_rows):,} of {len(hnsw.digests):,} texts"
     return report_ok("vector index", f"HNSW of {texts}, for queries without filters; others scan all vectors")
+
+
+def check_commit_graph(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the commit-graph next to the index is as git wrote it."""
+    if context.location is None:
+        return
+    graph_dir = context.location.git_directory
+    file = commit_graph.get_graph_file(graph_dir)
+    if commit_graph.is_damaged(graph_dir):
+        found = f"{file} is damaged; git reads the history without it, more slowly"
+        yield report_warning("commit-graph", found, "Run `lineage index` to write it again.")
+    elif file.exists():
+        yield report_ok("commit-graph", "intact")
 
 
 def check_locks(context: CheckContext) -> Iterator[CheckResult]:

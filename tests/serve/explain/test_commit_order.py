@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline.git import commit_graph, commit_order
+from pipeline.git.commit_graph import create_git_program
 from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.repository import open_repository
+from serve.evidence import EvidenceLoader
 from serve.explain_types import ExplainAnswer
 from serve.repositories import locate_index
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.explain.helpers import explain, list_hit_commits
+from tests.serve.explain.helpers import create_five_line_repo, explain, list_hit_commits, list_line_commits
 from tests.serve.sample_index import build_index
 
 WRONG_DATES = {
@@ -62,7 +65,7 @@ def sort_by_definition(dates: dict[str, int], repo: Repo) -> list[str]:
 
 def sort_with_graph(repo: Repo, dates: dict[str, int], graph_dir: Path | None) -> list[str]:
     repository = open_repository(repo.path)
-    return sort_newest_first(dates, repository, commit_graph.create_git_program(repository, graph_dir))
+    return sort_newest_first(dates, repository, create_git_program(repository, graph_dir))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -163,3 +166,47 @@ def test_order_during_a_merge(tmp_path: Path, home: Path) -> None:
     repo.commit_file("a.py", "1\n2\n3\n4\nmain\n", "Main", date=FIRST_DATE)
     repo.git("merge", "--no-commit", "--no-ff", "side")
     assert [hit.commit_message for hit in explain(repo, home, "a.py").hits] == ["Main", "Side", "First"]
+
+
+def remove_parents(graph: bytes) -> bytes:
+    """Return the content of a commit-graph in which no commit has a parent."""
+    damaged = bytearray(graph)
+    entries = range(8, 8 + 12 * graph[6], 12)
+    starts = {graph[entry : entry + 4]: int.from_bytes(graph[entry + 4 : entry + 12]) for entry in entries}
+    commit_count = int.from_bytes(graph[starts[b"OIDL"] - 4 : starts[b"OIDL"]])
+    for number in range(commit_count):
+        parents = starts[b"CDAT"] + number * 36 + 20
+        damaged[parents : parents + 8] = bytes.fromhex("7000000070000000")
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        remove_parents,
+        lambda graph: graph[: len(graph) // 2] + b"\xee" * 500,
+        lambda _: b"",
+        lambda _: b"CGPH",
+    ],
+    ids=["no parents", "other bytes", "empty", "cut"],
+)
+def test_damaged_commit_graph_is_not_used_and_written_again(
+    tmp_path: Path, home: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """Lines have the same commits with a damaged commit-graph as without; the next refresh writes it again."""
+    repo = create_five_line_repo(tmp_path / "repo")
+    build_index(repo, home)
+    repository = open_repository(repo.path)
+    graph_dir = locate_index(home, repository).git_directory
+    commit_graph.refresh(repository, graph_dir)
+    file = commit_graph.get_graph_file(graph_dir)
+    intact = file.read_bytes()
+    expected = list_line_commits(explain(repo, home, "src/a.py"))
+    file.write_bytes(damage(intact))
+    answer = explain(repo, home, "src/a.py", include_related=True)
+    assert list_line_commits(answer) == expected
+    assert len(list_hit_commits(answer)) == 3
+    assert EvidenceLoader(repository, graph_dir).git.commit_graph_dir is None
+    commit_graph.refresh(repository, graph_dir)
+    assert file.read_bytes() == intact
+    assert create_git_program(repository, graph_dir).commit_graph_dir == graph_dir

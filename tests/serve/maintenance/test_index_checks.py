@@ -10,6 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from pipeline.git import commit_graph
+from pipeline.git.repository import open_repository
 from serve.maintenance import index_checks
 from stores import database
 from stores.index_location import IndexLocation
@@ -74,6 +76,19 @@ def test_other_model_and_commits_behind(repo: Repo, home: Path) -> None:
     assert results["compatibility"].verdict is PROBLEM
     assert "--rebuild --yes" in results["compatibility"].remedy
     assert results["freshness"].found == "1 commit behind HEAD"
+
+
+def test_damaged_commit_graph_is_named(repo: Repo, location: IndexLocation) -> None:
+    """A commit-graph whose checksum is wrong is a warning, which `lineage index` removes."""
+    assert "commit-graph" not in run_checks(repo.path)
+    commit_graph.refresh(open_repository(repo.path), location.git_directory)
+    assert run_checks(repo.path)["commit-graph"].verdict is OK
+    file = commit_graph.get_graph_file(location.git_directory)
+    file.write_bytes(file.read_bytes()[:-30] + bytes(30))
+    result = run_checks(repo.path)["commit-graph"]
+    assert result.verdict is WARNING
+    assert str(file) in result.found
+    assert "lineage index" in result.remedy
 
 
 def test_missing_lock_files(repo: Repo, location: IndexLocation) -> None:
