@@ -6,7 +6,7 @@ After the first stage, which takes a small part of the time, questions are answe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -63,6 +63,8 @@ class RunOptions:
     `embed_cache`: embedding cache mode; None keeps the mode of the index.
     `embed_batch`: texts per call of the encoder.
     `skip_vectors`: stop after the first stage; a later run embeds the texts.
+    `branch_patterns`: refs to index besides HEAD, in this run and later ones, in addition to those of the index.
+    `head_only`: forget those of the index.
     `scheduler`: address of a Dask scheduler whose workers embed; None embeds on this machine.
     """
 
@@ -72,6 +74,8 @@ class RunOptions:
     embed_cache: EmbedCacheMode | None = None
     embed_batch: int = TEXTS_PER_TASK
     skip_vectors: bool = False
+    branch_patterns: tuple[str, ...] = ()
+    head_only: bool = False
     scheduler: str | None = None
 
 
@@ -175,9 +179,10 @@ class IndexRun:
         start_time = time.perf_counter()
         rules = IgnoreRules.from_repository(self.repository)
         head = self._read_head()
+        patterns = self._choose_branch_patterns()
         cache_mode = self._delete_index() if self.options.rebuild else self.options.embed_cache
         with IndexWriter(self.location) as writer:
-            start = self._start_run(writer, head, cache_mode)
+            start = self._start_run(writer, head, cache_mode, patterns)
             head_update = self._plan_head_update(start, rules, head)
             self.repository.release_memory()
             progress = self._extract(writer, start, head_update, rules)
@@ -213,16 +218,29 @@ class IndexRun:
             raise NothingToIndex(self.repository.root)
         return head
 
+    def _choose_branch_patterns(self) -> Sequence[str] | None:
+        """Return the patterns of the branches to index; None keeps those of the index."""
+        if self.options.head_only or not (self.options.branch_patterns or self.options.rebuild):
+            return () if self.options.head_only else None
+        recorded_patterns = write.load_branch_patterns(self.location)
+        return list(dict.fromkeys((*recorded_patterns, *self.options.branch_patterns)))
+
     def _delete_index(self) -> EmbedCacheMode | None:
         """Delete the index. Return the cache mode of the options, or else that of the deleted index."""
         mode = self.options.embed_cache or write.get_cache_mode(write.load_index_versions(self.location))
         delete_index(self.location)
         return mode
 
-    def _start_run(self, writer: IndexWriter, head: str, cache_mode: EmbedCacheMode | None) -> RunStart:
+    def _start_run(
+        self,
+        writer: IndexWriter,
+        head: str,
+        cache_mode: EmbedCacheMode | None,
+        branch_patterns: Sequence[str] | None,
+    ) -> RunStart:
         encoder_name = get_encoder_name(self.encoder.name)
         with self.profile.measure("walk"):
-            return write.start_run(writer, self.repository, head, cache_mode, encoder_name)
+            return write.start_run(writer, self.repository, head, cache_mode, encoder_name, branch_patterns)
 
     def _plan_head_update(self, start: RunStart, rules: IgnoreRules, head: str) -> HeadUpdate:
         with self.profile.measure("symbols"):
@@ -274,8 +292,7 @@ class IndexRun:
         self, writer: IndexWriter, batch: ExtractedBatch, start: RunStart, progress: Progress
     ) -> Progress:
         self.profile.merge(batch.profile)
-        watermark = start.get_watermark_after(batch.shas)
-        write.write_batch(writer, batch, watermark, self.profile)
+        watermark = write.write_batch(writer, batch, start, self.profile)
         progress = _update_progress(progress, batch, watermark)
         self.report(progress)
         return progress

@@ -1,4 +1,4 @@
-"""Commit walks: commits to index, reachability of a new HEAD, and commits that any ref reaches.
+"""Commit walks: commits of HEAD and of branches to index, reachability of a new HEAD, and commits that any ref reaches.
 
 The watermark of an index is the last commit up to which it has the whole history. Commits are listed parents before
 children, so an interrupted run leaves no gap before its watermark.
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pipeline.git import commit_graph
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.objects import collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
 from stores.types import ReachabilityDelta
 
@@ -95,6 +96,26 @@ def list_candidate_commits(
     """
     hidden_commits = [watermark] if watermark and not unreadable_commits else []
     return repository.walk(head, hide=hidden_commits)
+
+
+def list_branch_candidates(
+    repository: Repository, head: str, tips: Iterable[str], known_commits: Iterable[str | None]
+) -> list[str]:
+    """Return the commits that the tips reach, but neither `head` nor the known commits, parents before children.
+
+    Only these commits are read, and those of `head` if there are any. The order depends on that of the tips.
+    """
+    excluded = set(filter(None, known_commits))
+    new_tips = [tip for tip in tips if tip not in excluded]
+    if not new_tips:
+        return []
+    excluded.update(repository.walk(head))
+    candidates: list[str] = []
+    for tip in new_tips:
+        graph = collect_reachable([tip], repository.read_parents, excluded)
+        candidates += sort_topologically(tip, graph)
+        excluded.update(graph)
+    return candidates
 
 
 def exclude_recorded(

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from pipeline.component_versions import get_component_versions, get_encoder_name
 from pipeline.extract import ExtractedBatch
+from pipeline.git.commit_graph import create_git_program
+from pipeline.git.ranges import list_branch_tips
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import ParsedFiles
 from pipeline.options import EmbedCacheMode, EncoderName
@@ -22,6 +24,7 @@ from pipeline.walk import (
     compute_reachability_delta,
     exclude_recorded,
     find_unreachable,
+    list_branch_candidates,
     list_candidate_commits,
 )
 from stores import compatibility, database, history, maintenance, pending_work
@@ -62,7 +65,9 @@ class RunStart:
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
     `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no row of their messages.
-    `obsolete_commits`: those of the unreadable commits that HEAD does not reach; this run does not retry them.
+    `branch_commits`: those of the pending commits that HEAD does not reach. `branch_tips`: commits of the branches.
+    `obsolete_commits`: those of the unreadable commits that neither HEAD nor a branch reaches; this run does not retry
+    them.
     `head_files`: path -> blob of each file in the recorded HEAD snapshot.
     `components`: component versions of this run's rows.
     """
@@ -70,6 +75,8 @@ class RunStart:
     pending_commits: tuple[str, ...]
     unreadable_commits: frozenset[str]
     commits_without_hunks: frozenset[str]
+    branch_commits: frozenset[str]
+    branch_tips: tuple[str, ...]
     obsolete_commits: frozenset[str]
     head_files: dict[str, str]
     components: ComponentVersions
@@ -80,9 +87,12 @@ class RunStart:
         return EmbedCacheMode(self.components.embed_cache or EmbedCacheMode.OFF)
 
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
-        """Return the last of these commits that is not a retry; None if all are. Retries are before the watermark."""
-        retried_commits = self.unreadable_commits | self.commits_without_hunks
-        new_commits = [sha for sha in shas if sha not in retried_commits]
+        """Return the last of these commits of HEAD that is not a retry; None without one.
+
+        Retries are before the watermark.
+        """
+        other_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
+        new_commits = [sha for sha in shas if sha not in other_commits]
         return new_commits[-1] if new_commits else None
 
 
@@ -101,10 +111,12 @@ def start_run(
     head: str,
     cache_mode: EmbedCacheMode | None,
     encoder_name: EncoderName | None = None,
+    branch_patterns: Sequence[str] | None = None,
 ) -> RunStart:
     """Create the index if there is none, record the target HEAD, and find the commits to index.
 
-    `cache_mode`: None keeps the mode of the index. `encoder_name`: None means the default encoder.
+    `cache_mode`: None keeps the mode of the index. `encoder_name`: None means the default encoder. `branch_patterns`:
+    refs to index besides HEAD; None keeps those of the index.
     Raises IncompatibleIndex if the index needs a rebuild.
     """
     with writer.open_batch() as connection:
@@ -116,6 +128,9 @@ def start_run(
         # Only a migration leaves commits without hunks, and it clears `completed_commit`.
         is_complete = summary is not None and summary.completed_commit is not None
         without_hunks = [] if is_complete else history.list_commits_without_hunks(connection)
+        if branch_patterns is None:
+            branch_patterns = history.load_branch_patterns(connection)
+        known_tips = history.load_branch_tips(connection)
     # Others are gone from the repository, so HEAD does not reach them.
     without_hunks = [sha for sha in without_hunks if repository.is_readable(sha)]
     current_versions = get_component_versions(
@@ -125,12 +140,18 @@ def start_run(
     # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
     watermark = summary.last_indexed_commit if summary else None
     candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
+    branch_tips = list_branch_tips(repository, create_git_program(repository), branch_patterns)
+    # As for HEAD, unreadable commits are looked for in the whole history of the branches.
+    known_commits = () if unreadable_commits else (watermark, *known_tips)
+    branch_candidates = list_branch_candidates(repository, head, branch_tips, known_commits)
     delta = (
         compute_reachability_delta(repository, head, summary.head_commit) if summary else ReachabilityDelta()
     )
     with writer.open_batch() as connection:
         pending = exclude_recorded(
-            candidates, partial(history.find_recorded_commits, connection), unreadable_commits
+            [*candidates, *branch_candidates],
+            partial(history.find_recorded_commits, connection),
+            unreadable_commits,
         )
         record_run_start(
             connection,
@@ -138,12 +159,15 @@ def start_run(
             head=head,
             unreached=_list_unreachable(connection, delta) if summary else (),
             components=current_versions,
+            branch_patterns=branch_patterns,
         )
         return RunStart(
             pending_commits=(*without_hunks, *pending),
             unreadable_commits=unreadable_commits,
             commits_without_hunks=frozenset(without_hunks),
-            obsolete_commits=unreadable_commits.difference(candidates),
+            branch_commits=frozenset(branch_candidates),
+            branch_tips=tuple(branch_tips),
+            obsolete_commits=unreadable_commits.difference(candidates, branch_candidates),
             head_files=history.load_head_files(connection),
             components=current_versions,
         )
@@ -164,11 +188,18 @@ def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode
     return EmbedCacheMode(mode) if mode in set(EmbedCacheMode) else None
 
 
-def write_batch(writer: IndexWriter, batch: ExtractedBatch, watermark: str | None, profile: Profile) -> None:
-    """Write a batch's rows and the watermark in one transaction.
+def load_branch_patterns(location: IndexLocation) -> tuple[str, ...]:
+    """Return the patterns of branches recorded in the index; none if there is no index or it cannot be read."""
+    try:
+        with database.open_for_reading(location) as connection:
+            return history.load_branch_patterns(connection)
+    except (NotIndexed, DamagedIndex, NewerSchema):
+        return ()
 
-    `watermark`: None if the watermark does not move.
-    """
+
+def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, profile: Profile) -> str | None:
+    """Write a batch's rows and the watermark in one transaction; return the watermark, None if it does not move."""
+    watermark = start.get_watermark_after(batch.shas)
     rows = Batch(
         covered_commits=batch.shas,
         commits=batch.commits,
@@ -178,8 +209,10 @@ def write_batch(writer: IndexWriter, batch: ExtractedBatch, watermark: str | Non
         symbol_terms=batch.symbol_terms,
         unreadable=batch.unreadable_commits,
         watermark=watermark,
+        unreached=[sha for sha in batch.shas if sha in start.branch_commits],
     )
     _write_timed(writer, profile, "storage", lambda connection: replace_batch(connection, rows))
+    return watermark
 
 
 def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile) -> None:
@@ -210,8 +243,8 @@ def finish_extraction(
 ) -> pa.Table:
     """Move the watermark to HEAD and record the versions of this run; return the texts that have no vector yet.
 
-    The records of unreadable commits that HEAD does not reach are deleted: if HEAD reaches them again, the walk from
-    the new watermark finds them.
+    The records of unreadable commits that neither HEAD nor a branch reaches are deleted: if HEAD reaches them again,
+    the walk from the new watermark finds them.
 
     `has_new_head_rows`: this run wrote every row of the HEAD snapshot.
     `has_complete_head`: the HEAD snapshot has every file.
@@ -223,6 +256,7 @@ def finish_extraction(
             head,
             start.components,
             obsolete_commits=sorted(start.obsolete_commits),
+            branch_tips=start.branch_tips,
             is_head_rebuilt=has_new_head_rows,
             is_complete=has_complete_head and not pending.num_rows,
         )

@@ -50,6 +50,7 @@ class ChangeSearchRequest:
     since: str | None = None
     until: str | None = None
     author: str | None = None
+    commit_range: str | None = None
 
     def __post_init__(self) -> None:
         """Raise BadRequest for values that exclude each other or have no meaning."""

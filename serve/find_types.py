@@ -27,7 +27,7 @@ class FindRequest:
     """Request for commits that match a text, to answer "how was it done before?"
 
     `k` is the number of commits to return. `since` and `until` are dates or ages as typed, `path` a gitignore pattern,
-    `author` a part of a name or e-mail address.
+    `author` a part of a name or e-mail address, `commit_range` a range of commits in git's syntax.
     """
 
     text: str
@@ -38,6 +38,7 @@ class FindRequest:
     author: str | None = None
     rerank: bool = True
     until: str | None = None
+    commit_range: str | None = None
 
     def __post_init__(self) -> None:
         """Raise BadRequest for texts that cannot be sent to the daemon or the database."""
@@ -48,6 +49,7 @@ class FindRequest:
             "until": self.until,
             "path": self.path,
             "author": self.author,
+            "range": self.commit_range,
         }
         for name, value in filters.items():
             validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)

@@ -16,11 +16,13 @@ from typing import Final
 
 from pipeline.component_versions import get_component_versions, get_encoder_name
 from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.walk import compute_reachability_delta, find_commits_to_index
 from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
+from serve.commit_ranges import RangeCoverage, add_to_reachability, compute_coverage
 from serve.repositories import locate_index
 from serve.text import describe_vector_share, format_commit_count
 from stores import compatibility, history, index_copy, locks
@@ -35,7 +37,7 @@ from stores.history import CacheUsage, IndexSummary
 from stores.hunk_details import Connection
 from stores.index_copy import IndexHolder
 from stores.index_location import IndexLocation
-from stores.types import ReachabilityDelta
+from stores.types import CommitRange, ReachabilityDelta
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
@@ -64,7 +66,8 @@ class IndexStatus:
     `vector_share`: share of the hunks whose text has a vector.
     `index_holder`: the process that holds the index, if the status is that of a copy; else None.
     `is_run_active`: an index run is at work; only looked up if the index is incomplete. `indexed_until`: date of the
-    last indexed commit, during an active run only.
+    last indexed commit, during an active run only. `range_coverage`: of a question about a range.
+    `branch_patterns`: refs that are indexed besides HEAD; only loaded by `load_status_at_path`.
     """
 
     last_indexed_commit: str | None = None
@@ -80,6 +83,8 @@ class IndexStatus:
     index_holder: IndexHolder | None = None
     is_run_active: bool = False
     indexed_until: datetime | None = None
+    range_coverage: RangeCoverage | None = None
+    branch_patterns: tuple[str, ...] = ()
 
     @property
     def has_partial_history(self) -> bool:
@@ -105,7 +110,9 @@ def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexSta
             status = load_index_status(
                 repository, index.connection, location=location, index_holder=index.holder
             )
-            return location, replace(status, cache=_load_cache_status(index.connection, location))
+            cache = _load_cache_status(index.connection, location)
+            patterns = history.load_branch_patterns(index.connection)
+            return location, replace(status, cache=cache, branch_patterns=patterns)
     except NotIndexed:
         return location, build_status_without_index(repository)
 
@@ -150,6 +157,24 @@ def load_index_status(
     return status
 
 
+def add_range(
+    status: IndexStatus,
+    repository: Repository,
+    git: GitProgram,
+    connection: Connection,
+    commit_range: CommitRange | None,
+) -> IndexStatus:
+    """Return the status for a question about a range: its commits are reachable, too."""
+    if commit_range is None:
+        return status
+    tips = [status.last_indexed_commit, *history.load_branch_tips(connection)]
+    return replace(
+        status,
+        reachability=add_to_reachability(connection, status.reachability, commit_range),
+        range_coverage=compute_coverage(repository, git, connection, commit_range, tips),
+    )
+
+
 def load_recorded_state(connection: Connection) -> RecordedState:
     """Load the state recorded in an open index."""
     summary = history.load_index_summary(connection)
@@ -191,6 +216,8 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
 
 def build_index_hints(status: IndexStatus) -> Iterator[str]:
     """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible."""
+    if status.range_coverage:
+        yield from status.range_coverage.describe()
     is_run_active = status.is_run_active or (
         status.index_holder is not None and status.index_holder.is_index_run
     )

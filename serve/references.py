@@ -193,6 +193,11 @@ def find_numbers(text: str, own_names: Collection[str] = ()) -> Iterator[Referen
     return (reference for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS)
 
 
+def remove_squash_suffix(subject: str) -> str:
+    """Return a subject without the numbers that GitHub adds at its end, as in `Fix x (#12)`."""
+    return subject[: _find_squash_suffix(subject)] or subject
+
+
 def find_pull_request(message: str, own_names: Collection[str] = ()) -> Reference | None:
     """Return the first pull request that a commit message names as its own; None if it names none."""
     references = parse_references(message, own_names)
@@ -262,9 +267,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     """Yield issues, pull requests, tickets and advisories, in the order of the message."""
     text = message.strip()[:MAX_CHARS]
     subject = text.partition("\n")[0].rstrip()
-    # A search of the whole subject would take quadratic time for long runs of spaces.
-    suffix = _SQUASH_SUFFIX.search(subject, max(0, len(subject) - _SUFFIX_WINDOW))
-    squash_start = suffix.start() if suffix else len(text)
+    squash_start = _find_squash_suffix(subject)
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:
@@ -289,6 +292,13 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
             else:
                 kind = ISSUE
             yield Reference(kind, number)
+
+
+def _find_squash_suffix(subject: str) -> int:
+    """Return where the numbers of pull requests at the end of a subject start; its length without any."""
+    # A search of the whole subject would take quadratic time for long runs of spaces.
+    suffix = _SQUASH_SUFFIX.search(subject, max(0, len(subject) - _SUFFIX_WINDOW))
+    return suffix.start() if suffix else len(subject)
 
 
 def _format_number(match: re.Match[str], own_names: Collection[str]) -> str:

@@ -18,7 +18,7 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from stores.errors import LineageError
 from stores.snapshot import Bools, Snapshot, to_int_array
-from stores.types import ReleaseFilter
+from stores.types import CommitRange, ReleaseFilter
 
 Parameter: TypeAlias = str | datetime
 
@@ -45,6 +45,7 @@ class QueryFilter:
     language: as in the column `hunks.language`. since: earliest commit date. until: commit date before which commits
     count. path: gitignore pattern. author: part of the name or address, in any case. preferred_paths: gitignore
     patterns that raise the score of matching hunks and exclude none. release: first release of the commit.
+    commit_range: range that has the commit.
     """
 
     language: str | None = None
@@ -54,12 +55,18 @@ class QueryFilter:
     preferred_paths: tuple[str, ...] = ()
     until: datetime | None = None
     release: ReleaseFilter | None = None
+    commit_range: CommitRange | None = None
 
     @property
     def has_conditions(self) -> bool:
         """True if any condition is set."""
-        conditions = (self.language, self.since, self.until, self.path, self.author, self.release)
-        return any(condition is not None for condition in conditions)
+        conditions = (self.language, self.since, self.until, self.path, self.author)
+        return any(condition is not None for condition in (*conditions, *self.commit_filters))
+
+    @property
+    def commit_filters(self) -> tuple[ReleaseFilter | CommitRange, ...]:
+        """Conditions that list the commits which meet them."""
+        return tuple(condition for condition in (self.release, self.commit_range) if condition is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +102,8 @@ def apply_filter(
         is_reachable = positions >= 0
         for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
             mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
-    if query_filter.release:
-        is_included &= snapshot.hunks.mask_hunks_by_commit(query_filter.release.commits)
+    for commit_filter in query_filter.commit_filters:
+        is_included &= snapshot.hunks.mask_hunks_by_commit(commit_filter.commits)
     return FilterMask(is_included, is_preferred)
 
 

@@ -1,6 +1,6 @@
 """Read queries: recorded commits, status numbers, history of a file and of a symbol, unreadable commits.
 
-Imports no NumPy and imports pyarrow only when needed, because every command imports this module.
+Imports neither NumPy nor pyarrow, because every command imports this module.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
-from stores.database import fetch_int, register_tables
+from stores.database import fetch_int
 from stores.types import ReachabilityDelta
-
-# Longer lists are passed as an Arrow table; for shorter ones, importing pyarrow would take longer than the query.
-MAX_INLINE_COMMITS: Final = 500
 
 # Only a changed line that can define the name can introduce or remove its symbol. A truncated diff may lack the line.
 _TOUCHES: Final = """
@@ -159,6 +156,9 @@ ORDER BY other.commit_date, other.commit_sha"""
 # A bot can give thousands of commits the same date. The later ones are no copies.
 MAX_POSSIBLE_COPIES: Final = 100
 
+# A parameter for each commit takes 15 times as long for 200 commits: DuckDB looks for a package at each.
+_RECORDED_COMMITS: Final = """
+SELECT commit_sha FROM commits WHERE commit_sha IN (SELECT unnest(string_split($shas, ' ')))"""
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
 
 
@@ -206,11 +206,8 @@ def load_cache_usage(connection: duckdb.DuckDBPyConnection) -> CacheUsage:
 
 def find_recorded_commits(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
     """Return those of the commits that are recorded in the index."""
-    requested_shas = list(shas)
-    if len(requested_shas) > MAX_INLINE_COMMITS:
-        return _find_stored_keys(connection, "commits", "commit_sha", requested_shas)
-    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(requested_shas))})"
-    return {sha for (sha,) in connection.execute(sql, requested_shas).fetchall()} if requested_shas else set()
+    rows = connection.execute(_RECORDED_COMMITS, {"shas": " ".join(shas)}).fetchall()
+    return {sha for (sha,) in rows}
 
 
 def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -241,6 +238,17 @@ def compute_vector_share(connection: duckdb.DuckDBPyConnection) -> float:
 def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Return the recorded commits that the HEAD of the newest index run does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}
+
+
+def load_branch_patterns(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Return the patterns of refs that index runs index besides HEAD, in the order in which they were given."""
+    rows = connection.execute("SELECT pattern FROM branch_patterns ORDER BY rowid").fetchall()
+    return tuple(pattern for (pattern,) in rows)
+
+
+def load_branch_tips(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Return the commits of these refs in the newest finished run; the index has every commit that they reach."""
+    return frozenset(sha for (sha,) in connection.execute("SELECT commit_sha FROM branch_tips").fetchall())
 
 
 def load_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> tuple[UnreadableCommit, ...]:
@@ -318,19 +326,6 @@ def build_reachability_test(
         return added.__contains__
     removed = load_unreached_commits(connection) | set(reachability.removed_commits)
     return lambda sha: sha not in removed or sha in added
-
-
-def _find_stored_keys(
-    connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]
-) -> set[Any]:
-    """Return those of the keys that the table contains."""
-    if not keys:
-        return set()
-    import pyarrow as pa  # slow to import, and rarely needed
-
-    with register_tables(connection, requested=pa.table({key: keys})):
-        rows = connection.execute(f"FROM requested SEMI JOIN {table} USING ({key})").fetchall()
-    return {value for (value,) in rows}
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,12 @@ def migrate_to_5(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(load_full_text_sql())
 
 
+def migrate_to_6(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables of branches."""
+    connection.execute("CREATE TABLE branch_patterns (pattern VARCHAR NOT NULL)")
+    connection.execute("CREATE TABLE branch_tips (commit_sha VARCHAR NOT NULL)")
+
+
 class NewerSchema(LineageError):
     """Refusal of an index that a newer version of the program made; it is neither read nor written."""
 
@@ -142,6 +148,7 @@ MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     3: migrate_to_3,
     4: migrate_to_4,
     5: migrate_to_5,
+    6: migrate_to_6,
 }
 
 

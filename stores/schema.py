@@ -304,6 +304,27 @@ UNREACHED: Final = pa.schema(
     ]
 )
 
+BRANCH_PATTERNS: Final = pa.schema(
+    [
+        field(
+            "pattern",
+            pa.string(),
+            "Pattern of refs, such as `topic/*`, whose commits each index run indexes besides those of HEAD.",
+        ),
+    ]
+)
+
+BRANCH_TIPS: Final = pa.schema(
+    [
+        field(
+            "commit_sha",
+            pa.string(),
+            "Commit of such a ref in the newest finished index run: every commit that it reaches is in `commits` or "
+            "`unreadable`.",
+        ),
+    ]
+)
+
 TABLES: Final[dict[str, pa.Schema]] = {
     "repository": REPOSITORY,
     "metadata": METADATA,
@@ -323,6 +344,8 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "head_postings": HEAD_POSTINGS,
     "unreadable": UNREADABLE,
     "unreached": UNREACHED,
+    "branch_patterns": BRANCH_PATTERNS,
+    "branch_tips": BRANCH_TIPS,
 }
 
 # Not a table: the embeddings of a batch's texts, before `writer` quantizes them.

@@ -148,3 +148,11 @@ CREATE TABLE unreadable (
 CREATE TABLE unreached (
     commit_sha VARCHAR NOT NULL
 );
+
+CREATE TABLE branch_patterns (
+    pattern    VARCHAR NOT NULL
+);
+
+CREATE TABLE branch_tips (
+    commit_sha VARCHAR NOT NULL
+);

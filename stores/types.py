@@ -1,4 +1,4 @@
-"""Quoted symbol names, reachability difference, release filter, schema version and embedding dimension.
+"""Quoted symbol names, reachability difference, filters of commits, schema version and embedding dimension.
 
 Imports only the standard library, because every command imports it.
 """
@@ -42,7 +42,15 @@ class ReleaseFilter:
     commits: frozenset[str]
 
 
-SCHEMA_VERSION: Final = 5
+@dataclass(frozen=True, slots=True)
+class CommitRange:
+    """Filter for the commits of a range in git's syntax. `text`: as given. `commits`: all of them, indexed or not."""
+
+    text: str
+    commits: frozenset[str]
+
+
+SCHEMA_VERSION: Final = 6
 # Tables, columns and rows that each schema version added.
 SCHEMA_HISTORY: Final = {
     1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
@@ -50,6 +58,7 @@ SCHEMA_HISTORY: Final = {
     3: "a row in `hunks` for each commit that changes no file itself",
     4: "vectors as 8-bit codes",
     5: "schemas of DuckDB's full-text index",
+    6: "patterns and tips of branches besides HEAD",
 }
 
 EMBEDDING_DIMENSION: Final = 384

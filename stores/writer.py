@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ class Batch:
     covered_commits: all commits of the batch; everything recorded for them is replaced. The tables have the columns
     of `schema`, with `hunk_id` and `document` counted from 0. vectors: rows of `schema.EMBEDDINGS`, which the
     transaction quantizes. unreadable: covered commits that could not be read.
-    watermark: new watermark; None leaves it unchanged.
+    watermark: new watermark; None leaves it unchanged. unreached: covered commits that HEAD does not reach.
     """
 
     covered_commits: Sequence[str] = ()
@@ -57,6 +57,7 @@ class Batch:
     symbol_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
     unreadable: Rows = field(default_factory=schema.UNREADABLE.empty_table)
     watermark: str | None = None
+    unreached: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ SEMI JOIN covered USING (commit_sha)"""
 # `NOT IN` a list of the used keys, because a list of the unused ones could be most of the table.
 _DELETE_UNUSED: Final = (
     "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "DELETE FROM branch_tips WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM vectors WHERE text_digest NOT IN"
     " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
     "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings"
@@ -113,6 +115,11 @@ _DELETE_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
 )
 
+# Only those with rows: others change only ignored files, or could not be read.
+_INSERT_UNREACHED: Final = """
+INSERT INTO unreached
+SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI JOIN unreached USING (commit_sha)"""
+
 # Without the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
@@ -125,19 +132,26 @@ def record_run_start(
     head: str,
     unreached: Sequence[str],
     components: ComponentVersions,
+    branch_patterns: Sequence[str] = (),
 ) -> None:
-    """Record the repository, the HEAD that the run will index, and the recorded commits that it does not reach."""
+    """Record the repository, the HEAD that the run will index, and the recorded commits that it does not reach.
+
+    branch_patterns: patterns of refs that the run and later ones index besides HEAD.
+    """
     rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
     # Paths may contain bytes that are not UTF-8, and the database stores only text.
     path = str(location.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    insert = (
+        "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)"
+    )
     with run_transaction(connection, unreached_in=rows):
-        connection.execute(
-            "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
-            [location.repo_id, path, location.first_commit],
-        )
+        connection.execute(insert, [location.repo_id, path, location.first_commit])
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
+        connection.execute("DELETE FROM branch_patterns")
+        for pattern in branch_patterns:
+            connection.execute("INSERT INTO branch_patterns VALUES (?)", [pattern])
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
         for name in compatibility.COMPONENT_NAMES:
@@ -165,6 +179,10 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         postings_seconds = 0.0 if is_empty else _insert_history(connection, batch)
         if batch.commits.num_rows:
             _record_row_versions(connection, compatibility.HISTORY_PART, batch.hunks)
+        if batch.unreached:
+            unreached = pa.table({"commit_sha": pa.array(batch.unreached, pa.string())})
+            with register_tables(connection, unreached_in=unreached):
+                connection.execute(_INSERT_UNREACHED)
         if batch.unreadable.num_rows:
             with register_tables(connection, unreadable_in=batch.unreadable):
                 connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
@@ -190,7 +208,9 @@ def write_vectors(
     """
     with run_transaction(connection, vectors_in=quantize_table(_drop_duplicates(vectors))):
         connection.execute(_INSERT_VECTORS)
-        _record_cache_usage(connection, cache_usage)
+        if cache_usage is not None and cache_usage.requested_texts:
+            connection.execute("DELETE FROM embed_cache")
+            connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(cache_usage))
         if completed_commit is not None:
             connection.execute("UPDATE repository SET completed_commit = ?", [completed_commit])
 
@@ -222,17 +242,20 @@ def record_run_end(
     is_head_rebuilt: bool,
     is_complete: bool = True,
     obsolete_commits: Sequence[str] = (),
+    branch_tips: Collection[str] = (),
 ) -> ComponentVersions:
     """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 
     components: versions of the run. is_head_rebuilt: the run wrote all rows of the HEAD snapshot. is_complete: the HEAD
     snapshot is complete and every text has its vector; if not, this HEAD is not recorded as completed, so that the next
     run continues.
-    obsolete_commits: unreadable commits that this HEAD does not reach. Their records are deleted, so that no run tries
-    to read them again.
+    obsolete_commits: unreadable commits that neither this HEAD nor a branch reaches. Their records are deleted, so that
+    no run tries to read them again. branch_tips: commits of the refs that the run has indexed besides HEAD.
     """
     rows = pa.table({"commit_sha": pa.array(obsolete_commits, pa.string())})
-    with run_transaction(connection, obsolete_in=rows):
+    tips = pa.table({"commit_sha": pa.array(sorted(branch_tips), pa.string())})
+    with run_transaction(connection, obsolete_in=rows, tips_in=tips):
+        connection.execute("DELETE FROM branch_tips; INSERT INTO branch_tips SELECT commit_sha FROM tips_in")
         connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM obsolete_in)")
         if is_head_rebuilt:
             _delete_outdated_head_versions(connection)
@@ -244,8 +267,9 @@ def record_run_end(
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        if is_complete:
-            connection.execute("UPDATE repository SET completed_commit = ?", [head])
+        # An earlier run may have completed this HEAD, without the branches of this one.
+        completed = "$head" if is_complete else "nullif(completed_commit, $head)"
+        connection.execute(f"UPDATE repository SET completed_commit = {completed}", {"head": head})
     return confirmed_versions
 
 
@@ -277,12 +301,6 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
         shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
 
 
-def _record_cache_usage(connection: duckdb.DuckDBPyConnection, usage: CacheUsage | None) -> None:
-    if usage is not None and usage.requested_texts:
-        connection.execute("DELETE FROM embed_cache")
-        connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(usage))
-
-
 def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
     """Record the versions of this part's new rows; parsers only if there are rows in their language."""
     # Rows are compared in Python, because one SQL statement for this took an eighth of a batch's time.
@@ -290,16 +308,12 @@ def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows:
     components = {
         name
         for name in compatibility.COMPONENT_NAMES
-        if part in compatibility.get_component_parts(name) and _is_used(name, languages)
+        if part in compatibility.get_component_parts(name)
+        and name.removeprefix("parser_") in (name, *languages)
     }
     writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in components}
     for row in sorted(writers.difference(connection.execute(_ROW_VERSIONS).fetchall())):
         connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", row)
-
-
-def _is_used(component: str, languages: Sequence[str | None]) -> bool:
-    language = component.removeprefix("parser_")
-    return language == component or language in languages
 
 
 def _delete_outdated_head_versions(connection: duckdb.DuckDBPyConnection) -> None:

@@ -11,6 +11,7 @@
 - `merges`: files and lines of a merge commit that differ from every parent
 - `objects`: parsers of commit and tree objects, reader of trees; reachable commits and topological order
 - `patches`: parser of unified diffs: line numbers and text of their `@@` parts
+- `ranges`: ranges of commits in git's syntax, resolved by git
 - `releases`: first tag that contains each commit, and the merge that brought it into HEAD's first-parent history
 - `repository`: the Repository class: commits, trees, blobs, diffs, attributes, configuration
 - `tree_diff`: diffs of two trees through libgit2, with a fast path for plain edits

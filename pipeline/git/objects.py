@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -24,13 +24,15 @@ Parents = tuple[str, ...]
 MAX_CACHED_NAMES: Final = 4_000
 
 
-def collect_reachable(tips: Iterable[str], get_parents: Callable[[str], Parents]) -> dict[str, Parents]:
-    """Return each commit that the tips reach, the tips included, with its parents."""
+def collect_reachable(
+    tips: Iterable[str], get_parents: Callable[[str], Parents], excluded: Collection[str] = ()
+) -> dict[str, Parents]:
+    """Return each commit that the tips reach, the tips included, with its parents; stop at the excluded commits."""
     parents_by_sha: dict[str, Parents] = {}
     pending = list(tips)
     while pending:
         sha = pending.pop()
-        if sha not in parents_by_sha:
+        if sha not in parents_by_sha and sha not in excluded:
             parents_by_sha[sha] = get_parents(sha)
             pending.extend(parents_by_sha[sha])
     return parents_by_sha

@@ -435,11 +435,11 @@ class Repository:
                 walker.hide(sha)
             return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
         except (pygit2.GitError, KeyError, ValueError):  # an object is missing, and libgit2's walk stops
-            excluded_commits = collect_reachable(hidden_commits, self._read_parents)
-            reached_commits = collect_reachable([tip], self._read_parents)
+            excluded_commits = collect_reachable(hidden_commits, self.read_parents)
+            reached_commits = collect_reachable([tip], self.read_parents)
             return {sha: parents for sha, parents in reached_commits.items() if sha not in excluded_commits}
 
-    def _read_parents(self, sha: str) -> Parents:
+    def read_parents(self, sha: str) -> Parents:
         """Return a commit's parents; none if it cannot be read."""
         try:
             return self._read_links(sha).parents

@@ -138,6 +138,23 @@ def index_command(  # noqa: PLR0913 - one parameter per option
             "or none]"
         ),
     ] = None,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Also index branches and tags besides HEAD, in this run and later ones: `topic`, `topic/*`, `origin`, "
+            "`v1.*`, `refs/pull`. A glob of git for-each-ref, or the first parts of a name. Can be repeated.",
+        ),
+    ] = None,
+    all_branches: Annotated[
+        bool,
+        typer.Option(
+            "--all-branches", help="Also index all local and remote-tracking branches, from now on."
+        ),
+    ] = False,
+    head_only: Annotated[
+        bool, typer.Option("--head-only", help="Index only HEAD, from now on. Indexed branches stay.")
+    ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -159,7 +176,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Index the history of repositories up to HEAD, from where the last run ended."""
     from serve.cli.index import run_index_command
-    from serve.cli.options import IndexOptions
+    from serve.cli.options import ALL_BRANCHES, IndexOptions
 
     options = IndexOptions(
         incremental=incremental,
@@ -177,6 +194,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         skip_vectors=skip_vectors,
         vector_index=vector_index,
         scheduler=scheduler,
+        branch_patterns=(*(ALL_BRANCHES if all_branches else ()), *(branch or ())),
+        head_only=head_only,
         show_progress=not no_progress,
         profile=profile,
     )
@@ -200,6 +219,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
 app.command("grep")(changes.grep_command)
+app.command("log")(changes.log_command)
 app.command("trace")(changes.trace_command)
 app.command("related")(changes.related_command)
 app.command("show")(changes.show_command)

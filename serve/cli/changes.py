@@ -1,4 +1,4 @@
-"""Commands `lineage grep`, `lineage trace`, `lineage related` and `lineage show`.
+"""Commands `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show`.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly. All answer in this
 process, because they need no model.
@@ -14,7 +14,15 @@ from typing import Annotated, Any
 import typer
 
 from serve import config
-from serve.cli.query import AuthorOption, FieldsOption, JsonOption, PathFilterOption, SinceOption, UntilOption
+from serve.cli.query import (
+    AuthorOption,
+    FieldsOption,
+    JsonOption,
+    PathFilterOption,
+    RangeOption,
+    SinceOption,
+    UntilOption,
+)
 from serve.cli.terminal import RepositoryPath, print_answer
 from serve.text import add_path_to_commands, escape_json_controls
 
@@ -37,6 +45,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     since: SinceOption = None,
     until: UntilOption = None,
     author: AuthorOption = None,
+    commit_range: RangeOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest commits first.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
     as_json: JsonOption = False,
@@ -57,12 +66,50 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
         since=since,
         until=until,
         author=author,
+        commit_range=commit_range,
     )
     answer = search_changes(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
         partial(_format_json, answer.to_json_dict()),
         partial(render_changes.print_search_answer, answer),
+        as_json=as_json,
+    )
+
+
+def log_command(
+    commit_range: Annotated[
+        str,
+        typer.Argument(
+            metavar="RANGE", help="Commits as for git log: `v1.2..v1.3`, `main..topic`, `^main topic`."
+        ),
+    ],
+    path: RepositoryPath = Path(),
+    *,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", metavar="N", help="Number of release notes, and of commits of each kind, to list."
+        ),
+    ] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Summarize a range of commits by directory and kind, with candidates for release notes. Needs no index.
+
+    Kinds: a type of Conventional Commits decides (`feat:`, `fix(scope)!:`). Without one, the first rule that applies:
+    a revert says so; changes of only tests, only documentation, or only build files and the like, are of that kind; the
+    first words of the subject, such as Add, Fix, Remove, Rename or Bump; a commit that closes an issue is a fix.
+
+    Release notes: features, fixes, performance, removals, reverts and breaking changes of program files. A merged pull
+    request is one note. A commit and its revert are none.
+    """
+    from serve.cli import render_changes
+    from serve.range_summary import summarize_range
+
+    answer = summarize_range(commit_range, path, config.load_settings().home, limit=limit)
+    print_answer(
+        partial(_format_json, answer.to_json_dict()),
+        partial(render_changes.print_log_answer, answer),
         as_json=as_json,
     )
 

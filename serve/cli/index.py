@@ -18,7 +18,7 @@ from pipeline.workers import configure_malloc, count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
 from serve.cli.entry import ALREADY_QUEUED_MESSAGE
-from serve.cli.options import EmbedProvider, IndexOptions, Resources
+from serve.cli.options import ALL_BRANCHES, EmbedProvider, IndexOptions, Resources
 from serve.cli.terminal import print_text
 from serve.errors import BadRequest
 from serve.repositories import locate_index
@@ -88,6 +88,7 @@ def index_repository(
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
     location = locate_index(home, repository)
+    _check_branches(repository, options)
     if options.incremental and not options.force:
         return _index_incrementally(path, repository.git_dir, location, options, shared)
     with locks.acquire_run_lock(location):
@@ -102,12 +103,28 @@ def _index_incrementally(
         if run is None:
             return IndexResult(message=ALREADY_QUEUED_MESSAGE)
         repository = open_repository(path)  # opened again: HEAD may move while this run waits
-        if (versions := _load_versions_if_current(repository, location)) is not None:
+        if (versions := _load_versions_if_current(repository, location, options)) is not None:
             if options.vector_index is not None:
                 _refresh_vector_index(location, options.vector_index)
             return IndexResult(message=f"index up-to-date at {repository.read_head()}", versions=versions)
         run.record_process()
         return _run_index(repository, location, options, shared)
+
+
+def _check_branches(repository: Repository, options: IndexOptions) -> None:
+    """Raise BadRequest for a pattern that no branch or tag matches now."""
+    from pipeline.git import ranges
+
+    for pattern in options.branch_patterns:
+        is_known = pattern in ALL_BRANCHES  # a repository may have no remote
+        if not is_known and not ranges.list_branch_tips(
+            repository, commit_graph.create_git_program(repository), [pattern]
+        ):
+            suggestion = ranges.suggest_references(repository, pattern)
+            raise BadRequest(
+                f"No branch or tag matches {pattern!r:.200}.",
+                hint=f"{suggestion} `git for-each-ref` lists them all.".lstrip(),
+            )
 
 
 def warn_if_incompatible(versions: RecordedVersions) -> None:
@@ -140,16 +157,21 @@ def check_options(options: IndexOptions) -> None:
             f"--scheduler conflicts with --embed-provider {options.embed_provider}.",
             hint="The workers of a cluster embed on their CPUs. Omit --embed-provider.",
         )
+    if options.head_only and options.branch_patterns:
+        raise BadRequest("--head-only conflicts with --branch and --all-branches.", hint="Use one of them.")
     if options.yes and not options.rebuild:
         raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
 
-def _load_versions_if_current(repository: Repository, location: IndexLocation) -> RecordedVersions | None:
+def _load_versions_if_current(
+    repository: Repository, location: IndexLocation, options: IndexOptions
+) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished with all vectors, and no unreadable commit has become
-    readable.
+    An index is complete if a run of this HEAD has finished with all vectors and with the branches of the index, and no
+    unreadable commit has become readable.
     """
+    from pipeline.git import ranges
     from stores import compatibility, database, history
 
     head = repository.read_head()
@@ -158,11 +180,19 @@ def _load_versions_if_current(repository: Repository, location: IndexLocation) -
             summary = history.load_index_summary(connection)
             versions = compatibility.load_recorded_versions(connection)
             unreadable = history.load_unreadable_commits(connection)
+            patterns = history.load_branch_patterns(connection)
+            known_tips = history.load_branch_tips(connection)
     except database.NotIndexed:
         return None
     # A killed run of another HEAD may have written a part of that HEAD's snapshot.
     if summary is None or not summary.completed_commit == summary.head_commit == head:
         return None
+    if (options.head_only and patterns) or not set(patterns).issuperset(options.branch_patterns):
+        return None
+    if patterns:
+        git = commit_graph.create_git_program(repository)
+        if not known_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):
+            return None
     return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else versions
 
 
@@ -333,4 +363,6 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
         embed_batch=options.embed_batch or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_CHUNK),
         skip_vectors=options.skip_vectors,
         scheduler=options.scheduler,
+        branch_patterns=options.branch_patterns,
+        head_only=options.head_only,
     )

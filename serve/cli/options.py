@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
+
+# Patterns of `--all-branches`.
+ALL_BRANCHES: Final = ("refs/heads", "refs/remotes")
 
 
 class Resources(StrEnum):
@@ -44,5 +48,7 @@ class IndexOptions:
     skip_vectors: bool = False
     vector_index: VectorIndex | None = None
     scheduler: str | None = None
+    branch_patterns: tuple[str, ...] = ()
+    head_only: bool = False
     show_progress: bool = True
     profile: bool = False

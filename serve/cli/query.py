@@ -46,6 +46,15 @@ PathFilterOption = Annotated[
 AuthorOption = Annotated[
     str | None, typer.Option(help="Only commits by this author: part of the name or email address.")
 ]
+RangeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        metavar="RANGE",
+        help="Only commits of this range, as for git log: `v1.2..v1.3`, `main..topic`, `topic`. Also commits that HEAD "
+        "does not reach, if they are indexed.",
+    ),
+]
 FieldsOption = Annotated[
     str | None,
     typer.Option(
@@ -72,6 +81,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     until: UntilOption = None,
     path_filter: PathFilterOption = None,
     author: AuthorOption = None,
+    commit_range: RangeOption = None,
     no_rerank: Annotated[
         bool, typer.Option("--no-rerank", help="Skip the reranker and keep the order of rank fusion.")
     ] = False,
@@ -104,6 +114,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         author,
         rerank=not no_rerank,
         until=until,
+        commit_range=commit_range,
     )
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)

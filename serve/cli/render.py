@@ -83,6 +83,8 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         lines["vectors"] = (
             f"{text.describe_vector_share(status.vector_share)}; `lineage index` adds the others"
         )
+    if status.branch_patterns:
+        lines["branches"] = f"HEAD, {', '.join(status.branch_patterns)}"
     if status.cache:
         lines["embed_cache"] = _format_cache(status.cache)
     if status.unreadable_commits:

@@ -1,4 +1,4 @@
-"""Terminal output of `lineage grep`, `lineage show` and `lineage trace`."""
+"""Terminal output of `lineage grep`, `lineage log`, `lineage show` and `lineage trace`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from serve.cli.render import format_evidence, format_message_lines, get_line_style
+from serve.commit_kinds import PLURALS
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -17,15 +18,26 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.text import SHA_DIGITS, escape_controls, escape_line, format_more_files
+from serve.text import (
+    SHA_DIGITS,
+    add_path_to_commands,
+    escape_controls,
+    escape_line,
+    format_commit_count,
+    format_more_files,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from serve.range_summary import LogAnswer, ReleaseNote
+
 
 # Matching lines of a commit: several commits fit a screen. The JSON has more.
 MAX_LINES: Final = 12
+# References of a release note. A pull request may close many issues.
+MAX_REFERENCES: Final = 4
 
 STEP_WIDTH: Final = len("introduced")
 STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
@@ -68,6 +80,63 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
         remaining -= len(shown_lines)
     if hit.file_count > len(hit.files):
         yield Text(f"    {format_more_files(hit.file_count - len(hit.files))}", style="dim")
+
+
+def print_log_answer(answer: LogAnswer, console: Console) -> None:
+    """Print the number of commits, those of each directory and kind, then the candidates for release notes."""
+    from rich.text import Text
+
+    console.print(Text(_format_log_title(answer), style="bold"))
+    if answer.limitation:
+        console.print(Text(add_path_to_commands(answer.limitation), style="bold yellow"))
+    counts = {directory.path or "(top level)": directory.commits for directory in answer.directories}
+    kinds = {PLURALS[group.kind]: group.count for group in answer.kinds}
+    for heading, numbers in (("By directory", counts), ("By kind", kinds)):
+        if numbers:
+            console.print(Text(f"\n{heading}", style="bold"))
+        for name, number in numbers.items():
+            row = Text().append(f"{number:>7,}  ").append(escape_line(name), style="cyan")
+            console.print(row, no_wrap=True, overflow="ellipsis")
+    for row in _format_release_notes(answer):
+        console.print(row, no_wrap=True, overflow="ellipsis")
+
+
+def _format_log_title(answer: LogAnswer) -> str:
+    name = escape_line(answer.commit_range)
+    if not answer.first_date or not answer.last_date:
+        return (
+            f"{name}: no commits" if not answer.commits else f"{name}: {format_commit_count(answer.commits)}"
+        )
+    authors = "1 author" if answer.authors == 1 else f"{answer.authors:,} authors"
+    dates = f"{answer.first_date[:10]} to {answer.last_date[:10]}"
+    return f"{name}: {format_commit_count(answer.commits)} by {authors}, {dates}"
+
+
+def _format_release_notes(answer: LogAnswer) -> Iterator[Text]:
+    from rich.text import Text
+
+    count, shown = answer.release_note_count, len(answer.release_notes)
+    if count:
+        first = f", first {shown:,} shown" if shown < count else ""
+        yield Text(f"\nCandidates for release notes: {count:,}{first}", style="bold")
+    heading = ""
+    for note in answer.release_notes:
+        note_heading = "breaking changes" if note.is_breaking else PLURALS[note.kind]
+        if note_heading != heading:
+            yield Text(note_heading.capitalize(), style="green")
+        heading = note_heading
+        yield _format_release_note(note)
+
+
+def _format_release_note(note: ReleaseNote) -> Text:
+    from rich.text import Text
+
+    row = Text().append(f"    {note.commits[0][:SHA_DIGITS]}", style="yellow")
+    row.append(f"  {format_message_lines(note.title)[0]}", style="bold")
+    references = escape_line(", ".join(note.references[:MAX_REFERENCES]))
+    return row.append(f"  {references}" if references else "", style="green").append(
+        f"  {escape_line(note.author)}", style="dim"
+    )
 
 
 def print_show_answer(answer: ShowAnswer, console: Console) -> None:

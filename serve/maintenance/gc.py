@@ -322,7 +322,9 @@ def find_unreachable_commits(repository: Repository, connection: Connection) -> 
     watermarks = (summary.last_indexed_commit, summary.head_commit)
     reachable = find_referenced_commits(repository, extra_tips=watermarks)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
-    return sorted({*history.list_recorded_commits(connection), *unreadable} - reachable)
+    # The tip of a deleted branch no longer says that the index has all that it reaches.
+    tips = history.load_branch_tips(connection)
+    return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
 
 
 def _delete_unreachable_commits(location: IndexLocation) -> None:

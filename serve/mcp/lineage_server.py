@@ -101,6 +101,9 @@ UntilArgument: TypeAlias = Annotated[str | base.Unset, Field(description="Only c
 AuthorArgument: TypeAlias = Annotated[
     str | base.Unset, Field(description="Part of the name or email address.")
 ]
+RangeArgument: TypeAlias = Annotated[
+    str | base.Unset, Field(description="Only commits of this git range: `v1.2..v1.3`, `main..topic`.")
+]
 # Questions of one call of `find_pattern`.
 MAX_QUERIES: Final = 5
 # Files and lines of each commit of `search_changes`; `show_commit` has all.
@@ -148,6 +151,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         until: UntilArgument = None,
         path: PathArgument = None,
         author: AuthorArgument = None,
+        range: RangeArgument = None,  # noqa: A002 - name of the argument in a call
         no_rerank: Annotated[bool, Field(description="Faster, less precise.")] = False,
         repository: RepositoryArgument = None,
         repositories: Annotated[
@@ -166,7 +170,9 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         *,
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ToolResult]:
-        request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank, until=until)
+        request = FindRequest(
+            query, k, language, since, path, author, rerank=not no_rerank, until=until, commit_range=range
+        )
         requests = [request, *(replace(request, text=question) for question in more_queries)]
         if len(requests) > MAX_QUERIES:
             raise BadRequest(f"A call has at most {MAX_QUERIES} questions.", hint="Make several calls.")
@@ -235,6 +241,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         since: SinceArgument = None,
         until: UntilArgument = None,
         author: AuthorArgument = None,
+        range: RangeArgument = None,  # noqa: A002
         oldest: Annotated[bool, Field(description="Oldest first.")] = False,
         limit: Annotated[int, Field(ge=1, le=100)] = 10,
         repository: RepositoryArgument = None,
@@ -245,7 +252,19 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         from serve.search import exact_search
 
         request = ChangeSearchRequest(
-            pattern, regex, added, removed, oldest, limit, MAX_FILES, MAX_LINES, path, since, until, author
+            pattern,
+            regex,
+            added,
+            removed,
+            oldest,
+            limit,
+            MAX_FILES,
+            MAX_LINES,
+            path,
+            since,
+            until,
+            author,
+            range,
         )
         answer = exact_search.search_changes(request, resolver.resolve(repository, context), home)
         return _build_call_result(format_search_answer(answer), _build_content(answer.to_json_dict()))

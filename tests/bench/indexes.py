@@ -42,6 +42,8 @@ TABLE_CONTENT: Final = {
     ),
     "unreadable": "FROM unreadable",
     "unreached": "FROM unreached",
+    "branch_patterns": "FROM branch_patterns",
+    "branch_tips": "FROM branch_tips",
 }
 _HUNK_KEY: Final = "hunks.commit_sha, hunks.file_path, hunks.file_path_bytes"
 

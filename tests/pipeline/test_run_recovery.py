@@ -11,6 +11,7 @@ from pipeline.git.repository import open_repository
 from pipeline.walk import compute_reachability_delta
 from serve import index_status
 from serve.cli import index as index_command
+from serve.cli.options import IndexOptions
 from stores import database, history
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, hide_object, run_index
@@ -47,8 +48,8 @@ def get_head_symbols(repo: Repo, home: Path) -> set[str]:
 
 def is_up_to_date(repo: Repo, home: Path) -> bool:
     """Return whether `--incremental` reports that the index is at HEAD."""
-    versions = index_command._load_versions_if_current(open_repository(repo.path), get_location(repo, home))
-    return versions is not None
+    opened, location = open_repository(repo.path), get_location(repo, home)
+    return index_command._load_versions_if_current(opened, location, IndexOptions()) is not None
 
 
 @pytest.fixture

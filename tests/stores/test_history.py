@@ -11,10 +11,8 @@ from stores.types import ReachabilityDelta
 from tests.stores.sample_index import SampleHunk, create_index, make_sha
 
 
-@pytest.mark.parametrize("max_inline", [0, 100])
-def test_recorded_commits(max_inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only commits with rows are found, for few and for many arguments."""
-    monkeypatch.setattr(history, "MAX_INLINE_COMMITS", max_inline)
+def test_recorded_commits() -> None:
+    """Only commits with rows are found."""
     connection = create_index([SampleHunk(1, "a"), SampleHunk(2, "a")])
     assert history.find_recorded_commits(connection, [make_sha(n) for n in (2, 3, 2, 1)]) == {
         make_sha(1),

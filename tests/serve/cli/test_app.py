@@ -98,6 +98,8 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
         ),
         (["index", "--resources", "all"], "Invalid value for '--resources': 'all' is not one of 'auto', "),
         (["query", "-q", "x", "--author", ""], "The author filter is empty"),
+        (["query", "-q", "x", "--range", "mian.."], "no commit 'mian'.\n  Did you mean main?"),
+        (["grep", "x", "--range", "--all"], "'--all' is not a revision"),
         (["status", "--nonsense"], "No such option: --nonsense\n  `lineage status --help` lists"),
         (["nonsense"], "nonsense"),
         (["explain"], "FILE"),

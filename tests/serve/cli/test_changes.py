@@ -1,4 +1,4 @@
-"""`lineage grep`, `trace`, `related` and `show`: JSON when piped, output on a terminal, exit codes."""
+"""`lineage grep`, `log`, `trace`, `related` and `show`: JSON when piped, output on a terminal, exit codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from rich.console import Console
 from serve.analysis.related_files import find_related_files
 from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
-from serve.cli.render_changes import MAX_LINES, print_search_answer, print_show_answer, print_trace_answer
+from serve.cli.render_changes import (
+    MAX_LINES,
+    print_log_answer,
+    print_search_answer,
+    print_show_answer,
+    print_trace_answer,
+)
 from serve.cli.render_related import print_related_answer
 from serve.commit_types import (
     ChangeHit,
@@ -27,6 +33,7 @@ from serve.commit_types import (
     TraceRequest,
 )
 from serve.explain.show_commit import show_commit
+from serve.range_summary import DirectoryCount, KindGroup, LogAnswer, ReleaseNote
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedFile, RelatedRequest
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
@@ -80,6 +87,7 @@ def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> 
     assert find("--since", "2020-01-01T13:30:00Z") == both[:1]
     assert find("--until", "2020-01-01T13:30:00Z") == both[1:]
     assert find("--removed") == []
+    assert find("--range", "HEAD~1..") == both[:1]
 
 
 def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
@@ -97,6 +105,74 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
         "Not searched: paths that the index ignores, binary files, and what merges bring\n"
         "from their parents.\n"
     )
+
+
+def test_log_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """When piped, `log` prints the documented fields."""
+    document = json.loads(read_output(capsys, "log", "HEAD~1", shared_repo.path, "--limit", "1"))
+    sha = shared_repo.git("rev-parse", "HEAD~1")
+    assert document == {
+        "range": "HEAD~1",
+        "commits": 1,
+        "authors": 1,
+        "first_date": "2020-01-01T13:00:00Z",
+        "last_date": "2020-01-01T13:00:00Z",
+        "directories": [{"path": "src/", "commits": 1, "kinds": {"feature": 1}}],
+        "kinds": [
+            {
+                "kind": "feature",
+                "count": 1,
+                "commits": [
+                    {
+                        "commit_sha": sha,
+                        "commit_subject": "Add a timeout to connect",
+                        "commit_author": "Ada Lovelace",
+                        "commit_date": "2020-01-01T13:00:00Z",
+                        "references": [],
+                    }
+                ],
+            }
+        ],
+        "release_note_count": 1,
+        "release_notes": [
+            {
+                "kind": "feature",
+                "title": "Add a timeout to connect",
+                "is_breaking": False,
+                "references": [],
+                "author": "Ada Lovelace",
+                "commits": [sha],
+            }
+        ],
+    }
+
+
+def test_log_on_a_terminal() -> None:
+    """The counts come before the release notes, under headings. Control characters of the repository are escaped."""
+    group = KindGroup("fix", 1_200, ())
+    notes = (
+        ReleaseNote("refactoring", "Rename \x1b[31m", True, (), "Ada", ("a" * 40,)),
+        ReleaseNote("feature", "Add x", False, ("#1", "#2", "#3", "#4", "#5"), "Ada", ("b" * 40,)),
+        ReleaseNote("fix", "Fix x", False, (), "Grace", ("c" * 40,)),
+    )
+    answer = LogAnswer(
+        *("v1..v2", 1_201, 2, "2020-01-01T13:00:00Z", "2020-02-01T13:00:00Z"),
+        directories=(DirectoryCount("src/", 1_200, {}), DirectoryCount("", 1, {})),
+        kinds=(group,),
+        release_note_count=7,
+        release_notes=notes,
+        limitation="1 commit could not be read.",
+    )
+    assert format_output(print_log_answer, answer).splitlines() == [
+        *("v1..v2: 1,201 commits by 2 authors, 2020-01-01 to 2020-02-01", "1 commit could not be read."),
+        *("", "By directory", "  1,200  src/", "      1  (top level)", "", "By kind", "  1,200  fixes", ""),
+        *("Candidates for release notes: 7, first 3 shown", "Breaking changes"),
+        *("    aaaaaaaaaaaa  Rename ␛[31m  Ada", "Features"),
+        *("    bbbbbbbbbbbb  Add x  #1, #2, #3, #4  Ada", "Fixes", "    cccccccccccc  Fix x  Grace"),
+    ]
+    empty = replace(answer, commits=0, first_date=None, directories=(), kinds=(), release_note_count=0)
+    output = format_output(print_log_answer, replace(empty, release_notes=()))
+    assert output.splitlines()[0] == "v1..v2: no commits"
 
 
 def test_trace_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from stores import database, locks
 from tests.bench.indexes import compute_fingerprint, list_index_files
 from tests.pipeline.histories import create_interleaved_repo, get_location, turn_into_schema_2
 from tests.repos import Repo
-from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_lineage
+from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, read_output, run_lineage
 
 ROOT = Path(__file__).parents[3]
 PROFILE = {
@@ -164,6 +164,8 @@ def test_run_without_new_commits(repo: Repo, home: Path, capsys: pytest.CaptureF
         (["--resources", "greedy"], "--resources"),
         (["--embed-provider", "tpu"], "--embed-provider"),
         (["--embed-cache", "some"], "--embed-cache"),
+        (["--head-only", "--all-branches"], "--head-only conflicts with --branch"),
+        (["--branch", "mian"], "No branch or tag matches 'mian'.\n  Did you mean main?"),
     ],
 )
 def test_conflicting_options_are_refused(
@@ -173,6 +175,27 @@ def test_conflicting_options_are_refused(
     assert run_lineage("index", repo.path, *flags) == 2
     assert message in capsys.readouterr().err
     assert not home.exists()
+
+
+def test_branches(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Branches are indexed on request and from then on; ranges find their commits, other questions do not."""
+    repo.branch("topic/x", "HEAD~1")
+    lost = repo.commit_file("topic.py", "needle = 1\n", "Add a needle")
+    repo.switch("main")
+    assert run_lineage("index", repo.path, "--skip-vectors", "--branch", "topic/*") == 0
+    assert home.exists()
+    capsys.readouterr()
+
+    def find(*options: str) -> list[str]:
+        document = json.loads(read_output(capsys, "grep", "needle", repo.path, *options))
+        assert "not indexed" not in str(document["meta"].get("hint"))
+        return [hit["commit_sha"] for hit in document["hits"]]
+
+    assert (find("--range", "main..topic/x"), find()) == ([lost], [])
+    assert "branches: HEAD, topic/*\n" in f"{read_output(capsys, 'status', repo.path)}\n"
+    run_lineage("index", repo.path, "--skip-vectors", "--incremental", "--head-only")
+    assert "branches:" not in read_output(capsys, "status", repo.path)
+    assert find("--range", "topic/x", "--since", "1990") == [lost]
 
 
 def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:

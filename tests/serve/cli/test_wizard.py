@@ -274,8 +274,9 @@ def test_equivalent_command_has_the_same_options(
 
 
 def test_every_option_has_a_question() -> None:
-    """The wizard has a question for every option of `lineage index`, except those of partial and remote runs."""
+    """The wizard asks for every option of `lineage index`, except those of partial and remote runs and branches."""
     modes = {"incremental", "force", "rebuild", "yes", "skip_vectors", "scheduler", "vector_index"}
+    modes |= {"branch_patterns", "head_only"}
     assert {question.field for question in (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS)} | modes == set(
         IndexOptions.__dataclass_fields__
     )

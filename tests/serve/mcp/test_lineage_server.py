@@ -156,6 +156,7 @@ def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
         "until": "2021",
         "author": "ada",
         "added": True,
+        "range": "HEAD~1",
     }
     result = call_tool(server, "search_changes", pattern="time+out", regex=True, **filtered)
     assert len(extract_structured_content(result)["hits"]) == 1
@@ -482,8 +483,12 @@ def test_k_is_clamped(server: MCPServer[Any], k: int, hits: int) -> None:
 
 
 def test_filters_restrict_hits(server: MCPServer[Any]) -> None:
-    """`path`, `author` and `language` restrict the hits."""
-    for arguments, file in (({"path": "docs/"}, "docs/ü.md"), ({"language": "python"}, "src/tcp.py")):
+    """`path`, `author`, `language` and `range` restrict the hits."""
+    for arguments, file in (
+        ({"path": "docs/"}, "docs/ü.md"),
+        ({"language": "python"}, "src/tcp.py"),
+        ({"range": "HEAD~1"}, "src/tcp.py"),
+    ):
         hits = extract_structured_content(call_tool(server, "find_pattern", query="timeout", **arguments))[
             "hits"
         ]

@@ -26,6 +26,7 @@ class FindOptions(TypedDict, total=False):
     path: str | None
     author: str | None
     rerank: bool
+    commit_range: str | None
 
 
 class FindArguments(FindOptions, total=False):

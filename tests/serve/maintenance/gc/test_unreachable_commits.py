@@ -10,7 +10,7 @@ from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, RunOptions
 from serve.maintenance.gc import ItemKind
 from serve.repositories import locate_index
-from stores import database, maintenance
+from stores import database, history, maintenance
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
@@ -58,10 +58,10 @@ def test_commits_below_the_watermark_are_kept(repo: Repo, home: Path) -> None:
     assert amended in list_recorded_commits(repo, home)
 
 
-def run_index(repo: Repo, home: Path) -> IndexLocation:
+def run_index(repo: Repo, home: Path, branch_patterns: tuple[str, ...] = ()) -> IndexLocation:
     repository = open_repository(repo.path)
     location = locate_index(home, repository)
-    IndexRun(repository, location, RunOptions(), OnnxEncoder()).run()
+    IndexRun(repository, location, RunOptions(branch_patterns=branch_patterns), OnnxEncoder()).run()
     return location
 
 
@@ -124,6 +124,27 @@ def test_truncated_history_is_kept(repo: Repo, home: Path, tmp_path: Path) -> No
     clone.git("fetch", "--quiet", "--depth=1")
     clone.git("reflog", "expire", "--expire=now", "--all")
     assert ItemKind.COMMITS not in find_items(home)
+
+
+def load_branch_tips(repo: Repo, home: Path) -> frozenset[str]:
+    with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
+        return history.load_branch_tips(connection)
+
+
+def test_deleted_branch(repo: Repo, home: Path) -> None:
+    """The commits of an indexed branch are kept while it exists, and deleted with its tip afterwards."""
+    repo.branch("topic")
+    repo.commit_file("topic.py", "topic = 1\n")
+    ignored = repo.commit_file("package-lock.json", "{}\n")
+    repo.switch("main")
+    run_index(repo, home, branch_patterns=("topic",))
+    assert load_branch_tips(repo, home) == {ignored}
+    assert ItemKind.COMMITS not in find_items(home)
+    repo.git("branch", "-D", "topic")
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    delete_items(home)
+    assert load_branch_tips(repo, home) == frozenset()
+    assert list_recorded_commits(repo, home) == set(repo.git("rev-list", "HEAD").split())
 
 
 def test_damaged_history_is_kept(repo: Repo, home: Path) -> None:

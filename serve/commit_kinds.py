@@ -1,0 +1,175 @@
+"""Kind of a commit: feature, fix, removal and so on, by its message and the files that it changes.
+
+A type of Conventional Commits (`fix(parser)!: ...`) decides. Without one, these rules do, the first that applies:
+a revert says so; a commit that changes only tests, documentation, or only build files and the like, is of that kind;
+the first words of the subject (`Add`, `Fix`, `Remove`, `Rename`, ...); a commit that closes an issue is a fix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.file_roles import FileRole, classify_role
+
+FEATURE: Final = "feature"
+FIX: Final = "fix"
+PERFORMANCE: Final = "performance"
+REMOVAL: Final = "removal"
+REVERT: Final = "revert"
+REFACTORING: Final = "refactoring"
+DOCUMENTATION: Final = "documentation"
+TESTS: Final = "tests"
+BUILD: Final = "build"
+MERGE: Final = "merge"
+OTHER: Final = "other"
+
+# In the order of output. Those that users of a program notice come first.
+NOTICED_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
+KINDS: Final = (*NOTICED_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
+# Kinds as headings and in counts.
+PLURALS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        FEATURE: "features",
+        FIX: "fixes",
+        PERFORMANCE: "performance",
+        REMOVAL: "removals and deprecations",
+        REVERT: "reverts",
+        REFACTORING: "refactoring",
+        DOCUMENTATION: "documentation",
+        TESTS: "tests",
+        BUILD: "build",
+        MERGE: "merges",
+        OTHER: "other",
+    }
+)
+
+_TYPES: Final = {
+    **dict.fromkeys(("feat", "feature"), FEATURE),
+    **dict.fromkeys(("fix", "bugfix", "hotfix", "security"), FIX),
+    **dict.fromkeys(("perf", "performance"), PERFORMANCE),
+    **dict.fromkeys(("remove", "removed", "deprecate", "deprecated"), REMOVAL),
+    "revert": REVERT,
+    **dict.fromkeys(("refactor", "style", "cleanup"), REFACTORING),
+    **dict.fromkeys(("docs", "doc", "documentation", "changelog"), DOCUMENTATION),
+    **dict.fromkeys(("test", "tests"), TESTS),
+    **dict.fromkeys(("build", "ci", "chore", "deps", "release", "cd"), BUILD),
+}
+# Scopes of a type that say that users do not notice the change, as in `fix(ci): ...`.
+_INTERNAL_SCOPES: Final = frozenset(
+    {"ci", "build", "deps", "deps-dev", "dev", "test", "tests", "docs", "doc"}
+)
+# Words of a subject that say the same.
+_INTERNAL_WORDS: Final = re.compile(
+    r"\b(?:mypy|pyright|flake8|pylint|ruff|eslint|clippy|rustfmt|lint\w*|tox|nox|pre-commit|ci|workflows?|typos?)\b",
+    re.IGNORECASE,
+)
+_CONVENTIONAL: Final = re.compile(
+    r"(?P<type>[A-Za-z]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
+)
+# Any other prefix, as in `regex: fix the parser` or `[core] Add x`.
+_PREFIX: Final = re.compile(r"(?:\[[^\]]*\]|[\w./, -]{1,30}:)\s+(?=\S)")
+_CACHED_PATHS: Final = 65_536
+_BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
+_KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
+
+
+def _compile_words(words: str) -> re.Pattern[str]:
+    """Compile words separated by spaces, for the start of a subject; `_` stands for a space, `*` for any ending."""
+    alternatives = (re.escape(word).replace("_", r"\s+").replace(r"\*", r"\w*") for word in words.split())
+    return re.compile(rf"(?:{'|'.join(alternatives)})(?![\w-])", re.IGNORECASE)
+
+
+# The first one that matches the start of a subject decides.
+_FIRST_WORDS: Final = (
+    (REVERT, _compile_words("revert* back_out")),
+    (
+        REFACTORING,
+        _compile_words(
+            "refactor* renam* move moves moved moving clean* simplif* reformat* format* reorgani*"
+            " restructur* tidy* lint* sort* extract* inlin* rewr* styl* split* *_unused *_redundant"
+            " *_unnecessary *_unneeded *_dead *_obsolete *_duplicate* *_trailing *_stray"
+        ),
+    ),
+    (DOCUMENTATION, _compile_words("document* docs doc docstring* readme changelog typo* fix*_typo*")),
+    (TESTS, _compile_words("test* fix*_test* fix*_flaky add*_test* skip*_test*")),
+    (
+        BUILD,
+        _compile_words(
+            "bump* upgrad* pin pins pinned pinning releas* prepar* version* ci start_version updat*_dep*"
+            " updat*_requirement* fix*_ci fix*_build* set_version"
+        ),
+    ),
+    (PERFORMANCE, _compile_words("optimi* speed* accelerat* perf performance improve*_performance faster")),
+    (
+        FIX,
+        _compile_words(
+            "fix fixes fixed fixing fixup* bugfix* hotfix* correct* prevent* avoid* repair* resolv* restor* handl*"
+            " ensur* don't do_not no_longer work_around"
+        ),
+    ),
+    (REMOVAL, _compile_words("remov* drop* deprecat* delet* disallow*")),
+    (
+        FEATURE,
+        _compile_words(
+            "add adds added adding allow* support* introduc* implement* enabl* accept* expos* provid* new"
+            " creat* let lets make_it_possible"
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitKind:
+    """Kind of a commit; whether it is a breaking change; its subject without a type.
+
+    `is_noticed`: users may notice the change.
+    """
+
+    kind: str
+    title: str
+    is_breaking: bool = False
+    is_noticed: bool = False
+
+
+def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_issue: bool) -> CommitKind:
+    """Return the kind of a commit. `paths`: files that it changes; none if they are unknown."""
+    roles = {_get_role(path) for path in paths}
+    is_program = not roles or not roles <= {"tests", "prose"}
+    is_breaking = _BREAKING_FOOTER.search(body) is not None
+    match = _CONVENTIONAL.match(subject)
+    if match and (kind := _TYPES.get(match["type"].lower())):
+        scope = (match["scope"] or "").strip()
+        is_breaking = is_breaking or match["breaking"] is not None
+        is_noticed = kind in NOTICED_KINDS and is_program and scope.lower() not in _INTERNAL_SCOPES
+        title = f"{scope}: {match['text']}" if scope else match["text"]
+        return CommitKind(kind, title, is_breaking, is_noticed or is_breaking)
+    kind = _classify_plain(subject, roles, closes_issue=closes_issue)
+    is_noticed = kind in NOTICED_KINDS and is_program and not _INTERNAL_WORDS.search(subject)
+    return CommitKind(kind, subject, is_breaking, is_noticed or is_breaking)
+
+
+def _classify_plain(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
+    text = _PREFIX.sub("", subject, count=1).lstrip("\"'`*- ")
+    kind = next((kind for kind, words in _FIRST_WORDS if words.match(text)), None)
+    if kind == REVERT:
+        return kind
+    if len(roles) == 1 and (role_kind := _KIND_BY_ROLE.get(next(iter(roles)))):
+        return role_kind
+    return kind or (FIX if closes_issue else OTHER)
+
+
+def count_kinds(kinds: Iterable[str]) -> dict[str, int]:
+    """Return the number of each kind, in the order of output, without those that do not occur."""
+    occurrences = list(kinds)
+    counts = {kind: occurrences.count(kind) for kind in KINDS}
+    return {kind: count for kind, count in counts.items() if count}
+
+
+@lru_cache(_CACHED_PATHS)
+def _get_role(path: str) -> FileRole:
+    return classify_role(path)

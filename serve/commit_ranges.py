@@ -1,0 +1,99 @@
+"""Ranges of commits in requests: their commits, and how many of them an index has.
+
+A question about a range searches the commits of the range, also those that HEAD does not reach. Scores are computed
+from all commits that HEAD or the range reaches.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pipeline.git import ranges
+from pipeline.git.git_cli import GitProgram
+from pipeline.git.ranges import BadRange
+from pipeline.git.repository import Repository
+from serve.errors import BadRequest
+from serve.text import escape_in_sentence, format_commit_count
+from stores import history
+from stores.hunk_details import Connection
+from stores.types import CommitRange, ReachabilityDelta
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCoverage:
+    """Number of the commits of a range, of those that the index lacks, and of the latter that HEAD does not reach.
+
+    `references`: branches and tags of the range that reach the latter.
+    """
+
+    text: str
+    commits: int
+    unindexed: int = 0
+    outside_head: int = 0
+    references: tuple[str, ...] = ()
+
+    def describe(self) -> Iterator[str]:
+        """Yield hints about an empty range and about commits that the index lacks."""
+        name = escape_in_sentence(self.text)
+        if not self.commits:
+            yield f"The range {name} has no commits."
+        elif self.unindexed:
+            count, verb = format_commit_count(self.commits), "is" if self.unindexed == 1 else "are"
+            yield f"Of the {count} in {name}, {self.unindexed:,} {verb} not indexed{self._describe_remedy()}"
+
+    def _describe_remedy(self) -> str:
+        if self.references:
+            options = [word for name in self.references for word in ("--branch", name)]
+            return f": run `{escape_in_sentence(shlex.join(('lineage', 'index', *options)))}`."
+        if self.outside_head:
+            return ": neither HEAD nor an indexed branch reaches them. `lineage index --branch PATTERN` adds branches."
+        return ": run `lineage index --incremental`."
+
+
+def resolve_range(repository: Repository, git: GitProgram, text: str | None) -> CommitRange | None:
+    """Return the commits of a request's range; None without one. Raises BadRequest."""
+    if text is None:
+        return None
+    try:
+        return CommitRange(text, frozenset(ranges.list_range(repository, git, text)))
+    except BadRange as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+
+
+def add_to_reachability(
+    connection: Connection, reachability: ReachabilityDelta, commit_range: CommitRange
+) -> ReachabilityDelta:
+    """Return the reachability that also has the commits of the range."""
+    is_reachable = history.build_reachability_test(connection, reachability)
+    outside = sorted(sha for sha in commit_range.commits if not is_reachable(sha))
+    return replace(reachability, added_commits=(*reachability.added_commits, *outside))
+
+
+def compute_coverage(
+    repository: Repository,
+    git: GitProgram,
+    connection: Connection,
+    commit_range: CommitRange,
+    indexed_tips: Iterable[str | None],
+) -> RangeCoverage:
+    """Return how much of the range the index has.
+
+    `indexed_tips`: the index has every commit that they reach, without those that change only ignored files.
+    """
+    text, commits = commit_range.text, commit_range.commits
+    unrecorded = commits - history.find_recorded_commits(connection, commits)
+    if not unrecorded:
+        return RangeCoverage(text, len(commits))
+    unindexed = unrecorded & ranges.list_range_outside(repository, git, text, indexed_tips)
+    if not unindexed:
+        return RangeCoverage(text, len(commits))
+    outside = unindexed & ranges.list_range_outside(repository, git, text, [repository.read_head()])
+    known_names = set(repository.list_references()) if outside else set()
+    references = tuple(
+        name
+        for name in ranges.list_included_names(text)
+        if name in known_names and repository.resolve_revision(name) in outside
+    )
+    return RangeCoverage(text, len(commits), len(unindexed), len(outside), references)

@@ -1,0 +1,356 @@
+"""Summary of a range of commits: counts by directory and kind, and candidates for release notes.
+
+Everything comes from git, so it needs no index. The kinds are those of `commit_kinds`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.git import commit_graph, ranges
+from pipeline.git.ranges import BadRange, RangeCommit
+from pipeline.git.releases import find_merges
+from pipeline.git.repository import open_repository
+from serve.api_types import format_rfc3339
+from serve.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
+from serve.errors import BadRequest
+from serve.evidence import parse_remote_names
+from serve.references import (
+    CLOSES,
+    PULL_REQUEST,
+    SHOWN_KINDS,
+    Reference,
+    parse_references,
+    remove_squash_suffix,
+)
+from serve.repositories import find_index
+from serve.text import format_commit_count
+
+# A directory with a larger share of the commits is divided into its subdirectories.
+DIVIDED_SHARE: Final = 0.5
+MAX_DIRECTORIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryCount:
+    """Directory with the number of commits that change files in it; `kinds` counts them by kind.
+
+    `path` ends with a slash; it is empty for files in no directory.
+    """
+
+    path: str
+    commits: int
+    kinds: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogCommit:
+    """Commit of a range. `references`: issues, pull requests, tickets and advisories."""
+
+    commit_sha: str
+    commit_subject: str
+    commit_author: str
+    commit_date: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindGroup:
+    """Commits of one kind, the newest first. `count` counts all, also those that are left out."""
+
+    kind: str
+    count: int
+    commits: tuple[LogCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseNote:
+    """Candidate for a release note: a pull request or a commit whose change users may notice.
+
+    `title`: of the pull request, or subject of the commit, without a type. `commits`: the merge of a pull request
+    first, then those that it brought; or the commit.
+    """
+
+    kind: str
+    title: str
+    is_breaking: bool
+    references: tuple[str, ...]
+    author: str
+    commits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogAnswer:
+    """Summary of a range of commits. The counts are of all commits; lists may be shortened.
+
+    `first_date`, `last_date`: dates of the oldest and the newest commit; None without commits. `limitation`: what git
+    could not read.
+    """
+
+    commit_range: str
+    commits: int
+    authors: int
+    first_date: str | None
+    last_date: str | None
+    directories: tuple[DirectoryCount, ...]
+    kinds: tuple[KindGroup, ...]
+    release_note_count: int
+    release_notes: tuple[ReleaseNote, ...]
+    limitation: str | None = None
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Convert to JSON types."""
+        fields = asdict(self)
+        limitation = fields.pop("limitation")
+        answer = {"range": fields.pop("commit_range"), **fields}
+        return answer | ({"limitation": limitation} if limitation else {})
+
+
+@dataclass(frozen=True)
+class ClassifiedCommit:
+    """Commit of a range with its references and its kind."""
+
+    commit: RangeCommit
+    references: tuple[Reference, ...]
+
+    @property
+    def subject(self) -> str:
+        """First line of the message."""
+        return self.commit.message.strip().partition("\n")[0].rstrip()
+
+    @property
+    def body(self) -> str:
+        """Message without its first line."""
+        return self.commit.message.strip().partition("\n")[2].strip()
+
+    @property
+    def is_merge(self) -> bool:
+        """True for a commit with several parents."""
+        return len(self.commit.parents) > 1
+
+    @cached_property
+    def kind(self) -> CommitKind:
+        """Kind by the message and the files."""
+        if self.is_merge:
+            return CommitKind(MERGE, self.subject)
+        return self.classify(self.subject, self.commit.paths)
+
+    def classify(self, subject: str, paths: Sequence[str]) -> CommitKind:
+        """Return the kind of a change with this subject, which this commit brings."""
+        closes_issue = any(reference.kind == CLOSES for reference in self.references)
+        return classify_commit(subject, self.body, paths, closes_issue=closes_issue)
+
+    @property
+    def shown_references(self) -> tuple[str, ...]:
+        """Issues, pull requests, tickets and advisories."""
+        return tuple(reference.text for reference in self.references if reference.kind in SHOWN_KINDS)
+
+    @property
+    def pull_request_title(self) -> str:
+        """Title of the pull request that this commit merges, which is the first line of the body; else empty."""
+        is_request = any(reference.kind == PULL_REQUEST for reference in self.references)
+        return self.body.partition("\n")[0].strip() if self.is_merge and is_request else ""
+
+    @property
+    def reverted_commits(self) -> list[str]:
+        """Beginnings of the shas of the commits that this one reverts."""
+        return [reference.text for reference in self.references if reference.kind == "reverts"]
+
+
+def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnswer:
+    """Return the summary of a range of the repository at `path`.
+
+    `limit`: number of release notes, and of commits of each kind, to return. Raises BadRequest.
+    """
+    if limit < 1:
+        raise BadRequest("The limit is less than 1.", hint="Give a number of commits to show.")
+    repository = open_repository(path)
+    location = find_index(home, repository)
+    # The commit-graph of an index makes git faster.
+    git = commit_graph.create_git_program(repository, location.git_directory if location else None)
+    try:
+        shas = ranges.list_range(repository, git, text)
+    except BadRange as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+    own_names = parse_remote_names(repository.config)
+    commits = [
+        ClassifiedCommit(commit, parse_references(commit.message, own_names))
+        for commit in ranges.read_commits(repository, git, shas)
+    ]
+    notes = list(find_release_notes(commits))
+    dates = [commit.commit.date for commit in commits]
+    return LogAnswer(
+        commit_range=text,
+        commits=len(shas),
+        authors=len({commit.commit.author_email.lower() for commit in commits}),
+        first_date=format_rfc3339(min(dates)) if dates else None,
+        last_date=format_rfc3339(max(dates)) if dates else None,
+        directories=tuple(count_directories(commits)[:MAX_DIRECTORIES]),
+        kinds=tuple(_group_by_kind(commits, limit)),
+        release_note_count=len(notes),
+        release_notes=tuple(notes[:limit]),
+        limitation=_describe_unread(len(shas) - len(commits)),
+    )
+
+
+def _describe_unread(count: int) -> str | None:
+    if not count:
+        return None
+    return f"{format_commit_count(count)} could not be read and are left out: run `git fsck`."
+
+
+def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[KindGroup]:
+    groups: defaultdict[str, list[ClassifiedCommit]] = defaultdict(list)
+    for commit in commits:
+        groups[commit.kind.kind].append(commit)
+    for kind in filter(groups.__contains__, KINDS):
+        shown = groups[kind][:limit]
+        yield KindGroup(kind, len(groups[kind]), tuple(map(_build_log_commit, shown)))
+
+
+def _build_log_commit(commit: ClassifiedCommit) -> LogCommit:
+    return LogCommit(
+        commit.commit.sha,
+        commit.subject,
+        commit.commit.author_name,
+        format_rfc3339(commit.commit.date),
+        commit.shown_references,
+    )
+
+
+def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCount]:
+    """Return the directories with the number of commits that change files in each, the largest number first.
+
+    They are those of the top level. One with more than `DIVIDED_SHARE` of the commits that change files, or with only
+    one subdirectory and no file, is divided into its subdirectories, and so on. A commit counts for each directory that
+    it changes.
+    """
+    groups = {"": [(commit.kind.kind, set(commit.commit.paths)) for commit in commits if commit.commit.paths]}
+    limit = len(groups[""]) * DIVIDED_SHARE
+    counts: list[DirectoryCount] = []
+    while groups:
+        path, members = groups.popitem()
+        files, subdirectories = _split_directory(path, members)
+        if not path or len(members) > limit or (not files and len(subdirectories) == 1):
+            groups.update(subdirectories)
+        else:
+            files = [kind for kind, _ in members]
+        if files:
+            counts.append(DirectoryCount(path, len(files), count_kinds(files)))
+    return sorted(counts, key=lambda count: (-count.commits, count.path))
+
+
+def _split_directory(
+    path: str, members: Iterable[tuple[str, set[str]]]
+) -> tuple[list[str], dict[str, list[tuple[str, set[str]]]]]:
+    """Return the kinds of the commits that change files directly in a directory, and the commits by subdirectory.
+
+    `members`: kind and changed files of each commit, all below `path`.
+    """
+    direct: list[str] = []
+    subdirectories: defaultdict[str, list[tuple[str, set[str]]]] = defaultdict(list)
+    for kind, paths in members:
+        files: defaultdict[str, set[str]] = defaultdict(set)
+        for file in paths:
+            name, slash, _ = file.removeprefix(path).partition("/")
+            files[f"{path}{name}/" if slash else ""].add(file)
+        if files.pop("", None):
+            direct.append(kind)
+        for directory, names in files.items():
+            subdirectories[directory].append((kind, names))
+    return direct, subdirectories
+
+
+def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseNote]:
+    """Yield the changes that users may notice: breaking ones first, then by kind, then the newest first.
+
+    A merged pull request is one change, with the commits that it brought. A commit and its revert within the range
+    cancel each other out.
+    """
+    notes = _list_changes(commits, _find_brought_commits(commits))
+    yield from sorted(notes, key=lambda note: (not note.is_breaking, KINDS.index(note.kind)))
+
+
+def _find_brought_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
+    """Return the commits that the merge of each pull request brought, by the merge's sha."""
+    by_sha = {commit.commit.sha: commit for commit in commits}
+    parents = {sha: commit.commit.parents for sha, commit in by_sha.items()}
+    brought: dict[str, list[ClassifiedCommit]] = {
+        sha: [] for sha, commit in by_sha.items() if commit.pull_request_title
+    }
+    known_parents = {parent for others in parents.values() for parent in others}
+    pending = [(parents, sha) for sha in by_sha if sha not in known_parents]
+    while pending:
+        graph, tip = pending.pop()
+        sides: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+        for sha, merge in find_merges(graph, tip).items():
+            sides[merge][sha] = graph[sha]
+        for merge, side in sides.items():
+            if merge in brought:
+                brought[merge] += [by_sha[sha] for sha in by_sha.keys() & side]
+            else:  # another branch, into which pull requests may have been merged
+                pending += [(side, parent) for parent in parents[merge][1:] if parent in side]
+    return brought
+
+
+def _list_changes(
+    commits: Sequence[ClassifiedCommit], brought: Mapping[str, Sequence[ClassifiedCommit]]
+) -> Iterator[ReleaseNote]:
+    cancelled = _find_cancelled_commits(commits)
+    covered = {commit.commit.sha for group in brought.values() for commit in group}
+    for commit in commits:
+        sha = commit.commit.sha
+        if sha in cancelled or sha in covered:
+            continue
+        if sha in brought:
+            kind = _classify_request(commit, brought[sha])
+            if kind.is_noticed:
+                yield _build_note(commit, kind, brought[sha])
+        elif commit.kind.is_noticed:
+            yield _build_note(commit, commit.kind, ())
+
+
+def _classify_request(merge: ClassifiedCommit, brought: Sequence[ClassifiedCommit]) -> CommitKind:
+    """Return the kind of a pull request by its title and the files of its commits, else by its commits."""
+    paths = [path for commit in brought for path in commit.commit.paths]
+    kind = merge.classify(merge.pull_request_title, paths)
+    if kind.kind == OTHER:
+        # The title does not tell: the first of the kinds of its commits does.
+        noticed = [commit.kind for commit in brought if commit.kind.is_noticed]
+        if noticed:
+            first = min(noticed, key=lambda other: KINDS.index(other.kind))
+            kind = replace(first, title=kind.title, is_breaking=any(other.is_breaking for other in noticed))
+    return kind
+
+
+def _build_note(
+    commit: ClassifiedCommit, kind: CommitKind, brought: Sequence[ClassifiedCommit]
+) -> ReleaseNote:
+    authors = Counter(change.commit.author_name for change in brought or (commit,))
+    references = [text for change in (commit, *brought) for text in change.shown_references]
+    return ReleaseNote(
+        kind.kind,
+        remove_squash_suffix(kind.title),
+        kind.is_breaking,
+        tuple(dict.fromkeys(references)),
+        authors.most_common(1)[0][0],
+        (commit.commit.sha, *(change.commit.sha for change in brought)),
+    )
+
+
+def _find_cancelled_commits(commits: Sequence[ClassifiedCommit]) -> set[str]:
+    """Return the commits that a later commit of the range reverts, and these reverts."""
+    shas = {commit.commit.sha for commit in commits}
+    cancelled: set[str] = set()
+    for commit in commits:
+        if commit.commit.sha in cancelled:
+            continue
+        for start in commit.reverted_commits:
+            if reverted := next((sha for sha in shas if sha.startswith(start)), None):
+                cancelled |= {commit.commit.sha, reverted}
+    return cancelled

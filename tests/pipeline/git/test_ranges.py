@@ -1,0 +1,117 @@
+"""Ranges of commits: the same as those of git, and clear errors for everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.git import commit_graph
+from pipeline.git.ranges import (
+    BadRange,
+    list_branch_tips,
+    list_included_names,
+    list_range,
+    list_range_outside,
+)
+from pipeline.git.repository import open_repository
+from tests.repos import Repo
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """Two branches with a merge between them, a tag, and a file that is named like a branch."""
+    repo = Repo.create(tmp_path_factory.mktemp("ranges") / "repo")
+    repo.commit_file("topic", "a file named like a branch\n")
+    repo.commit_file("a.py", "a = 1\n")
+    repo.git("tag", "--annotate", "v1.2", "--message=1.2")
+    repo.branch("topic")
+    repo.commit_file("b.py", "b = 1\n")
+    repo.branch("feature/x")
+    repo.commit_file("c.py", "c = 1\n")
+    repo.switch("main")
+    repo.commit_file("a.py", "a = 2\n")
+    repo.merge("topic")
+    repo.commit_file("a.py", "a = 3\n")
+    return repo
+
+
+def resolve(repo: Repo, text: str) -> tuple[str, ...]:
+    repository = open_repository(repo.path)
+    return list_range(repository, commit_graph.create_git_program(repository), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("main..feature/x", "topic..main", "main...feature/x", "v1.2..", "..feature/x", "^topic main"),
+        *("topic", "v1.2", "HEAD~2", "HEAD^@", "feature/x^!", "main feature/x ^v1.2", "main..main", ":/a.py"),
+    ],
+)
+def test_same_commits_as_git(repo: Repo, text: str) -> None:
+    """Every form of range has git's commits in git's order, with a file named like the branch, too."""
+    expected = repo.git("rev-list", *text.split(), "--").split()
+    assert list(resolve(repo, text)) == expected
+    assert expected or text == "main..main"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("main..topik", "The repository has no commit 'topik'.", "Did you mean topic?"),
+        ("featur/x", "The repository has no commit 'featur/x'.", "Did you mean feature/x?"),
+        ("^nothing main", "The repository has no commit 'nothing'.", "Give a range as for `git log`"),
+        ("", "The range is empty.", "Give a range"),
+        ("main..\0", "The range is empty.", "Give a range"),
+        ("--all", "'--all' is not a revision.", "Give a range"),
+        ("main --output=x", "'--output=x' is not a revision.", "Give a range"),
+        ("main -- a.py", "'--' is not a revision.", "Give a range"),
+    ],
+)
+def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
+    """An unknown revision is named with names like it; options and paths are refused before git runs."""
+    with pytest.raises(BadRange) as error:
+        resolve(repo, text)
+    assert error.value.message == message
+    assert error.value.hint.startswith(hint)
+
+
+def test_commits_outside_of_tips(repo: Repo) -> None:
+    """Commits that a tip reaches are left out; tips that the repository lacks do not count."""
+    repository = open_repository(repo.path)
+    git = commit_graph.create_git_program(repository)
+    outside = list_range_outside(
+        repository, git, "v1.2..feature/x", [repo.git("rev-parse", "topic"), None, "0" * 40]
+    )
+    assert outside == {repo.git("rev-parse", "feature/x")}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["topic", "feature", "feature/*", "f*/x", "v1.*", "refs/heads", "refs/tags/v1.2", "x", "*"]
+)
+def test_tips_of_branches(repo: Repo, pattern: str) -> None:
+    """A pattern has the commits of the branches and tags that `git for-each-ref` lists, an annotated tag included."""
+    repository = open_repository(repo.path)
+    folders = [""] if pattern.startswith("refs/") else ["refs/heads/", "refs/remotes/", "refs/tags/"]
+    names = repo.git("for-each-ref", "--format=%(refname)", *(folder + pattern for folder in folders)).split()
+    tips = list_branch_tips(repository, commit_graph.create_git_program(repository), [pattern])
+    assert tips == list(dict.fromkeys(repo.git("rev-parse", f"{name}^{{commit}}") for name in names))
+    assert bool(tips) == (pattern != "x")
+
+
+def test_refs_without_a_commit(tmp_path: Path) -> None:
+    """A tag of a tree, and a branch whose commit is missing, have no tip. Without patterns there are no tips."""
+    repo = Repo.create(tmp_path / "repo")
+    head = repo.commit_file("a.py", "a = 1\n")
+    repo.git("tag", "tree", "HEAD^{tree}")
+    (repo.path / ".git/refs/heads/broken").write_text(f"{'1' * 40}\n", encoding="ascii")
+    repository = open_repository(repo.path)
+    git = commit_graph.create_git_program(repository)
+    assert list_branch_tips(repository, git, ["refs/heads", "refs/tags"]) == [head]
+    assert list_branch_tips(repository, git, []) == []
+
+
+def test_names_of_included_revisions() -> None:
+    """The names are those whose commits the range has, and HEAD where one is omitted."""
+    assert list_included_names("main..topic") == ["topic"]
+    assert list_included_names("v1...v2 ^v3 ..v4 v5..") == ["v1", "v2", "v4", "HEAD"]

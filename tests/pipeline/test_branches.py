@@ -1,0 +1,219 @@
+"""Index runs that index branches besides HEAD: rewritten, deleted and merged branches, interruptions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import write
+from pipeline.git.repository import open_repository
+from pipeline.walk import list_branch_candidates
+from serve.cli.index import _load_versions_if_current
+from serve.cli.options import IndexOptions
+from stores import database, history
+from stores.history import IndexSummary
+from tests.bench.indexes import compute_fingerprint
+from tests.pipeline.histories import get_location, hide_object, run_index
+from tests.repos import Repo
+
+ALL = ("refs/heads",)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Branches `main` (HEAD), `topic/a`, `topic/b` on top of it, and `old`, each with commits of its own."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("base.py", "def base(): pass\n", "Base")
+    repo.branch("old")
+    repo.commit_file("old.py", "def old(): pass\n", "Old")
+    repo.switch("main")
+    repo.branch("topic/a")
+    repo.commit_file("a1.py", "def one(): pass\n", "A1")
+    repo.commit_file("a2.py", "def two(): pass\n", "A2")
+    repo.branch("topic/b")
+    repo.commit_file("b.py", "def three(): pass\n", "B")
+    repo.switch("main")
+    repo.commit_file("main.py", "def main(): pass\n", "Main")
+    return repo
+
+
+def load_summary(repo: Repo, home: Path) -> IndexSummary:
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        summary = history.load_index_summary(connection)
+    assert summary
+    return summary
+
+
+def check_commits(repo: Repo, home: Path, *revisions: str) -> None:
+    """Check that the index has the commits of these revisions, and lists those that HEAD does not reach."""
+    expected = set(repo.git("rev-list", *revisions).split())
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        assert set(history.list_recorded_commits(connection)) == expected
+        unreached = history.load_unreached_commits(connection)
+        rows = connection.execute("SELECT count(*) FROM unreached").fetchall()
+    assert unreached == expected - set(repo.git("rev-list", "HEAD").split())
+    assert rows == [(len(unreached),)]
+
+
+def is_current(repo: Repo, home: Path, **options: Any) -> bool:
+    """Return whether `--incremental` has nothing to do."""
+    opened, location = open_repository(repo.path), get_location(repo, home)
+    return _load_versions_if_current(opened, location, IndexOptions(**options)) is not None
+
+
+def test_branches_are_indexed_besides_head(repo: Repo, tmp_path: Path) -> None:
+    """The commits of the matching branches are recorded and marked as not reached; the watermark stays at HEAD."""
+    run_index(repo, tmp_path, branch_patterns=("topic/*",), commit_batch=1)
+    check_commits(repo, tmp_path, "main", "topic/b")
+    assert load_summary(repo, tmp_path).last_indexed_commit == repo.head
+    assert is_current(repo, tmp_path)
+
+
+def test_later_runs_continue_with_the_branches(repo: Repo, tmp_path: Path) -> None:
+    """A run without options indexes what is new on the recorded branches, and only that."""
+    run_index(repo, tmp_path, branch_patterns=("topic/*",))
+    repo.switch("topic/a")
+    repo.commit_file("a3.py", "a = 3\n", "A3")
+    repo.branch("topic/c", "main")
+    repo.commit_file("c.py", "c = 1\n", "C")
+    repo.switch("main")
+    assert not is_current(repo, tmp_path)
+    assert run_index(repo, tmp_path).commits == 2
+    check_commits(repo, tmp_path, "main", "topic/a", "topic/b", "topic/c")
+    assert is_current(repo, tmp_path)
+    assert run_index(repo, tmp_path).commits == 0
+
+
+def test_patterns_are_added_and_forgotten(repo: Repo, tmp_path: Path) -> None:
+    """Patterns add up over runs; a rebuild keeps them, and `head_only` forgets them."""
+    run_index(repo, tmp_path, branch_patterns=("topic/a",))
+    assert not is_current(repo, tmp_path, branch_patterns=("old",))
+    run_index(repo, tmp_path, branch_patterns=("old", "topic/a"))
+    assert is_current(repo, tmp_path, branch_patterns=("old",))
+    check_commits(repo, tmp_path, "main", "topic/a", "old")
+    run_index(repo, tmp_path, rebuild=True)
+    check_commits(repo, tmp_path, "main", "topic/a", "old")
+    assert not is_current(repo, tmp_path, head_only=True)
+    run_index(repo, tmp_path, rebuild=True, head_only=True)
+    check_commits(repo, tmp_path, "main")
+    assert is_current(repo, tmp_path, head_only=True)
+
+
+def test_deleted_and_rewritten_branches(repo: Repo, tmp_path: Path) -> None:
+    """Commits that a branch no longer has stay recorded, as those of a rewritten HEAD, until they are collected."""
+    run_index(repo, tmp_path, branch_patterns=ALL)
+    lost = repo.git("rev-parse", "topic/b", "old").split()
+    repo.git("branch", "-D", "old")
+    repo.switch("topic/b")
+    repo.commit("Rewritten", amend=True)
+    repo.switch("main")
+    assert not is_current(repo, tmp_path)
+    run_index(repo, tmp_path)
+    check_commits(repo, tmp_path, "--branches", *lost)
+    with database.open_for_reading(get_location(repo, tmp_path)) as connection:
+        tips = history.load_branch_tips(connection)
+    assert tips == set(repo.git("rev-parse", "main", "topic/a", "topic/b").split())
+    assert is_current(repo, tmp_path)
+
+
+def test_merged_branch(repo: Repo, tmp_path: Path) -> None:
+    """After a merge HEAD reaches the branch's commits, which are not read again."""
+    run_index(repo, tmp_path, branch_patterns=ALL)
+    repo.merge("topic/a")
+    assert run_index(repo, tmp_path).commits == 1
+    check_commits(repo, tmp_path, "--branches")
+
+
+@pytest.mark.parametrize("name", ["topic/b", "old"])
+def test_switch_to_a_branch(repo: Repo, tmp_path: Path, name: str) -> None:
+    """When HEAD moves to another branch, nothing is read again, and the rows are those of a new index."""
+    run_index(repo, tmp_path, branch_patterns=ALL)
+    repo.switch(name)
+    assert run_index(repo, tmp_path).commits == 0
+    check_commits(repo, tmp_path, "--branches")
+    run_index(repo, tmp_path / "new", branch_patterns=ALL)
+    assert compute_fingerprint(repo.path, tmp_path) == compute_fingerprint(repo.path, tmp_path / "new")
+
+
+@pytest.mark.parametrize("written_batches", range(6))
+def test_interrupted_run(
+    repo: Repo, tmp_path: Path, written_batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interruption at any batch the marks are right, and the next run completes the branches."""
+    write_batch = write.write_batch
+    batches: list[tuple[Any, ...]] = []
+
+    def stop_later(*arguments: Any) -> str | None:
+        if len(batches) == written_batches:
+            raise KeyboardInterrupt
+        batches.append(arguments)
+        return write_batch(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "write_batch", stop_later)
+        with pytest.raises(KeyboardInterrupt):
+            run_index(repo, tmp_path, branch_patterns=ALL, commit_batch=1)
+    recorded = ["--no-walk", *(batch.shas[0] for _, batch, *_ in batches)]
+    check_commits(repo, tmp_path, *(recorded if batches else ["--max-count=0", "HEAD"]))
+    watermark = load_summary(repo, tmp_path).last_indexed_commit
+    assert watermark is None or repo.git("merge-base", "--is-ancestor", watermark, "HEAD") == ""
+    assert not is_current(repo, tmp_path)
+    run_index(repo, tmp_path)
+    check_commits(repo, tmp_path, "--branches")
+    run_index(repo, tmp_path / "new", branch_patterns=ALL)
+    assert compute_fingerprint(repo.path, tmp_path) == compute_fingerprint(repo.path, tmp_path / "new")
+
+
+def test_interrupted_embedding_of_branches(repo: Repo, tmp_path: Path) -> None:
+    """An index of a complete HEAD is not complete while texts of a branch have no vector."""
+    run_index(repo, tmp_path)
+    assert is_current(repo, tmp_path)
+    assert run_index(repo, tmp_path, branch_patterns=ALL, skip_vectors=True).pending_texts
+    assert not is_current(repo, tmp_path)
+    assert run_index(repo, tmp_path).pending_texts == 0
+    assert is_current(repo, tmp_path)
+
+
+def test_tip_that_changes_only_ignored_files(repo: Repo, tmp_path: Path) -> None:
+    """A branch whose last commit has no rows is complete, too."""
+    repo.switch("old")
+    repo.commit_file("package-lock.json", "{}\n", "Lock")
+    repo.switch("main")
+    run_index(repo, tmp_path, branch_patterns=("old",))
+    assert is_current(repo, tmp_path)
+
+
+def test_unreadable_commit_of_a_branch(repo: Repo, tmp_path: Path) -> None:
+    """A commit of a branch that cannot be read is tried again by each run, and recorded once it can be read."""
+    with hide_object(repo, "topic/a^{tree}"):
+        summary = run_index(repo, tmp_path, branch_patterns=ALL)
+        unreadable = {entry.commit_sha for entry in summary.unreadable_commits}
+        assert unreadable == set(repo.git("rev-parse", "topic/a", "topic/b").split())
+        assert run_index(repo, tmp_path).unreadable_commits
+    assert not is_current(repo, tmp_path)
+    assert run_index(repo, tmp_path).unreadable_commits == ()
+    check_commits(repo, tmp_path, "--branches")
+
+
+def test_walk_of_branches_reads_only_what_is_new(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The candidates are parents first, once each; the walk stops at HEAD's commits and at known ones."""
+    repository = open_repository(repo.path)
+    tips = repo.git("rev-parse", "old", "topic/a", "topic/b", "main").split()
+    walked = list_branch_candidates(repository, repo.head, tips, [])
+    assert sorted(walked) == sorted(repo.git("rev-list", *tips, "^main").split())
+    assert walked.index(tips[1]) < walked.index(tips[2])
+    read: list[str] = []
+    read_parents = repository.read_parents
+
+    def read_and_record(sha: str) -> tuple[str, ...]:
+        read.append(sha)
+        return read_parents(sha)
+
+    monkeypatch.setattr(repository, "read_parents", read_and_record)
+    assert list_branch_candidates(repository, repo.head, tips, [tips[1], None]) == [tips[0], tips[2]]
+    assert read == [tips[0], tips[2]]
+    read.clear()
+    assert list_branch_candidates(repository, repo.head, tips, tips) == []
+    assert read == []
