@@ -224,6 +224,7 @@ def test_empty_data_directory(site: Site, session: PageSession) -> None:
         expect(page.locator(".copyable").first).to_contain_text(
             f"mindmap register --client {client.name} --write"
         )
+    assert not find_violations(page)
     page.get_by_role("button", name="Copy the prompt").click()
     expect(page.get_by_role("button", name="Copy the prompt")).to_have_text("Copied")
     assert "mindmap tools" in page.evaluate("navigator.clipboard.readText()")
@@ -271,6 +272,7 @@ def test_deleted_map(site: Site, session: PageSession) -> None:
     site.maps.delete("mm_test")
     expect(page.get_by_role("alert")).to_contain_text("This map was deleted")
     expect(page.get_by_role("alert")).not_to_contain_text("mm_")
+    assert not find_violations(page)
     page.get_by_role("link", name="Platform migration, 30 nodes").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Platform migration, 30 nodes")
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -308,6 +310,10 @@ def test_phone(site: Site, session: PageSession) -> None:
     assert get_rectangle(page.locator("header.top"))["height"] <= 56
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     expect(page.locator(".outline-row")).to_have_count(11)
+    page.locator(".outline .node-button").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".outline .node-button").nth(1)).to_be_focused()
     page.get_by_role("button", name="Children of Accept chunks").click()
     expect(page.locator(".outline-row")).to_have_count(7)
     rotate(page)
@@ -352,6 +358,15 @@ def test_outline_of_selected_node_collapses(site: Site, session: PageSession) ->
     expect(page.locator(".outline-row.selected")).to_have_count(0)
 
 
+def find_violations(page: Page) -> list[tuple[str, list[str]]]:
+    """Return the rules of accessibility that the page breaks, in light or dark, with the elements."""
+    violations = Axe().run(page).response["violations"]
+    page.emulate_media(color_scheme="dark")
+    violations += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+    page.emulate_media(color_scheme="light")
+    return [(rule["id"], [node["html"] for node in rule["nodes"]][:3]) for rule in violations]
+
+
 def test_accessibility(site: Site, session: PageSession) -> None:
     """axe finds no problem on sessions, maps, panels, questions and help, in light and dark."""
     document = maps.create_small_map("/nowhere")
@@ -371,12 +386,7 @@ def test_accessibility(site: Site, session: PageSession) -> None:
         expect(page.locator(".session, .card").first).to_be_visible()
         for key in keys:
             page.keyboard.press(key)
-        violations = Axe().run(page).response["violations"]
-        page.emulate_media(color_scheme="dark")
-        violations += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
-        page.emulate_media(color_scheme="light")
-        found = [(rule["id"], [node["html"] for node in rule["nodes"]][:3]) for rule in violations]
-        assert not found, fragment
+        assert not find_violations(page), fragment
 
 
 # JavaScript function that returns the name of the focused element, or of all that the mouse can use. Arrow keys reach

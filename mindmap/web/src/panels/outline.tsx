@@ -20,13 +20,15 @@ export function Outline() {
   useLayoutEffect(() => app.set({ collapsedRows: collapsed }), [map.id]);
   const list = useRef<HTMLDivElement>(null);
   const selected = useSelector(app, (state) => state.route.node);
-  const lastShown = useRef<string | null | undefined>(undefined);
+  const isScrolled = useRef(false);
   useLayoutEffect(() => {
-    if (lastShown.current === selected) return;
-    const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
-    const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
-    if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again
-    lastShown.current = selected;
+    if (app.get().shownRow !== selected) {
+      const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
+      const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
+      if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again
+    } else if (isScrolled.current) return;
+    app.set({ shownRow: selected });
+    isScrolled.current = true;
     const row = list.current!.querySelector(selected ? ".selected" : "[aria-current]");
     row?.scrollIntoView({ block: selected ? "nearest" : "center" });
     // The arrow keys move the focus with the selection.

@@ -28,7 +28,7 @@ export function readRoute(): void {
   const { route: previousRoute, map, isPanelOpen } = app.get();
   const isSameMap = map !== null && route.map === previousRoute.map;
   const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
-  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, recentChanges: new Map(), unseen: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, shownRow: undefined, recentChanges: new Map(), unseen: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
   if (route.node) app.set({ tab: "node", ...(isSameMap ? { step: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }

@@ -55,6 +55,8 @@ export interface AppState {
   phoneTab: "outline" | "map";
   /** Rows that are collapsed in the outline; null until it is shown. */
   collapsedRows: ReadonlySet<string> | null;
+  /** Selected node to which the outline was scrolled last; undefined until it is shown. */
+  shownRow: string | null | undefined;
 }
 
 export const app = new Store<AppState>({
@@ -88,6 +90,7 @@ export const app = new Store<AppState>({
   isPhone: false,
   phoneTab: "outline",
   collapsedRows: null,
+  shownRow: undefined,
 });
 
 /** Returns a function that caches its result for each object. */
