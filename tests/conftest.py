@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
+from pipeline.encoders import base, cross_encoder
 from pipeline.workers import count_usable_cpus
 from serve import config
 
@@ -23,6 +27,21 @@ for _number in (signal.SIGINT, signal.SIGHUP):
 # No deadline per example, because test machines may be shared and slow.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_models() -> Iterator[None]:
+    """Load each model once for all tests of this process. Commands load it each time, for about a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (base, cross_encoder):
+            patch.setattr(module, "load_model", load_once(module.load_model))
+        yield
+
+
+def load_once(load_model: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with a cache of the bundled models; files of a test are always loaded."""
+    bundled, load = base.MODELS_DIR, cache(load_model)
+    return lambda *arguments: (load if bundled == base.MODELS_DIR else load_model)(*arguments)
 
 
 @pytest.fixture

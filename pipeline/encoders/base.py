@@ -99,7 +99,7 @@ class OnnxEncoder:
     def _get_model(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _Model(load_tokenizer(), create_session(MODELS_DIR / "minilm.onnx"))
+                self._model = load_model()
             return self._model
 
 
@@ -115,6 +115,11 @@ class _Model:
         (vectors,) = self.session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})
         row: NDArray[np.float32] = vectors[0]
         return row
+
+
+def load_model() -> _Model:
+    """Load the bundled model and its tokenizer."""
+    return _Model(load_tokenizer(), create_session(MODELS_DIR / "minilm.onnx"))
 
 
 @cache

@@ -120,7 +120,7 @@ class CrossEncoder:
     def _get_model(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _load_model(self.precision)
+                self._model = load_model(self.precision)
             return self._model
 
 
@@ -162,7 +162,8 @@ class _EncodedQuestion:
         return float(score[0, 0])
 
 
-def _load_model(precision: Precision) -> _Model:
+def load_model(precision: Precision) -> _Model:
+    """Load the bundled model in this precision, and its tokenizer; raise DamagedModel if it cannot be read."""
     from pipeline.encoders.onnx_graph import TokenEmbeddings
 
     file = base.MODELS_DIR / CROSS_ENCODER_FILE

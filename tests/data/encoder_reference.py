@@ -1,4 +1,4 @@
-"""Script that writes `encoder_reference.npz`: fp32 vectors of 500 hunks of this project's history.
+"""Script that writes `encoder_reference.npz`: fp32 vectors of 60 hunks of this project's history.
 
     python -m tests.data.encoder_reference WEIGHTS
 
@@ -24,7 +24,7 @@ from pipeline.ignore import IgnoreRules
 
 ROOT: Final = Path(__file__).parent.parent.parent
 REFERENCE: Final = Path(__file__).with_suffix(".npz")
-HUNK_COUNT: Final = 500
+HUNK_COUNT: Final = 60
 
 
 def main(weights: Path) -> None:

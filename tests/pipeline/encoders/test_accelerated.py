@@ -24,7 +24,7 @@ from tests.pipeline.encoders.test_base import REFERENCE, load_fp32_vectors
 Floats = NDArray[np.float32]
 
 ROOT: Final = Path(__file__).parents[3]
-TEXT_COUNT: Final = 150
+TEXT_COUNT: Final = 10
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +70,14 @@ def test_any_text_has_a_vector(encoder: AcceleratedEncoder) -> None:
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("shape", [BatchShape(64, 32), BatchShape(1, 1), BatchShape(8, 256, is_fixed=True)])
+@pytest.mark.parametrize("shape", [BatchShape(64, 32), BatchShape(1, 1), BatchShape(2, 256, is_fixed=True)])
 def test_batch_shapes_do_not_change_vectors(
     home: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str], vectors: Floats, shape: BatchShape
 ) -> None:
     """A text's vector is the same in every batch shape, except for rounding."""
     monkeypatch.setitem(accelerated.BATCH_SHAPES, "cpu", shape)
-    rows = AcceleratedEncoder("cpu", home).encode(texts[:11])
-    assert np.abs(rows - vectors[:11]).max() < 1e-5
+    rows = AcceleratedEncoder("cpu", home).encode(texts[:5])
+    assert np.abs(rows - vectors[:5]).max() < 1e-5
 
 
 def test_the_model_name_does_not_depend_on_the_provider(encoder: AcceleratedEncoder) -> None:
