@@ -6,12 +6,16 @@ date comes from the caller or from a clock that advances one hour per commit. AD
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Concatenate, Final, ParamSpec
 
 ADA: Final = "Ada Lovelace <ada@example.org>"
 FIRST_DATE: Final = datetime(2020, 1, 1, 12, tzinfo=UTC)
@@ -36,7 +40,37 @@ def build_environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict
         "GIT_COMMITTER_EMAIL": address.rstrip(">"),
         "GIT_COMMITTER_DATE": git_date,
         "LC_ALL": "C.UTF-8",
+        # A third of the time of a commit.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "maintenance.auto",
+        "GIT_CONFIG_VALUE_0": "false",
     }
+
+
+Arguments = ParamSpec("Arguments")
+
+
+def create_once(
+    create: Callable[Concatenate[Path, Arguments], Repo],
+) -> Callable[Concatenate[Path, Arguments], Repo]:
+    """Decorate a function that creates the same repository at any path: later calls in this process copy it."""
+
+    archives: dict[Hashable, tuple[bytes, datetime]] = {}
+
+    def copy(path: Path, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Repo:
+        key = (arguments, *sorted(options.items()))
+        if key not in archives:
+            stream = io.BytesIO()
+            with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=stream, mode="w") as tar:
+                repo = create(Path(folder) / "repo", *arguments, **options)
+                tar.add(repo.path, ".")
+            archives[key] = (stream.getvalue(), repo.clock)
+        content, clock = archives[key]
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            tar.extractall(path, filter="tar")
+        return Repo(path, clock)
+
+    return copy
 
 
 @dataclass(slots=True)
@@ -51,8 +85,10 @@ class Repo:
         """Create an empty repository with the branch `main`."""
         path.mkdir(parents=True, exist_ok=True)
         repo = cls(path)
-        options = ["--bare"] if bare else []
+        options = ["--template=", *(["--bare"] if bare else [])]
         repo.git("init", "--quiet", "--initial-branch=main", f"--object-format={object_format}", *options)
+        for name in ("hooks", "info"):  # usually from git's template, with a dozen sample files
+            (path / ("." if bare else ".git") / name).mkdir(exist_ok=True)
         return repo
 
     def git(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from serve.cli import app
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 
 ROOT = Path(app.__file__).parents[2]
 # Packages that load slowly; no program may import them for its help text.
@@ -20,6 +23,15 @@ HEAVY_PACKAGES = (
 )
 
 
+@create_once
+def create_one_commit_repo(path: Path) -> Repo:
+    """Create a repository of one commit to a source file."""
+    repo = Repo.create(path)
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    return repo
+
+
+@create_once
 def create_timeout_repo(path: Path) -> Repo:
     """Create a repository of two commits, to a source and a text file, that both match "timeout"."""
     repo = Repo.create(path)
@@ -31,6 +43,27 @@ def create_timeout_repo(path: Path) -> Repo:
 def run_lineage(*arguments: str | Path) -> int:
     """Run the command in this process and return its exit code."""
     return app.main([str(argument) for argument in arguments])
+
+
+def run_captured(
+    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run the command in this process; return its exit code, stdout and stderr.
+
+    `cwd`, `env`: working directory and additional environment variables during the call.
+    """
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(streams[0]))
+        stack.enter_context(redirect_stderr(streams[1]))
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        if cwd:
+            patch.chdir(cwd)
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        code = run_lineage(*arguments)
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)
+    return code, out, err
 
 
 def run_index(repo: Repo, *options: str) -> int:

@@ -1,4 +1,4 @@
-"""The `lineage` command as a process: output, exit codes and imported modules."""
+"""The `lineage` command: output, exit codes and imported modules."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ from serve import config, index_status, repositories
 from serve.cli import app
 from stores import database
 from tests.repos import Repo
-from tests.serve.commands import HEAVY_PACKAGES, ROOT, create_timeout_repo, list_loaded_packages
+from tests.serve.commands import (
+    HEAVY_PACKAGES,
+    ROOT,
+    create_timeout_repo,
+    list_loaded_packages,
+    run_captured,
+)
 from tests.serve.processes import run_lineage, run_on_terminal, start_lineage, use_default_signal_handler
 from tests.serve.sample_index import build_index
+
+DELETED_DIRECTORY_ERROR = "error: The working directory no longer exists.\n  Go to another one"
 
 
 @pytest.fixture
@@ -34,7 +42,7 @@ def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - isolates the use
 def test_incompatible_index_names_rebuild_command(repo: Repo, home: Path) -> None:
     """A query of an index with incompatible vectors fails, and the error names the rebuild command."""
     build_index(repo, home, embedding_model="another")
-    code, out, err = run_lineage("query", str(repo.path), "--query", "timeout")
+    code, out, err = run_captured("query", str(repo.path), "--query", "timeout")
     assert (code, out) == (1, "")
     assert "needs rebuild (embedding_model another" in err
     assert "lineage index --rebuild --yes" in err
@@ -63,7 +71,7 @@ def test_query_prints_utf8_json_when_piped(repo: Repo, home: Path) -> None:
 
 def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
     """Without an index, a query has no hits and a hint, and exits with 0."""
-    code, out, _ = run_lineage("query", str(repo.path), "-q", "timeout")
+    code, out, _ = run_captured("query", str(repo.path), "-q", "timeout")
     assert code == 0
     assert json.loads(out)["hits"] == []
     assert "lineage index" in json.loads(out)["meta"]["hint"]
@@ -138,7 +146,7 @@ def test_usage_error_of_the_program(repo: Repo) -> None:
 def test_outside_a_repository_fails(tmp_path: Path, command: list[str]) -> None:
     """Outside a repository, the error says so and the exit code is 1."""
     for name, message in ((".", "is not in a git repository"), ("missing", "does not exist")):
-        code, out, err = run_lineage(*command, str(tmp_path / name))
+        code, out, err = run_captured(*command, str(tmp_path / name))
         assert (code, out) == (1, "")
         assert message in err
 
@@ -147,18 +155,31 @@ def test_outside_a_repository_fails(tmp_path: Path, command: list[str]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "query -q x",
         "query -q x --no-daemon",
         "explain a.py",
         "status",
         "index",
-        "index --incremental --embed-provider cpu",
         "init",
         "register --client cursor --project . --write",
     ],
 )
-def test_deleted_working_directory_fails(tmp_path: Path, command: str) -> None:
+def test_deleted_working_directory_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
     """In a deleted working directory, every command with a relative path reports it and exits with 1."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code = app.main(command.split())
+    out, err = capfd.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith(DELETED_DIRECTORY_ERROR)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("command", ["query -q x", "index --incremental --embed-provider cpu"])
+def test_program_in_a_deleted_working_directory_fails(tmp_path: Path, command: str) -> None:
+    """The program reports it, too, before it has read the arguments."""
     (tmp_path / "gone").mkdir()
     script = f"cd gone && rmdir ../gone && exec {sys.executable} -m serve.cli.entry {command}"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -166,7 +187,7 @@ def test_deleted_working_directory_fails(tmp_path: Path, command: str) -> None:
         ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: The working directory no longer exists.\n  Go to another one")
+    assert result.stderr.startswith(DELETED_DIRECTORY_ERROR)
 
 
 def test_absolute_path_works_in_a_deleted_directory(repo: Repo, tmp_path: Path) -> None:
@@ -191,11 +212,11 @@ def test_status_prints_six_lines(repo: Repo, home: Path) -> None:
     unindexed_lines = (
         "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
     )
-    assert run_lineage("status", str(repo.path)) == (0, repository_lines + unindexed_lines, "")
+    assert run_captured("status", str(repo.path)) == (0, repository_lines + unindexed_lines, "")
     build_index(repo, home, revision="HEAD~1")
     _, status = index_status.load_status_at_path(repo.path, home)
     assert status.indexed_at is not None
-    assert run_lineage("status", str(repo.path / "src")) == (
+    assert run_captured("status", str(repo.path / "src")) == (
         0,
         f"{repository_lines}last_indexed_commit: {repo.git('rev-parse', 'HEAD~1')}\n"
         f"indexed_at: {status.indexed_at.isoformat(timespec='seconds')}Z\n"
@@ -226,7 +247,7 @@ def test_status_names_remedy(
 ) -> None:
     """Status succeeds for every compatibility verdict, and names the remedy if the verdict does not."""
     build_index(repo, home, **versions)
-    code, out, _ = run_lineage("status", cwd=repo.path)
+    code, out, _ = run_captured("status", cwd=repo.path)
     assert code == 0
     assert [line for line in out.splitlines() if line.startswith(f"compatibility: {verdict}")]
     assert [line for line in out.splitlines() if line.startswith("remedy: ")] == remedy
@@ -234,16 +255,16 @@ def test_status_names_remedy(
 
 def test_init_installs_and_removes_hooks(repo: Repo) -> None:
     """`init` installs and removes hooks and says what it did; if it refuses, the error says what to do."""
-    code, out, err = run_lineage("init", str(repo.path / "src"), "--write-agent-md")
+    code, out, err = run_captured("init", str(repo.path / "src"), "--write-agent-md")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "created      .git/hooks/post-commit"
-    code, out, _ = run_lineage("init", str(repo.path), "--remove")
+    code, out, _ = run_captured("init", str(repo.path), "--remove")
     assert (code, out.splitlines()[-1]) == (0, "deleted      AGENTS.md")
     (repo.path / ".git/hooks/post-commit").write_text("#!/usr/bin/python3\n")
-    code, out, err = run_lineage("init", str(repo.path))
+    code, out, err = run_captured("init", str(repo.path))
     assert (code, out) == (1, "")
     assert err.startswith("error: ") and "--force" in err
-    assert run_lineage("init", str(repo.path), "--force", "--remove")[0] == 2
+    assert run_captured("init", str(repo.path), "--force", "--remove")[0] == 2
 
 
 def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
@@ -253,23 +274,21 @@ def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
         "HOME": str(tmp_path),
         "LINEAGE_HOME": str(tmp_path / "ü"),
         "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
     }
-    code, out, err = run_lineage("register", "--client", "cursor", env=environment)
+    code, out, err = run_captured("register", "--client", "cursor", env=environment)
     entry = json.loads(out)["mcpServers"]["lineage"]
     assert (code, Path(entry["command"]).name) == (0, "lineage-mcp")
     assert entry["env"] == {"LINEAGE_HOME": str(tmp_path / "ü")}
     assert f"Add this to {tmp_path}/.cursor/mcp.json" in err
-    assert run_lineage("register", "--client", "cursor", "--write", env=environment)[0] == 0
+    assert run_captured("register", "--client", "cursor", "--write", env=environment)[0] == 0
     assert (tmp_path / ".cursor/mcp.json").read_text() == out
-    code, output, _ = run_lineage("register", "--client", "cursor", "--remove", env=environment)
+    code, output, _ = run_captured("register", "--client", "cursor", "--remove", env=environment)
     assert (code, (tmp_path / ".cursor/mcp.json").exists()) == (0, False)
     assert output.startswith("Deleted ")
-    code, _, err = run_lineage("register", "--write", env=environment)
+    code, _, err = run_captured("register", "--write", env=environment)
     assert (code, "No client is named" in err) == (2, True)
 
 
@@ -311,7 +330,7 @@ def test_version_matches_pyproject() -> None:
 
 def test_no_arguments_prints_help() -> None:
     """Without arguments, the command prints its help."""
-    _, out, err = run_lineage()
+    _, out, err = run_captured()
     assert "query" in out + err
     assert "status" in out + err
 
@@ -319,7 +338,7 @@ def test_no_arguments_prints_help() -> None:
 def test_h_means_help() -> None:
     """`-h` prints the help of every command, also of commands in groups."""
     for command in ((), ("index",), ("daemon", "list")):
-        assert run_lineage(*command, "-h") == run_lineage(*command, "--help")
+        assert run_captured(*command, "-h") == run_captured(*command, "--help")
 
 
 @pytest.fixture

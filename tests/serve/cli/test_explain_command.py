@@ -1,4 +1,4 @@
-"""`lineage explain` as a process: output, exit codes and imported modules."""
+"""`lineage explain`: output, exit codes and imported modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.commands import ROOT, create_timeout_repo, list_loaded_packages
+from tests.serve.commands import ROOT, create_timeout_repo, list_loaded_packages, run_captured
 from tests.serve.processes import run_lineage, run_on_terminal
 from tests.serve.sample_index import build_index
 
@@ -24,7 +24,7 @@ def test_explain_prints_json_when_piped(repo: Repo, home: Path) -> None:
     """When piped, an explanation is the specified JSON, with related commits."""
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
     build_index(repo, home)
-    code, out, err = run_lineage("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
+    code, out, err = run_captured("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
     document = json.loads(out)
     assert (code, err, list(document)) == (0, "", ["hits", "meta"])
     assert [hit["commit_message"] for hit in document["hits"]] == ["Wait three seconds"]
@@ -47,11 +47,11 @@ def test_explain_omits_diffs_and_related_commits(repo: Repo, home: Path) -> None
     """Options omit parts of the answer, and a missing file is not an error."""
     build_index(repo, home)
     options = ("--no-diff", "--no-related", "--ignore-whitespace", "--follow-moves")
-    _, out, _ = run_lineage("explain", "tcp.py", *options, cwd=repo.path / "src")
+    _, out, _ = run_captured("explain", "tcp.py", *options, cwd=repo.path / "src")
     document = json.loads(out)
     assert "diff_excerpt" not in document["hits"][0]
     assert "related_commits" not in document["meta"]["explain"]
-    code, out, _ = run_lineage("explain", "nowhere.py", str(repo.path))
+    code, out, _ = run_captured("explain", "nowhere.py", str(repo.path))
     assert code == 0
     assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
 
@@ -61,7 +61,7 @@ def test_explain_follows_lines_back(repo: Repo, home: Path) -> None:
     repo.commit_file("src/tcp.py", "def connect():\n    timeout( )\n", "Add a space")
     build_index(repo, home)
     arguments = ("explain", "src/tcp.py", str(repo.path), "--lines", "2")
-    explained = json.loads(run_lineage(*arguments)[1])["meta"]["explain"]
+    explained = json.loads(run_captured(*arguments)[1])["meta"]["explain"]
     (step,) = explained["evolution"]
     assert (step["step"], step["commit_message"], step["lines"]) == (
         "introduced",
@@ -69,7 +69,7 @@ def test_explain_follows_lines_back(repo: Repo, home: Path) -> None:
         [2],
     )
     assert (step["text"], step["provenance"]) == ("timeout()", "EXACT")
-    assert "evolution" not in json.loads(run_lineage(*arguments, "--no-evolution")[1])["meta"]["explain"]
+    assert "evolution" not in json.loads(run_captured(*arguments, "--no-evolution")[1])["meta"]["explain"]
 
 
 def test_explain_accepts_non_utf8_names(repo: Repo, home: Path) -> None:
@@ -77,7 +77,7 @@ def test_explain_accepts_non_utf8_names(repo: Repo, home: Path) -> None:
     repo.write(b"caf\xe9.py", "x\n")
     repo.commit("Bytes")
     build_index(repo, home)
-    code, out, _ = run_lineage("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
+    code, out, _ = run_captured("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
     assert code == 0
     assert json.loads(out)["hits"][0]["file_path"] == "caf\\xe9.py"
 
@@ -96,10 +96,10 @@ def test_explain_fails_with_git(repo: Repo) -> None:
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
     blob = repo.git("rev-parse", "HEAD~1:src/tcp.py")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    code, out, _ = run_lineage("explain", "src/tcp.py", str(repo.path))
+    code, out, _ = run_captured("explain", "src/tcp.py", str(repo.path))
     assert (code, json.loads(out)["hits"]) == (1, [])
     assert json.loads(out)["meta"]["explain"]["limitation"]
-    assert run_lineage("explain", "absent.py", str(repo.path))[0] == 0
+    assert run_captured("explain", "absent.py", str(repo.path))[0] == 0
 
 
 def test_explain_loads_no_model(repo: Repo, home: Path) -> None:

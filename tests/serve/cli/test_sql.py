@@ -19,7 +19,7 @@ from stores import database
 from tests.repos import Repo
 from tests.serve import commands
 from tests.serve.cli.terminals import CONTROL_C, ENTER, Terminal
-from tests.serve.processes import run_lineage, run_on_terminal, start_lineage
+from tests.serve.processes import run_on_terminal, start_lineage
 
 CONTROL_D = "\x04"
 ROWS = "SELECT * FROM (VALUES (1, 'a,b', NULL, [1, 2]), (2, 'ü\n', 0.5, [])) rows (n, text, share, list)"
@@ -42,7 +42,7 @@ def prompt(shared_repo: Repo, shared_index: Path) -> Iterator[Terminal]:
 
 def run_sql(repo: Repo, *arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
     if stdin is None:
-        return run_lineage("sql", str(repo.path), *arguments)
+        return commands.run_captured("sql", repo.path, *arguments)
     process = start_lineage("sql", str(repo.path), *arguments, stdin=subprocess.PIPE)
     out, err = process.communicate(stdin.encode(), timeout=60)
     return process.returncode, out.decode(), err.decode()

@@ -10,7 +10,7 @@ from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
 from stores.index_location import IndexLocation
 from tests.repos import Repo
-from tests.serve import sample_index
+from tests.serve import commands, sample_index
 
 
 @pytest.fixture
@@ -19,8 +19,7 @@ def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     (tmp_path / "user").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    repo = commands.create_one_commit_repo(tmp_path / "repo")
     sample_index.build_index(repo, home)
     return repo
 

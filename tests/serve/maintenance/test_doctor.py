@@ -15,6 +15,7 @@ from serve.maintenance import doctor
 from serve.maintenance.findings import CheckContext, CheckResult, report_problem
 from stores.index_location import IndexLocation
 from tests.repos import Repo
+from tests.serve.commands import run_captured
 from tests.serve.daemon import daemons
 from tests.serve.maintenance.helpers import (
     PROBLEM,
@@ -30,7 +31,7 @@ from tests.serve.processes import run_lineage
 def test_healthy_index_has_no_problems(repo: Repo) -> None:
     """With a fresh index in an intact repository all checks pass and the exit code is 0."""
     assert find_failed_checks(repo.path) == {}
-    code, out, err = run_lineage("doctor", str(repo.path))
+    code, out, err = run_captured("doctor", repo.path)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].endswith("checks: no problems.")
     assert "✓ index             1 commits, 1 hunks" in out
@@ -38,12 +39,12 @@ def test_healthy_index_has_no_problems(repo: Repo) -> None:
 
 def test_json_has_verdict_and_results(repo: Repo, location: IndexLocation) -> None:
     """The JSON has the worst verdict and each result; a problem gives exit code 1."""
-    code, out, _ = run_lineage("doctor", str(repo.path), "--json")
+    code, out, _ = run_captured("doctor", repo.path, "--json")
     document = json.loads(out)
     assert (code, document["verdict"]) == (0, "ok")
     assert {"name", "verdict", "found", "remedy"} == set(document["checks"][0])
     location.database.write_bytes(b"no database")
-    code, out, _ = run_lineage("doctor", str(repo.path), "--json")
+    code, out, _ = run_captured("doctor", repo.path, "--json")
     assert (code, json.loads(out)["verdict"]) == (1, "problem")
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve import sample_index
+from tests.serve import commands, sample_index
 
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Repo:
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    repo = commands.create_one_commit_repo(tmp_path / "repo")
     sample_index.build_index(repo, home)
     return repo

@@ -15,17 +15,18 @@ from stores import writer
 from stores.index_location import ForeignFolder, IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
+from tests.serve.commands import run_captured
 from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_location
-from tests.serve.processes import run_lineage, start_lineage
+from tests.serve.processes import start_lineage
 
 
 @pytest.mark.usefixtures("repo")
 def test_nothing_to_delete(home: Path) -> None:
     """An index that is needed has nothing to delete, and neither has a missing index directory."""
     assert find_items(home) == {}
-    assert run_lineage("gc") == (0, f"{NOTHING_TO_DELETE}\n", "")
+    assert run_captured("gc") == (0, f"{NOTHING_TO_DELETE}\n", "")
     shutil.rmtree(home)
-    assert run_lineage("gc", "--yes") == (0, f"{NOTHING_TO_DELETE}\n", "")
+    assert run_captured("gc", "--yes") == (0, f"{NOTHING_TO_DELETE}\n", "")
     assert not home.exists()
 
 
@@ -34,14 +35,14 @@ def test_items_are_listed_before_deletion(repo: Repo, home: Path) -> None:
     other = Repo.create(repo.path.parent / "kept")
     folder = find_location(repo, home).folder
     shutil.rmtree(repo.path)
-    code, out, err = run_lineage("gc")
+    code, out, err = run_captured("gc")
     assert (code, err) == (0, "")
     first, total, next_step = out.splitlines()
     assert first.endswith(f"index of {repo.path}: the repository was deleted or moved")
     assert total.endswith(" in 1 item.")
     assert next_step == "Nothing was deleted. Run `lineage gc --yes` to delete it."
     assert folder.exists()
-    code, out, _ = run_lineage("gc", "--yes")
+    code, out, _ = run_captured("gc", "--yes")
     assert code == 0 and out.splitlines()[-1].startswith("Deleted 1 item, about ")
     assert not folder.exists() and home.exists() and other.path.exists()
 
@@ -89,8 +90,8 @@ def test_unmounted_disk_needs_absent(repo: Repo, home: Path, tmp_path: Path) -> 
     assert not item.is_certain and "may not be mounted" in item.reason
     delete_items(home)
     assert folder.exists()
-    assert "--absent" in run_lineage("gc")[1]
-    assert run_lineage("gc", "--absent")[0] == 2
+    assert "--absent" in run_captured("gc")[1]
+    assert run_captured("gc", "--absent")[0] == 2
     delete_items(home, include_uncertain=True)
     assert not folder.exists() and find_location(repo, home).folder.exists()
 

@@ -22,8 +22,9 @@ from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import sample_index
+from tests.serve.commands import run_index
 from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_location, list_recorded_commits
-from tests.serve.processes import run_lineage, start_lineage
+from tests.serve.processes import start_lineage
 
 
 def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
@@ -93,7 +94,7 @@ def test_vectors_of_another_model_are_deleted(repo: Repo, home: Path) -> None:
 def test_vectors_of_the_index_encoder_are_kept(repo: Repo, home: Path) -> None:
     """With an index of the static encoder, the vectors of that encoder stay."""
     options = ("--encoder", "static", "--embed-cache", "semantic")
-    assert run_lineage("index", str(repo.path), "--rebuild", "--yes", *options)[0] == 0
+    assert run_index(repo, "--rebuild", "--yes", *options) == 0
     location = find_location(repo, home)
     expected = count_cached_vectors(location)
     assert [model for model, _ in expected] == [STATIC_MODEL] and find_items(home) == {}
