@@ -1,7 +1,8 @@
 """Edits of files that belong to the user: managed sections, atomic writes and planned changes.
 
-- `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, except
-  that the file gets a final line break if it had none. Removing the section restores the other bytes.
+- `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, and
+  removing the section restores the file. A section at the end follows one line break that is not part of the file, so
+  it follows a blank line if the file ends with a line break.
 - `read_file`, `write_file`, `delete_file`, `rename_file`: file operations whose system errors become
   `FileAccessError`. A write is atomic: the file always has its old or its new content.
 - `FileChange`: a change that is planned first and applied later, so that an error in the plan of one file leaves all
@@ -40,13 +41,11 @@ class FileAccessError(LineageError):
 class ManagedSection:
     """Start and end marker lines of a section that lineage writes into a user's file.
 
-    `leading_line_breaks`: number of line breaks between the text before the section and its start marker.
     `line_ending`: line ending of the section; None uses the line ending of the file.
     """
 
     start: bytes
     end: bytes
-    leading_line_breaks: int
     line_ending: bytes | None = None
 
     def is_in(self, text: bytes) -> bool:
@@ -57,11 +56,7 @@ class ManagedSection:
         """Return the text with the section (markers included) on lines of its own before the byte at `offset`."""
         eol, section_text = self._get_line_ending(text), self._convert_line_endings(section_text, text)
         before, after = text[:offset], text[offset:]
-        if not before:
-            return section_text + eol + after
-        if not before.endswith(b"\n"):
-            before += eol
-        return before + eol * (self.leading_line_breaks - 1) + section_text + eol + after
+        return before + (b"" if after else eol) + section_text + eol + after
 
     def update_in(self, text: bytes, section_text: bytes) -> bytes:
         """Return the text with its first section replaced by this one, and without further sections."""
@@ -71,19 +66,18 @@ class ManagedSection:
         return text[:start] + self._convert_line_endings(section_text, text) + text[end:]
 
     def remove_from(self, text: bytes) -> bytes:
-        """Return the text without the section, as it was before the insertion, with a final line break."""
+        """Return the text without the section, as it was before the insertion."""
         for start, end in reversed(self._find_spans(text)):
             text = self._remove_span(text, start, end)
         return text
 
     def _remove_span(self, text: bytes, start: int, end: int) -> bytes:
         """Return the text without the bytes of a section and the line breaks that `insert_into` added around it."""
-        eol = self._get_line_ending(text)
-        before, after = text[:start], text[end:]
-        if not after:  # written by an earlier version, or the user removed the line break
-            return _remove_line_endings(before, eol, self.leading_line_breaks)
-        shortened = _remove_line_endings(before, eol, self.leading_line_breaks - 1)
-        return (shortened if shortened.endswith(b"\n") else before) + after.removeprefix(eol)
+        eol = b"\r\n" if b"\r\n" in text[start:end] else b"\n"
+        before, after = text[:start], text[end:].removeprefix(eol)
+        shortened = before.removesuffix(eol)
+        # Text after the section stays on lines of its own.
+        return (shortened if shortened.endswith(b"\n") or not after else before) + after
 
     def _get_line_ending(self, text: bytes) -> bytes:
         """Return the line ending of sections in this text."""
@@ -106,12 +100,6 @@ class ManagedSection:
         if section_start is not None:
             raise SectionMarkerError(self.start, self.end)
         return spans
-
-
-def _remove_line_endings(text: bytes, line_ending: bytes, count: int) -> bytes:
-    for _ in range(count):
-        text = text.removesuffix(line_ending)
-    return text
 
 
 @dataclass(frozen=True, slots=True)

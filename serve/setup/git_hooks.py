@@ -23,7 +23,6 @@ from stores.errors import LineageError
 SECTION: Final = ManagedSection(
     b"# >>> lineage managed (do not edit) >>>",
     b"# <<< lineage managed <<<",
-    leading_line_breaks=1,
     line_ending=b"\n",  # even in a hook with other line endings: a shell accepts no other
 )
 SHEBANG: Final = b"#!/bin/sh\n"
@@ -244,6 +243,8 @@ def _insert_snippet(file: Path, text: bytes) -> bytes:
         _check_not_binary(file, text)
         return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # without `#!`, git runs the hook with sh
     _check_interpreter(file, first_line)
+    if text == SHEBANG.rstrip(b"\n"):
+        text = SHEBANG  # otherwise it would become the hook that lineage writes, which --remove deletes
     return SECTION.insert_into(text, HOOK_SNIPPET, offset=min(len(first_line) + 1, len(text)))
 
 
@@ -288,5 +289,5 @@ def _has_snippet(file: Path) -> bool:
 
 
 def _is_lineage_only(remaining: bytes) -> bool:
-    """Return whether the rest of a hook, without the snippet, is nothing or only the `#!` line that lineage writes."""
-    return remaining in (b"", SHEBANG)
+    """Return whether the rest of a hook, without the snippet, is only the `#!` line of a hook that lineage wrote."""
+    return remaining == SHEBANG.rstrip(b"\n")

@@ -31,7 +31,7 @@ from serve.setup.git_hooks import (
 )
 from stores.errors import LineageError
 
-SECTION: Final = ManagedSection(b"<!-- lineage:start -->", b"<!-- lineage:end -->", leading_line_breaks=2)
+SECTION: Final = ManagedSection(b"<!-- lineage:start -->", b"<!-- lineage:end -->")
 
 AGENT_INSTRUCTIONS: Final = b"""\
 <!-- lineage:start -->
@@ -106,16 +106,18 @@ def _plan_section(repository: Repository, name: str, text: bytes) -> FileChange:
 def plan_instruction_removals(repository: Repository) -> list[FileChange]:
     """Plan to remove the section from each file that has it.
 
-    A file with nothing else in it is deleted, unless it is a symbolic link or HEAD has it.
+    A file that begins with the section and has nothing else is deleted, unless it is a symbolic link or HEAD has it.
     """
     return [_plan_section_removal(repository, name) for name in FILE_NAMES if _has_section(repository, name)]
 
 
 def _plan_section_removal(repository: Repository, name: str) -> FileChange:
     file = repository.root / name
-    after = SECTION.remove_from(read_file(file) or b"")
+    before = read_file(file) or b""
+    after = SECTION.remove_from(before)
+    is_created_by_lineage = not after and before.startswith(SECTION.start)
     # Deleting a link would leave its target, which has the section.
-    if after.strip() or file.is_symlink() or repository.read_file_at_head(name) is not None:
+    if not is_created_by_lineage or file.is_symlink() or repository.read_file_at_head(name) is not None:
         return FileChange(file, "removed", after)
     return FileChange(file, "deleted", is_deletion=True)
 

@@ -25,7 +25,6 @@ from stores.errors import LineageError
 SECTION: Final = ManagedSection(
     b"# >>> lineage plan (generated: write your own lines below the end) >>>",
     b"# <<< lineage plan <<<",
-    leading_line_breaks=1,
 )
 # Suffix of the copy that --replace makes of a file that git does not have.
 BACKUP_SUFFIX: Final = ".bak"
@@ -120,7 +119,8 @@ def plan_merge(repository: Repository, suggestions: Sequence[Suggestion]) -> lis
     elif has_section:
         after, action = SECTION.update_in(old_content, _format_section(suggestions)), "updated"
     else:
-        after = SECTION.insert_into(old_content, _format_section(suggestions), offset=0)
+        section = _format_section(suggestions)
+        after = SECTION.insert_into(old_content, section, offset=0) if old_content else section + b"\n"
         action = "created" if before is None else "added"
     if after == old_content:
         return [FileChange(file, "unchanged")]

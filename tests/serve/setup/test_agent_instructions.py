@@ -80,18 +80,21 @@ def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"# Ours\n", b"# Ours", b"# Ours\r\nmore\r\n", b"\xef\xbb\xbf# BOM\n", b"\xff\n\n\n"]
+    "content",
+    [
+        *(b"# Ours\n", b"# Ours", b"# Ours\r\nmore\r\n", b"a\r\nb", b"a\r"),
+        *(b"\xef\xbb\xbf# BOM\n", b"\xff\n\n\n", b"", b"\n", b"\r\n", b" "),
+    ],
 )
 def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
-    """The section follows a blank line, with the file's line endings; removal restores the file's lines."""
+    """The section follows a line break, with the file's line endings; removal restores every byte and no file goes."""
     file = repo.path / "CLAUDE.md"
     file.write_bytes(content)
     initialize(repo.path, WRITE)
     eol = b"\r\n" if b"\r\n" in content else b"\n"
-    content_line = content if content.endswith(b"\n") else content + eol
-    assert file.read_bytes().startswith(content_line + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol))
+    assert file.read_bytes() == content + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol) + eol
     assert "removed      CLAUDE.md" in initialize(repo.path, REMOVE)
-    assert file.read_bytes() == content_line
+    assert file.read_bytes() == content
 
 
 def test_text_after_a_section_without_line_break(repo: Repo) -> None:

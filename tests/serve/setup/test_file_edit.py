@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from serve.setup import git_hooks, init
 from serve.setup.file_edit import ManagedSection, SectionMarkerError
 
-SECTION = ManagedSection(b"<<", b">>", leading_line_breaks=2)
+SECTION = ManagedSection(b"<<", b">>")
 CONTENT = b"<<\nours\n>>"
 # Texts with any line endings, blank lines, and with or without a final line break.
 LINES = st.lists(st.sampled_from([b"a", b"", b"<", b">> <<", b"\xff"]), max_size=6)
@@ -23,18 +23,13 @@ TEXTS = st.builds(
 
 @given(text=TEXTS, is_updated=st.booleans())
 def test_insert_and_remove_restores_every_byte(text: bytes, is_updated: bool) -> None:
-    """Removing a section from the end of a file restores every byte; a file without a final line break gets one."""
+    """Removing a section from the end of a file restores every byte."""
     text_with_section = SECTION.insert_into(text, CONTENT, offset=len(text))
     if is_updated:
         text_with_section = SECTION.update_in(text_with_section, b"<<\nother words\n>>")
     assert SECTION.is_in(text_with_section)
     assert text_with_section.endswith(b"\n")
-    assert SECTION.remove_from(text_with_section) == end_line(text, b"\r\n" if b"\r\n" in text else b"\n")
-
-
-def end_line(text: bytes, line_ending: bytes) -> bytes:
-    """Return the text with a final line break; an empty text has no line."""
-    return text if not text or text.endswith(b"\n") else text + line_ending
+    assert SECTION.remove_from(text_with_section) == text
 
 
 @given(text=TEXTS, has_shebang=st.booleans())
@@ -48,24 +43,17 @@ def test_hook_snippet_restores_every_byte(text: bytes, has_shebang: bool) -> Non
     assert git_hooks.SECTION.remove_from(hook_with_snippet) == hook
 
 
-def test_one_line_hook_without_line_break() -> None:
-    """A hook of one line without a line break gets one."""
-    hook_with_snippet = git_hooks.SECTION.insert_into(b"#!/bin/sh", git_hooks.HOOK_SNIPPET, offset=9)
-    assert hook_with_snippet == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET + b"\n"
-    assert git_hooks.SECTION.remove_from(hook_with_snippet) == b"#!/bin/sh\n"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"", b"<<\nours\n>>\n"),
+        (b"", b"\n<<\nours\n>>\n"),
         (b"a\n", b"a\n\n<<\nours\n>>\n"),
-        (b"a", b"a\n\n<<\nours\n>>\n"),
+        (b"a", b"a\n<<\nours\n>>\n"),
         (b"a\r\n", b"a\r\n\r\n<<\r\nours\r\n>>\r\n"),
     ],
 )
-def test_section_follows_a_blank_line(text: bytes, expected: bytes) -> None:
-    """A section follows a blank line, with the line endings of the file."""
+def test_section_follows_a_line_break(text: bytes, expected: bytes) -> None:
+    """A section follows a line break of its own, with the line endings of the file."""
     assert SECTION.insert_into(text, CONTENT, offset=len(text)) == expected
 
 
@@ -88,5 +76,5 @@ def test_texts_are_enclosed_by_their_markers() -> None:
         (git_hooks.SECTION, git_hooks.HOOK_SNIPPET),
         (init.SECTION, init.AGENT_INSTRUCTIONS),
     ]:
-        assert section.remove_from(text + b"\n") == b""
+        assert section.remove_from(b"\n" + text + b"\n") == b""
         assert text.startswith(section.start) and text.endswith(section.end)
