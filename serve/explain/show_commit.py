@@ -48,6 +48,8 @@ MAX_FILES: Final = 100
 MAX_NAMES: Final = 10
 # Characters of an answer besides its message, files and text.
 ANSWER_OVERHEAD: Final = 200
+_SHA: Final = re.compile(r"[0-9a-f]{40}")
+_HEAD_EXPRESSION: Final = re.compile(r"(HEAD|@)([~^@]|$)")
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
 
@@ -123,15 +125,30 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
         sha = repository.resolve_revision(revision)
     except UnreadableObject as error:
         raise BadRequest(f"{revision!r:.200} is not a commit.", hint=REVISION_HINT) from error
+    sha = sha or _resolve_with_git(repository, revision)
     if sha is not None:
         return sha
+    if _HEAD_EXPRESSION.match(revision):
+        repository.read_head()  # raises the error for a damaged HEAD
     if _SHA_PREFIX.fullmatch(revision):
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision:
         raise BadRequest(f"{revision!r:.200} is a range, not a commit.", hint=REVISION_HINT)
-    similar_names = get_close_matches(revision, repository.list_references(), n=MAX_SUGGESTIONS)
+    names = repository.list_references()
+    if revision in names:
+        raise UnreadableObject(revision, "it names no commit of this clone")
+    similar_names = get_close_matches(revision, names, n=MAX_SUGGESTIONS)
     suggestion = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
     raise BadRequest(f"The repository has no commit {revision!r:.200}.", hint=f"{suggestion}{REVISION_HINT}")
+
+
+def _resolve_with_git(repository: Repository, revision: str) -> str | None:
+    """Return the sha of the commit that git takes a revision for, also if libgit2 cannot parse one of the commits."""
+    if revision.startswith("-"):
+        return None
+    git = commit_graph.create_git_program(repository)
+    sha = git.run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").stdout.decode().strip()
+    return sha if _SHA.fullmatch(sha) else None  # "^HEAD" is printed as "^" and a sha
 
 
 def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:

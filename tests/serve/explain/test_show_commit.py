@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.git.errors import UnreadableObject
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.explain.show_commit import show_commit
@@ -224,3 +225,48 @@ def test_partial_clone(repo: Repo, tmp_path: Path) -> None:
     answer = show(partial, "v1.0")
     assert answer.commit.commit_message.startswith("Start")
     assert (answer.limitation or "").startswith("The files are unknown: ")
+
+
+@pytest.fixture
+def undated_repo(tmp_path: Path) -> Repo:
+    """Two commits; the date of the second, HEAD, is no number, which libgit2 rejects and git does not."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "one\n", "One")
+    tree, identity = repo.git("rev-parse", "HEAD^{tree}"), "A <a@example.org> x +0000"
+    content = f"tree {tree}\nparent {repo.head}\nauthor {identity}\ncommitter {identity}\n\nTwo\n"
+    sha = repo.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=content.encode())
+    repo.git("update-ref", "refs/heads/main", sha)
+    return repo
+
+
+@pytest.mark.parametrize(
+    "revision", ["HEAD", "main", "@", "HEAD~1", "main^", "HEAD^{/One}", "refs/heads/main"]
+)
+def test_commit_with_an_unreadable_date_is_resolved_as_by_git(undated_repo: Repo, revision: str) -> None:
+    """Names of a commit whose date is no number, and of its parents, are those of git."""
+    assert show(undated_repo, revision).commit.commit_sha == undated_repo.git("rev-parse", revision)
+
+
+@pytest.mark.parametrize("revision", ["^HEAD", "--all", "HEAD~2", "HEAD^2", "mian"])
+def test_name_that_git_does_not_know_either(undated_repo: Repo, revision: str) -> None:
+    """What names no single commit for git is an error, as in other repositories."""
+    assert "The repository has no commit" in get_error(undated_repo, revision)
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "HEAD~1", "@"])
+def test_damaged_head_is_the_error_of_other_commands(tmp_path: Path, revision: str) -> None:
+    """If HEAD's branch is damaged, HEAD cannot be read, as `lineage status` says; it is no wrong request."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "one\n", "One")
+    (repo.path / ".git/refs/heads/main").write_text("deadbeef\n")
+    with pytest.raises(UnreadableObject, match="HEAD cannot be read"):
+        show(repo, revision)
+
+
+def test_reference_to_a_missing_commit_is_not_suggested(tmp_path: Path) -> None:
+    """A branch whose commit is missing cannot be read; its own name is no suggestion."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "one\n", "One")
+    (repo.path / ".git/refs/heads/gone").write_text(f"{'1' * 40}\n")
+    with pytest.raises(UnreadableObject, match="gone cannot be read"):
+        show(repo, "gone")
