@@ -109,7 +109,7 @@ class EvidenceLoader:
 
     def load(self, messages: Mapping[str, str]) -> dict[str, Evidence]:
         """Return the evidence about commits, given with their complete messages."""
-        copies = self._find_copies(list(messages))
+        copies = self.find_copies(list(messages))
         return {
             sha: Evidence(self._list_references(sha, message), self._build_release(sha), copies.get(sha, ()))
             for sha, message in messages.items()
@@ -157,6 +157,10 @@ class EvidenceLoader:
         brought_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
         return frozenset(brought_commits.union(*(commits[number] for number in confirmed_numbers)))
 
+    @cached_property
+    def _patch_ids(self) -> dict[str, bytes | None]:
+        return {}
+
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
         """Return the references of a message; if it names no pull request, first the one of its merge."""
         references = parse_references(message, self.own_names)
@@ -175,16 +179,15 @@ class EvidenceLoader:
         tag = self.releases.get(sha)
         return Release(tag.name, format_rfc3339(tag.date)) if tag else None
 
-    def _find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the reachable commits with the same patch as each of the given ones that has some."""
         candidates = self.find_candidates(shas) if self.find_candidates else {}
-        patch_ids: dict[str, bytes | None] = {}
 
         def get_patch_id(sha: str) -> bytes | None:
-            if sha not in patch_ids:
+            if sha not in self._patch_ids:
                 check_cancelled()
-                patch_ids[sha] = compute_patch_id(self.repository, sha)
-            return patch_ids[sha]
+                self._patch_ids[sha] = compute_patch_id(self.repository, sha)
+            return self._patch_ids[sha]
 
         return {
             sha: tuple(

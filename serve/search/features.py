@@ -1,20 +1,24 @@
 """Features of candidates for the reranker, and the texts for the cross-encoder.
 
-A candidate is a hunk: the diff of one file in one commit. Every feature is absolute: 0.6 means the same for any query
+A candidate is a hunk: the diff of one file in one commit. Some features describe its commit and are the same for all
+candidates of the commit. Every feature is absolute: 0.6 means the same for any query
 and any repository, so weights learned on one repository hold for another. Terms are weighted by their BM25 inverse
 document frequency over the texts of the hunks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from operator import mul
 from typing import Final
 
 import numpy as np
 
 from pipeline.encoders.cross_encoder import ChangeText
+from pipeline.file_roles import classify_role
 from pipeline.syntax.languages import detect_language
 from pipeline.text import (
     TermsByToken,
@@ -24,12 +28,12 @@ from pipeline.text import (
     flatten_terms,
     tokenize,
 )
-from serve.search.query import Query
+from serve.search.query import Modifier, Query
 from serve.search.query_hints import FUNCTION_WORDS
 from serve.search.retrieval import Candidate, RetrieverResults
 from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
-from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache
+from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache, load_changed_files
 from stores.snapshot import Bools, Floats, Hunks, Ints
 from stores.vectors import Vectors
 
@@ -56,7 +60,31 @@ FEATURES: Final = (
     "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
+    "similarity of other files",  # of the commit's second and third best hunk, by OTHER_HUNK_WEIGHTS
+    "file asked for",  # 1 if the commit changes source code, or another file of a role that the query asks for
+    "subject as asked",  # 1 for "add" if the query asks for an origin, for "remove" if for a removal
+    "removed lines",  # share of removed lines if the query asks for a removal
 )
+
+# Weights of the whitened similarities of the second and the third best hunk of a commit.
+OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
+# Added to the number of changed lines, so that a commit that removes one line has a small share of removed lines.
+LINE_SMOOTHING: Final = 3
+
+# Subjects of commits that bring something, and of those that remove something.
+_SUBJECTS: Final = {
+    Modifier.ORIGIN: re.compile(
+        r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:add|implement|introduc|support|initial|creat|new\b|allow|enabl|first"
+        r"|provid|expos|start|feat|make|wip\b|detect)",
+        re.IGNORECASE,
+    ),
+    Modifier.REMOVAL: re.compile(
+        r".*?\b(?:remov|drop|delet|no longer|get rid|rid of|unused|deprecat|obsolete|superfluous|unnecessary|unneeded"
+        r"|redundant|dead code|clean(?:ed|s|ing)?[ -]?up|strip|kill|nuke|replac|revert|simplif|eliminat|discontinu|stop"
+        r"|instead of|without|purge|bye)",
+        re.IGNORECASE,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,21 +178,22 @@ class MatchedTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankInputs:
-    """Input of the cross-encoder: the question, and a function that loads the candidates' changes in their order."""
+    """Input of the cross-encoder: the question, and a function that loads the changes of some candidates, by row."""
 
     question: str
-    load_changes: Callable[[], list[ChangeText]]
+    load_changes: Callable[[Sequence[int]], list[ChangeText]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
     """Features of candidates, each a sequence or an array with one row per candidate.
 
-    The columns of `rows` are `FEATURES`. `has_message` marks informative commit messages. The columns of
-    `literal_matches` are `LITERAL_HINTS`.
+    The columns of `rows` are `FEATURES`. `commits` has the sha of each commit. `has_message` marks informative commit
+    messages. The columns of `literal_matches` are `LITERAL_HINTS`.
     """
 
     rows: Floats
+    commits: tuple[str, ...]
     matched_terms: tuple[MatchedTerms, ...]
     has_message: Bools
     literal_matches: Bools
@@ -174,6 +203,7 @@ class CandidateFeatures:
         """Return the features of some candidates, with the cross-encoder's input for them."""
         return CandidateFeatures(
             self.rows[rows],
+            tuple(self.commits[row] for row in rows),
             tuple(self.matched_terms[row] for row in rows),
             self.has_message[rows],
             self.literal_matches[rows],
@@ -212,10 +242,12 @@ def compute_features(
             [query_terms.compute_pair_share(message) for message in messages],
             query_terms.compute_weight_share(all_counts, query_terms.is_identifier),
             query_terms.compute_weight_share(path_counts, query_terms.is_content),
+            *_compute_commit_features(connection, query, results, candidates, texts),
         )
     )
     return CandidateFeatures(
         rows=rows,
+        commits=tuple(candidate.commit_sha for candidate in candidates),
         matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
         has_message=np.array([len(message) >= MIN_MESSAGE_WORDS for message in messages], np.bool_),
         literal_matches=_match_literal_hints(connection, query, results)[positions],
@@ -227,8 +259,11 @@ def build_rerank_inputs(
     question: str, details: HunkDetailsCache, candidates: Sequence[Candidate]
 ) -> RerankInputs:
     """Prepare the cross-encoder's input; its `load_changes` loads the hunks."""
-    hunk_ids = [candidate.hunk_id for candidate in candidates]
-    return RerankInputs(question, lambda: [*map(build_change, details.load(hunk_ids))])
+
+    def load_changes(rows: Sequence[int]) -> list[ChangeText]:
+        return [*map(build_change, details.load([candidates[row].hunk_id for row in rows]))]
+
+    return RerankInputs(question, load_changes)
 
 
 def build_change(details: HunkDetails) -> ChangeText:
@@ -275,6 +310,65 @@ def _compute_hunk_similarities(
         _impute_missing(vector_search.compute_cosine_similarities(vectors, results.query_vector), vectors),
         _impute_missing(vector_search.compute_cosine_similarities(whitened_vectors, whitened_query), vectors),
     )
+
+
+def _compute_commit_features(
+    connection: Connection,
+    query: Query,
+    results: RetrieverResults,
+    candidates: Sequence[Candidate],
+    messages: Sequence[str],
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the features of each candidate's commit, in the order of `FEATURES`."""
+    shas = [candidate.commit_sha for candidate in candidates]
+    similarities, has_file = _compare_other_files(query, results, frozenset(shas))
+    is_removal, pattern = query.modifier is Modifier.REMOVAL, query.modifier and _SUBJECTS[query.modifier]
+    removed_shares = _compute_removed_shares(connection, frozenset(shas)) if is_removal else {}
+    subjects = [message.partition("\n")[0] for message in messages]
+    return (
+        np.array([similarities[sha] for sha in shas]),
+        np.array([has_file[sha] for sha in shas], np.float64),
+        np.array([bool(pattern and pattern.match(subject)) for subject in subjects], np.float64),
+        np.array([removed_shares.get(sha, 0.0) for sha in shas]),
+    )
+
+
+def _compare_other_files(
+    query: Query, results: RetrieverResults, commits: frozenset[str]
+) -> tuple[dict[str, float], dict[str, bool]]:
+    """Return "similarity of other files" and "file asked for" of each commit, of its hunks that pass the filters."""
+    texts, hunks = results.loaded_snapshot.text_vectors, results.loaded_snapshot.snapshot.hunks
+    positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
+    rows = texts.rows[positions]
+    scores = np.zeros(len(rows))
+    scores[rows >= 0] = np.maximum(texts.compute_scores(results.query_vector, rows[rows >= 0]), 0)
+    scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
+    has_file = dict.fromkeys(commits, False)
+    shas, paths = (
+        hunks.commit_info.column(name).take(positions).to_pylist() for name in ("commit_sha", "file_path")
+    )
+    for sha, path, score in zip(
+        shas, paths, np.round(scores, vector_search.COSINE_DECIMALS).tolist(), strict=True
+    ):
+        scores_by_commit[sha].append(score)
+        has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in query.roles | {"source"})
+    similarities = {
+        sha: sum(map(mul, sorted(commit_scores, reverse=True)[1:], OTHER_HUNK_WEIGHTS))
+        for sha, commit_scores in scores_by_commit.items()
+    }
+    return similarities, has_file
+
+
+def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> dict[str, float]:
+    """Return the share of removed lines of each commit, without tests and prose."""
+    shares = {}
+    for sha, files in load_changed_files(connection, commits).items():
+        counts = [
+            (added, removed) for path, added, removed in files if classify_role(path) in ("source", "other")
+        ]
+        added, removed = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        shares[sha] = removed / (added + removed + LINE_SMOOTHING)
+    return shares
 
 
 def _impute_missing(similarities: Floats, vectors: Vectors) -> Floats:

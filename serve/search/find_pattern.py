@@ -56,6 +56,7 @@ from serve.search.rerank import (
     FeatureReranker,
     Reranker,
     ScoredCandidate,
+    merge_copies,
     order_by_fusion,
     rerank_by_features,
     select_best_hunks,
@@ -225,7 +226,7 @@ class PatternSearcher:
         fused_candidates = select_candidates(results, query)
         ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
         check_cancelled()
-        best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
+        best_candidates = select_hits(ranked_candidates, query, search.evidence)
         hits = build_hits(connection, query, results, best_candidates, encoder)
         return FindAnswer(search.evidence.add_to(hits), build_meta(status, query, best_candidates))
 
@@ -260,6 +261,16 @@ def rank_candidates(
         reranker,
         lambda candidate: compute_recency_weight(candidate.commit_date, query),
     )
+
+
+def select_hits(
+    ranked_candidates: Sequence[ScoredCandidate], query: Query, evidence: EvidenceLoader
+) -> tuple[ScoredCandidate, ...]:
+    """Return a hunk for each of the best `query.k` commits. Commits with the same patch are one hit."""
+    # As many commits again are compared, of which some take the place of copies.
+    best_candidates = select_best_hunks(ranked_candidates, 2 * query.k, query.roles)
+    copies = evidence.find_copies([scored.candidate.commit_sha for scored in best_candidates])
+    return merge_copies(best_candidates, copies)[: query.k]
 
 
 def compute_recency_weight(commit_date: datetime, query: Query) -> float:

@@ -39,6 +39,7 @@ from serve.search.find_pattern import (
     compute_recency_weight,
     describe_empty_index,
     describe_hits,
+    select_hits,
 )
 from serve.search.query import validate_request
 from serve.search.rerank import (
@@ -47,7 +48,6 @@ from serve.search.rerank import (
     ScoredCandidate,
     get_sort_key,
     rerank_by_features,
-    select_best_hunks,
 )
 from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, select_candidates
 from serve.text import add_path_to_commands
@@ -179,7 +179,7 @@ class _IndexSearch:
         with self._close_on_error():
             inputs = build_rerank_inputs(query.text, self._results.details, candidates)
             ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
-            self.best = select_best_hunks(ranked, query.k, query.roles)
+            self.best = select_hits(ranked, query, self.open_search.evidence)
 
     def build_hits(self) -> None:
         """Build the hits of the chosen candidates."""

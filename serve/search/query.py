@@ -2,6 +2,7 @@
 
 - `parse_query`: conversion of a request to query text, filters and retrieval profile.
 - `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. It determines the retrieval profile.
+- `find_modifier`: whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -41,8 +42,9 @@ class Query:
 
     `text` is for the encoder and the cross-encoder, `terms` are the stemmed words for the full-text lanes. `symbols`
     are quoted names, `roles` the file roles that the query asks for besides source code. `query_profile` describes the
-    intent to the user. `k` is the number of commits to return. Ages count from `now`. `referring_commits` belong to the
-    issues and pull requests that the query names; their hits come first.
+    intent to the user. `k` is the number of commits to return. Ages count from `now`. `modifier` is set for questions
+    about an origin or a removal. `referring_commits` belong to the issues and pull requests that the query names; their
+    hits come first.
     """
 
     text: str
@@ -55,6 +57,7 @@ class Query:
     query_profile: QueryProfile
     k: int
     now: datetime
+    modifier: Modifier | None = None
     referring_commits: frozenset[str] = frozenset()
 
     @property
@@ -93,6 +96,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         ),
         k=clamp_limit(request.k),
         now=now,
+        modifier=classification.modifier,
         referring_commits=referring_commits,
     )
 
@@ -159,6 +163,8 @@ def _describe_profile(
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
     explanation = f"{cues}; {classification.retrieval_profile.description}"
+    if classification.modifier:
+        explanation += f"; {classification.modifier.value}"
     if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):
         explanation += f"; read from the query: {description}"
     if hints.absent_languages:
@@ -174,6 +180,13 @@ class Intent(Enum):
     API_USAGE = "ApiUsage"
     IMPLEMENTATION = "ImplementationPattern"
     UNKNOWN = "Unknown"
+
+
+class Modifier(Enum):
+    """What a question of any intent asks for besides, as a phrase for the user."""
+
+    ORIGIN = "asks for an origin: subjects that add something are preferred, and recent commits are not"
+    REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
 # Both from the specification. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
@@ -244,6 +257,24 @@ CUES: Final = {
 }
 
 
+# "Removing" is no cue: "adding and removing classes" names a feature. Of equally many cues, those of a removal count:
+# "when was the original parser removed".
+MODIFIER_CUES: Final = {
+    Modifier.REMOVAL: _compile_cues(
+        "remove, removes, removed, removal, drop, drops, dropped, delete, deletes, deleted, deletion, gone, no longer,"
+        "go away, went away, get rid, got rid, disappear*, we used to, it used to, there used to, lose, lost, stop,"
+        "taken out, thrown out"
+    ),
+    Modifier.ORIGIN: _compile_cues(
+        "introduc*, first, since when, original*, origin, origins, come from, comes from, came from, start to,"
+        "started to, begin, began, learn, learned, learnt, was added, were added, added first"
+    ),
+}
+# Statements such as "no longer fails" describe a change, whatever it did. So the cues count only in a question, or at
+# the start of a text: "first selector that compares texts".
+_QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
+
+
 # Cues that a question asks for files other than source code. "For testing" is none: it is the purpose of some code.
 ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
     "tests": _compile_cues(
@@ -264,11 +295,13 @@ class IntentClassification:
     intent: Intent
     cues: tuple[str, ...]
     roles: frozenset[FileRole]
+    modifier: Modifier | None = None
 
     @property
     def retrieval_profile(self) -> RetrievalProfile:
-        """Retrieval profile of the intent."""
-        return PROFILES[self.intent]
+        """Retrieval profile of the intent; for an origin, recent commits weigh no more than others."""
+        profile = PROFILES[self.intent]
+        return replace(profile, recency_weight=0.0) if self.modifier is Modifier.ORIGIN else profile
 
 
 def classify_intent(text: str) -> IntentClassification:
@@ -276,7 +309,20 @@ def classify_intent(text: str) -> IntentClassification:
     cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}
     intent = max(cues, key=lambda intent: len(cues[intent]))
     roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
-    return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles)
+    modifier = find_modifier(text)
+    return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles, modifier)
+
+
+def find_modifier(text: str) -> Modifier | None:
+    """Return what a question asks for besides its intent, by the most cues; None for statements."""
+    lower = text.strip().lower()
+    is_question = _QUESTION.match(lower) is not None
+    counts = {
+        modifier: len(_find_cues(pattern, lower)) if is_question or pattern.match(lower) else 0
+        for modifier, pattern in MODIFIER_CUES.items()
+    }
+    modifier = max(counts, key=lambda modifier: counts[modifier])
+    return modifier if counts[modifier] else None
 
 
 def _describe_referring(commits: Collection[str], filters: QueryFilter) -> str:

@@ -10,7 +10,8 @@ that holds for terse messages. Choose one history in five for it: most histories
 
 The weights of the features (`serve.search.features`) minimize a listwise softmax loss over the candidates of each
 query (Cao et al., 2007). The weighted sum is then calibrated to a probability (Platt, 1999). For the calibration, each
-history also runs queries of the other histories, which have no answer there.
+history also runs queries of the other histories, which have no answer there. The weight of the cross-encoder is fitted
+to the likeliest candidates, with the weighted sum as the only other feature.
 
 Prints the weights for `serve/search/rerank.py`, and the calibration. No text of the histories is saved.
 """
@@ -33,7 +34,7 @@ import polars as pl
 
 from serve.search import features
 from serve.search.features import FEATURES
-from serve.search.rerank import CROSS_ENCODER_SCORE
+from serve.search.rerank import READ_COMMITS
 from serve.search.retrieval import fuse_rankings
 from stores.snapshot import Floats
 from tests.bench.report import create_temporary_directory, print_line, print_table
@@ -144,18 +145,14 @@ def main() -> None:
         ]
     if not any(candidates.grades.any() for candidates in lists):
         parser.error("No query of these histories has a relevant candidate. Give other or more clones.")
-    print_model("features alone", [candidates.without_cross_encoder() for candidates in lists])
-    print_model("features and cross-encoder", lists)
-
-
-def print_model(title: str, lists: Sequence[CandidateList]) -> None:
-    """Fit a model, and print its weights and calibration."""
-    model = calibrate(fit_weights(lists), lists)
-    print_line(f"\n{title}")
-    for feature, weight in zip((*FEATURES, CROSS_ENCODER_SCORE), model.weights, strict=False):
+    feature_lists = [candidates.without_cross_encoder() for candidates in lists]
+    model = calibrate(fit_weights(feature_lists), feature_lists)
+    for feature, weight in zip(FEATURES, model.weights, strict=True):
         print_line(f'    "{feature}": {weight:.3f},')
     print_line(f"bias {model.bias:.3f}")
-    print_table(measure_calibration(model, lists))
+    print_table(measure_calibration(model, feature_lists))
+    weight, mean = fit_cross_encoder(model, lists)
+    print_line(f"cross-encoder: weight {weight:.3f}, mean {mean:.3f}")
 
 
 def select_commit_queries(source: QuerySource) -> list[JudgedQuery]:
@@ -198,7 +195,9 @@ def compute_candidates(
     if fused_candidates:
         candidate_features = features.compute_features(ranker.index, parsed, results, fused_candidates)
         inputs = candidate_features.rerank_inputs
-        scores = load_cross_encoder().score_changes(inputs.question, inputs.load_changes())
+        scores = load_cross_encoder().score_changes(
+            inputs.question, inputs.load_changes(range(len(fused_candidates)))
+        )
         grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in fused_candidates]
         yield CandidateList(np.column_stack((candidate_features.rows, scores)), np.array(grades, np.float64))
 
@@ -222,6 +221,22 @@ def fit_weights(lists: Sequence[CandidateList]) -> Floats:
         # Each feature is evidence for relevance, never against it.
         weights = np.maximum(weights - LEARNING_RATE * update, 0)
     return np.asarray(weights / deviation)
+
+
+def fit_cross_encoder(model: LogisticModel, lists: Sequence[CandidateList]) -> tuple[float, float]:
+    """Return the weight of the cross-encoder's score relative to the model's logit, and the mean score.
+
+    Of each query, only the likeliest `READ_COMMITS` candidates count.
+    """
+    columns = []
+    for candidates in lists:
+        logits = candidates.without_cross_encoder().features @ model.weights + model.bias
+        rows = np.argsort(-logits, kind="stable")[:READ_COMMITS]
+        scores = candidates.features[rows, -1]
+        columns.append(CandidateList(np.column_stack((logits[rows], scores)), candidates.grades[rows]))
+    logit_weight, score_weight = fit_weights(columns)
+    mean = np.concatenate([candidates.features[:, 1] for candidates in columns]).mean()
+    return float(score_weight / (logit_weight or 1)), float(mean)
 
 
 def _softmax(scores: Floats, starts: npt.NDArray[np.int64]) -> Floats:

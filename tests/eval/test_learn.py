@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from serve.search.features import FEATURES
-from serve.search.rerank import CROSS_ENCODER_SCORE
 from tests.eval import judgments, learn
 from tests.eval.judgments import HIGHLY_RELEVANT
 from tests.eval.learn import CandidateList
@@ -78,19 +77,16 @@ def test_commit_queries() -> None:
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command fits on two histories, with and without messages, and prints each weight of both models."""
+    """The command fits on two histories, with and without messages, and prints each weight."""
     clones = [str(create_repo(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
     without_messages = [f"--without-messages={clone}" for clone in clones]
     arguments = [*clones, *without_messages, "--folder", str(tmp_path / "folder")]
     monkeypatch.setattr(sys, "argv", ["learn", *arguments])
     learn.main()
     output = capsys.readouterr().out
-    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', output, re.MULTILINE) == [
-        *FEATURES,
-        *FEATURES,
-        CROSS_ENCODER_SCORE,
-    ]
-    assert len(re.findall(r"^bias -?[\d.]+$", output, re.MULTILINE)) == 2
+    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', output, re.MULTILINE) == [*FEATURES]
+    assert len(re.findall(r"^bias -?[\d.]+$", output, re.MULTILINE)) == 1
+    assert re.search(r"^cross-encoder: weight [\d.]+, mean [\d.]+$", output, re.MULTILINE)
     assert len(list((tmp_path / "folder" / "home").iterdir())) == 4
     assert "share relevant" in output
 

@@ -77,6 +77,15 @@ def test_every_tool(repo: Repo, tmp_path: Path) -> None:
     assert collect_evidence(repo, tmp_path, original) == [evidence] * 4
 
 
+def test_copies_are_one_hit(repo: Repo, tmp_path: Path) -> None:
+    """Commits with the same patch are one hit: the oldest, which names the others. Another commit takes their place."""
+    original, copy = build_copy(repo)
+    build_index(repo, tmp_path)
+    hits = find(repo, tmp_path, "timeout", k=2).hits
+    assert (hits[0].commit_sha, hits[0].also) == (original, (copy,))
+    assert len(hits) == 2 and hits[1].commit_sha != copy
+
+
 def test_json(repo: Repo) -> None:
     """The JSON has the evidence, and omits what is empty."""
     original = repo.git("rev-parse", "feature")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from pipeline.file_roles import FileRole
@@ -9,6 +12,7 @@ from serve.search.rerank import (
     MIN_RELATIVE_PROBABILITY,
     WEAK_PROBABILITY,
     ScoredCandidate,
+    merge_copies,
     order_by_fusion,
     select_best_hunks,
 )
@@ -119,3 +123,18 @@ def test_without_reranking_the_first_hunk_is_shown() -> None:
     )
     best = select_best_hunks(hunks, 5, frozenset())
     assert [hit.candidate.file_path for hit in best] == ["README.md", "b.py"]
+
+
+def test_copies_are_merged() -> None:
+    """Copies are shown by the oldest one, at the rank and score of the best; one that the query names stays."""
+    copy = make_scored_candidate("a.py", 0.9, commit="copy")
+    other = make_scored_candidate("a.py", 0.8, commit="other")
+    original = make_scored_candidate("a.py", 0.7, commit="original")
+    earlier = replace(original.candidate, commit_date=FIRST_DATE - timedelta(days=1))
+    original = replace(original, candidate=earlier)
+    copies = {"copy": ("original", "missing"), "original": ("copy", "missing")}
+    first, second = merge_copies((copy, other, original), copies)
+    assert (first.candidate, first.score, second) == (original.candidate, copy.score, other)
+
+    named = replace(copy, candidate=replace(copy.candidate, is_referring=True))
+    assert merge_copies((named, other, original), copies) == (named, other)

@@ -142,7 +142,8 @@ def test_queries_without_known_words(repo: Repo, home: Path, text: str) -> None:
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
     assert np.isfinite(computed.rows).all()
-    assert (computed.rows[:, FEATURES.index("matched words") :] == 0).all()
+    words = slice(FEATURES.index("matched words"), FEATURES.index("similarity of other files"))
+    assert (computed.rows[:, words] == 0).all()
     assert (computed.rows <= 1).all()
     assert {str(matched) for matched in computed.matched_terms} == {
         "near in meaning; none of the question's words"
@@ -166,3 +167,74 @@ def assert_same(first: CandidateFeatures, second: CandidateFeatures) -> None:
 
 def format_matches(computed: CandidateFeatures) -> list[str]:
     return list(map(str, computed.matched_terms))
+
+
+def test_other_files_of_the_commit_count(tmp_path: Path, home: Path) -> None:
+    """The second and third best hunk of a commit count half and a quarter, for all of its candidates; more do not."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("one.py", "def retry(): pass\n", "One file")
+    for number in range(4):
+        repo.write(f"part{number}.py", "def retry(): pass\n")
+    repo.commit("Four files")
+    build_index(repo, home)
+    with run_query(repo, home, "retry") as (connection, query, results, candidates):
+        rows = features.compute_features(connection, query, results, candidates).rows
+    similarities = rows[:, FEATURES.index("hunk similarity, whitened")]
+    others = rows[:, FEATURES.index("similarity of other files")]
+    is_single = np.array([candidate.file_path == "one.py" for candidate in candidates])
+    assert others[is_single].tolist() == [0]
+    # The codes of stored vectors are multiplied in two ways, which differ by rounding.
+    assert others[~is_single] == pytest.approx((0.5 + 0.25) * similarities[~is_single], rel=1e-3)
+    assert others.max() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("how do we retry", {"Code": 1, "Test": 0, "Changelog": 0}),
+        ("test of retry", {"Code": 1, "Test": 1, "Changelog": 0}),
+        ("changelog entry about retry", {"Code": 1, "Test": 0, "Changelog": 1}),
+    ],
+)
+def test_files_asked_for(tmp_path: Path, home: Path, text: str, expected: dict[str, int]) -> None:
+    """A commit without source code counts less, unless the query asks for a role that one of its files has."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write("src/net.py", "def retry(): pass\n")
+    repo.write("docs/net.md", "retry\n")
+    repo.commit("Code")
+    repo.commit_file("tests/test_net.py", "def test_retry(): pass\n", "Test")
+    repo.commit_file("CHANGELOG.md", "retry\n", "Changelog")
+    build_index(repo, home)
+    with run_query(repo, home, text) as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+        subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
+    assert dict(zip(subjects, computed.rows[:, FEATURES.index("file asked for")], strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "subject_as_asked", "removed_lines"),
+    [
+        ("when was retry introduced?", (1, 0, 0), (0, 0, 0)),
+        ("when was retry removed?", (0, 0, 1), (0, 1 / 5, 3 / 7)),
+        ("how do we retry?", (0, 0, 0), (0, 0, 0)),
+    ],
+)
+def test_origins_and_removals(
+    tmp_path: Path, home: Path, text: str, subject_as_asked: tuple[int, ...], removed_lines: tuple[float, ...]
+) -> None:
+    """Subjects that add or remove count for questions about an origin or a removal; removed code for the latter."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("net.py", "def retry():\n    retry_one()\n    retry_two()\n", "feat(net): add retry")
+    repo.write("README.md", "retry\n" * 9)
+    repo.commit_file("net.py", "def retry():\n    retry_one()\n    retry_2()\n", "Use less retry")
+    repo.git("rm", "README.md")
+    repo.commit_file("net.py", "\n", "Remove retry")
+    build_index(repo, home)
+    with run_query(repo, home, text) as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+        subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
+    rows = computed.rows[
+        [subjects.index(subject) for subject in ("feat(net): add retry", "Use less retry", "Remove retry")]
+    ]
+    assert tuple(rows[:, FEATURES.index("subject as asked")]) == subject_as_asked
+    assert tuple(rows[:, FEATURES.index("removed lines")]) == pytest.approx(removed_lines)

@@ -73,6 +73,14 @@ def test_explanation_of_intent_and_hints() -> None:
     )
 
 
+def test_explanation_of_an_origin_or_removal() -> None:
+    """The profile says if a question about an origin or a removal was recognized, within one of the five intents."""
+    profile = parse("when did we drop support of connect?").query_profile
+    assert (
+        profile.name == "ImplementationPattern" and f"; {query.Modifier.REMOVAL.value}" in profile.explanation
+    )
+
+
 def test_both_parts_of_a_qualified_name_are_named() -> None:
     """The profile names a quoted symbol with the symbol around it; only the name is searched in symbol names."""
     parsed = parse("fix `events.Event.extend()`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serve.search import query
-from serve.search.query import Intent
+from serve.search.query import Intent, Modifier
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,33 @@ def test_intents(text: str, intent: Intent) -> None:
 def test_roles(text: str, roles: set[str]) -> None:
     """Tests, documentation and configuration are recognized by cue words, whatever the intent."""
     assert query.classify_intent(text).roles == roles
+
+
+@pytest.mark.parametrize(
+    ("text", "modifier"),
+    [
+        ("when was the cookie parser introduced?", Modifier.ORIGIN),
+        ("since when do we retry", Modifier.ORIGIN),
+        ("where does the name of the router come from", Modifier.ORIGIN),
+        ("first selector that compares texts", Modifier.ORIGIN),
+        ("when and why did we get rid of connect?", Modifier.REMOVAL),
+        ("why was the first parser dropped?", Modifier.REMOVAL),
+        ("the workflow for canaries, when did it go away?", Modifier.REMOVAL),
+        ("removal of the last pieces of connect", Modifier.REMOVAL),
+        ("how did we add signed cookies?", None),
+        ("adding, removing and toggling classes: how was that built?", None),
+        ("how is the constructor used to check addresses?", None),
+        ("the parser no longer fails for an empty first line", None),
+        ("fix what was introduced in 20.1", None),
+        ("", None),
+    ],
+)
+def test_modifiers(text: str, modifier: Modifier | None) -> None:
+    """Questions about an origin or a removal are recognized by cue words, whatever the intent; statements are not."""
+    classification = query.classify_intent(text)
+    assert classification.modifier is modifier
+    is_origin = modifier is Modifier.ORIGIN
+    assert (classification.retrieval_profile.recency_weight == 0) == is_origin
 
 
 def test_recency_weight_of_bug_fixes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,8 @@ from serve.search.features import (
     RerankInputs,
 )
 from serve.search.rerank import (
-    CROSS_ENCODER_SCORE,
+    CROSS_ENCODER_MEAN,
+    READ_COMMITS,
     CrossEncoderReranker,
     FeatureReranker,
     order_by_fusion,
@@ -35,7 +36,6 @@ from tests.repos import FIRST_DATE
 # Nearly the range of the cross-encoder's scores.
 LOW_SCORE: Final = 8.0
 HIGH_SCORE: Final = 17.0
-CHANGES: Final = [ChangeText(f"message {number}", f"hunk {number}") for number in range(5)]
 EMPTY_ARRAY = np.zeros(0)
 NO_MATCH = MatchedTerms(
     QueryTerms(
@@ -57,35 +57,40 @@ class FixedReranker:
 
 @dataclass(frozen=True)
 class FixedScorer:
-    """Cross-encoder with fixed scores."""
+    """Cross-encoder with a fixed score for each candidate, and the rows that it has read."""
 
     scores: Sequence[float]
+    rows: list[int] = field(default_factory=list)
 
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
         assert question == "anything"
-        return np.array(self.scores[: len(changes)], np.float32)
+        self.rows[:] = [int(change.hunk) for change in changes]
+        return np.array([self.scores[row] for row in self.rows], np.float32)
 
 
 def make_candidates(count: int) -> list[Candidate]:
     return [Candidate(number, 1 / (number + 1), str(number), FIRST_DATE, "a.py") for number in range(count)]
 
 
-def make_features(rows: Floats) -> CandidateFeatures:
+def load_changes(rows: Sequence[int]) -> list[ChangeText]:
+    return [ChangeText("", str(row)) for row in rows]
+
+
+def make_features(rows: Floats, commits: Sequence[str] = ()) -> CandidateFeatures:
     return CandidateFeatures(
         rows,
+        tuple(commits or map(str, range(len(rows)))),
         (NO_MATCH,) * len(rows),
         np.arange(len(rows)) % 2 == 0,
         np.zeros((len(rows), len(LITERAL_HINTS)), np.bool_),
-        RerankInputs("anything", lambda: CHANGES[: len(rows)]),
+        RerankInputs("anything", load_changes),
     )
 
 
 def test_every_feature_has_a_weight() -> None:
     """Every feature has a weight, and no weight is negative."""
     assert tuple(rerank.FEATURE_WEIGHTS) == FEATURES
-    assert tuple(rerank.CROSS_ENCODER_WEIGHTS) == (*FEATURES, CROSS_ENCODER_SCORE)
     assert min(rerank.FEATURE_WEIGHTS.values()) > 0 > rerank.FEATURE_BIAS
-    assert rerank.CROSS_ENCODER_WEIGHTS[CROSS_ENCODER_SCORE] > 0 > rerank.CROSS_ENCODER_BIAS
 
 
 def test_probabilities() -> None:
@@ -106,13 +111,31 @@ def test_cross_encoder_orders_equal_features() -> None:
     )
     assert probabilities[0] == probabilities[2] < probabilities[1]
 
-    def fail_to_load() -> list[ChangeText]:
+    def fail_to_load(_: Sequence[int]) -> list[ChangeText]:
         raise AssertionError("loaded")
 
     features = replace(make_features(rows), rerank_inputs=RerankInputs("anything", fail_to_load))
     assert len(set(FeatureReranker().predict(features).tolist())) == 1
     with pytest.raises(AssertionError, match="loaded"):
         CrossEncoderReranker(lambda: FixedScorer([0, 0, 0])).predict(features)
+
+
+def test_cross_encoder_reads_the_likeliest_commits() -> None:
+    """The cross-encoder reads the likeliest hunk of each of the likeliest commits; others keep their probability."""
+    count = 2 * READ_COMMITS + 2
+    rows = np.linspace(1, 0, count)[:, None] * np.ones(len(FEATURES))
+    features = make_features(rows, [str(number // 2) for number in range(count)])
+    scorer = FixedScorer([HIGH_SCORE] * count)
+    before, after = (
+        FeatureReranker().predict(features),
+        CrossEncoderReranker(lambda: scorer).predict(features),
+    )
+    assert scorer.rows == list(range(0, 2 * READ_COMMITS, 2))
+    assert (after[:-2] > before[:-2]).all() and (after[-2:] == before[-2:]).all()
+    assert (np.diff(after) < 0).all()
+
+    typical = FixedScorer([CROSS_ENCODER_MEAN] * count)
+    assert (CrossEncoderReranker(lambda: typical).predict(features) == before).all()
 
 
 def test_order_by_probability() -> None:
