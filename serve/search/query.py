@@ -183,7 +183,7 @@ class Intent(Enum):
 
 
 class Modifier(Enum):
-    """What a question of any intent asks for besides, as a phrase for the user."""
+    """Kind of commit that a question of any intent asks for, as a phrase for the user."""
 
     ORIGIN = "asks for an origin: subjects that add something are preferred, and recent commits are not"
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
