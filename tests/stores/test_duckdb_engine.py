@@ -12,7 +12,7 @@ from stores import duckdb_engine
 
 def test_bound_values_without_searches_for_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's import of pandas for each bound value must not search the file system."""
-    assert duckdb_engine.MEMORY_LIMIT  # the import does it
+    assert duckdb_engine.MEMORY_LIMIT  # the import installs the finder
     searched = []
 
     class LastFinder:
