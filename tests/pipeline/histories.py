@@ -12,7 +12,7 @@ from pipeline.run import IndexRun, Progress, RunOptions, RunSummary
 from serve.repositories import locate_index
 from stores import database, locks
 from stores.index_location import IndexLocation
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 from tests.serve.sample_index import WordEncoder
 
 GREETER = """\
@@ -46,6 +46,7 @@ _SCHEMA_2: Final = (
 )
 
 
+@create_once
 def create_interleaved_repo(path: Path, rounds: int = 6) -> Repo:
     """Create a repository whose branches get commits in turns and are merged, `rounds` times.
 

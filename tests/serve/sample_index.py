@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,15 @@ from pipeline.ignore import IgnoreRules
 from pipeline.text import count_terms
 from pipeline.walk import compute_reachability_delta, find_unreachable
 from serve.repositories import locate_index
-from stores import compatibility, database, history, schema, writer
+from stores import compatibility, database, history, index_location, schema, writer
 from stores.compatibility import ComponentVersions
+from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from stores.writer import Batch
 from tests.repos import Repo
+
+# Content of the files of each index, by the commits and component versions that it depends on.
+_built_indexes: Final[dict[Hashable, dict[str, bytes]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,18 @@ def build_index(
 ) -> None:
     """Index the repository up to `revision`.
 
-    The index records `versions`, by default the current ones, with the `changed` fields replaced.
+    The index records `versions`, by default the current ones, with the `changed` fields replaced. A new index of the
+    same commits is a copy of the first that this process built.
     """
     repository = open_repository(repo.path)
     head = repo.git("rev-parse", revision)
     location = locate_index(home, repository)
+    versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed_fields)
+    is_new = not location.database.exists()
+    key = (repository.read_head(), head, location.first_commit, versions)
+    if is_new and key in _built_indexes:
+        _copy_index(_built_indexes[key], location)
+        return
     [extracted_rows] = extract_batches(
         ExtractTask(repo.path, IgnoreRules.from_repository(repository), (tuple(repository.walk(head)),))
     )
@@ -96,7 +107,6 @@ def build_index(
         unreachable = find_unreachable(
             delta, history.load_unreached_commits(connection), history.list_recorded_commits(connection)
         )
-        versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed_fields)
         writer.record_run_start(connection, location, head=head, unreached=unreachable, components=versions)
         writer.replace_batch(
             connection, Batch(covered_commits=extracted_rows.shas, vectors=vectors, watermark=head, **rows)
@@ -104,3 +114,17 @@ def build_index(
         for name in compatibility.COMPONENT_NAMES:
             version = compatibility.get_component_version(versions, name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
+    if is_new:
+        _built_indexes[key] = {file.name: file.read_bytes() for file in (location.database, location.wal)}
+
+
+def _copy_index(files: dict[str, bytes], location: IndexLocation) -> None:
+    """Write these files of another repository's index as the index at `location`."""
+    index_location.create_index_directory(location)
+    for name, content in files.items():
+        (location.folder / name).write_bytes(content)
+        (location.folder / name).chmod(0o600)
+    with database.open_for_writing(location) as connection:
+        connection.execute(
+            "UPDATE repository SET repo_id = ?, path = ?", [location.repo_id, str(location.path)]
+        )

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 from serve.explain.blame import parse_porcelain
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainRequest
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 
 THREE_LINES = "one\ntwo\nthree\n"
 
@@ -24,6 +24,7 @@ class ExplainOptions(TypedDict, total=False):
     include_evolution: bool
 
 
+@create_once
 def create_five_line_repo(path: Path) -> Repo:
     """Create a repository with a file of five lines that three commits wrote."""
     repo = Repo.create(path)

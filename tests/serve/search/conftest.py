@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.repos import FIRST_DATE, Repo
+from tests.repos import FIRST_DATE, Repo, create_once
 
 CONNECT = "def connect(host):\n    return retry(host, timeout=3)\n"
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """A repository of five commits, ten days apart, that all contain the word timeout."""
-    repo = Repo.create(tmp_path / "repo")
+    return create_repo(tmp_path / "repo")
+
+
+@create_once
+def create_repo(path: Path) -> Repo:
+    """Create a repository of five commits, ten days apart, that all contain the word timeout."""
+    repo = Repo.create(path)
     changes = [
         ("src/net/tcp.py", CONNECT, "Add a timeout to connect", "Ada Lovelace <ada@example.org>"),
         (
@@ -38,7 +43,7 @@ def repo(tmp_path: Path) -> Repo:
             "Grace Hopper <g@h.example>",
         ),
     ]
-    for number, (path, content, message, author) in enumerate(changes):
-        repo.write(path, content)
+    for number, (name, content, message, author) in enumerate(changes):
+        repo.write(name, content)
         repo.commit(message, date=FIRST_DATE + timedelta(days=10 * number), author=author)
     return repo

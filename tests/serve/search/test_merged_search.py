@@ -149,7 +149,7 @@ def test_reranked_candidates_and_encoded_queries_are_bounded(
 ) -> None:
     """Of all indexes together, as many candidates are reranked as of one; the query is encoded once."""
     for name in ("one", "two", "three"):
-        create_repo(tmp_path / name, home, *(f"Raise timeout {number} of {name}" for number in range(30)))
+        create_repo(tmp_path / name, home, *(f"Raise timeout {number} of {name}" for number in range(20)))
     monkeypatch.setattr(CountingEncoder, "texts", [])
     reranker = CountingReranker()
     find_all(home, "timeout", reranker=reranker)
