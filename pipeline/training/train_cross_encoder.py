@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.encoders import cross_encoder
+from pipeline.encoders import cross_encoder_graph
 from pipeline.training.export import to_network_tensors
 from pipeline.training.export_onnx import read_wheel_weights
 from pipeline.training.loop import (
@@ -164,7 +164,7 @@ def main() -> None:
     if arguments.onto:
         initial_state = {
             name: torch.from_numpy(value)
-            for name, value in to_network_tensors(cross_encoder.load_weights(arguments.onto)).items()
+            for name, value in to_network_tensors(cross_encoder_graph.load_weights(arguments.onto)).items()
         }
         # A bundled file has no lane weights: only training uses them.
         model.load_state_dict({"lane_weights": model.lane_weights, **initial_state})

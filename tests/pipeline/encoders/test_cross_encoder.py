@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.cancellation import RequestCancelled, use_flag
-from pipeline.encoders import base, cross_encoder
+from pipeline.encoders import base, cross_encoder, cross_encoder_graph
 from pipeline.encoders.base import MODELS_DIR, create_session
 from pipeline.encoders.cross_encoder import (
     CROSS_ENCODER,
@@ -135,7 +135,7 @@ def test_the_graph_computes_the_model() -> None:
     random = np.random.default_rng(1)
     source = create_random_weights(random)
     question, text = (random.normal(size=(1, length, HIDDEN_SIZE)).astype(np.float32) for length in (5, 17))
-    (score,) = create_session(cross_encoder.build_model(source, Precision.FULL)).run(
+    (score,) = create_session(cross_encoder_graph.build_model(source, Precision.FULL)).run(
         None, {"question": question, "text": text}
     )
     assert float(score[0, 0]) == pytest.approx(

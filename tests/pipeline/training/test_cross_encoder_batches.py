@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.encoders import cross_encoder
+from pipeline.encoders import cross_encoder, cross_encoder_graph
 from pipeline.encoders.base import MODELS_DIR, load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
 from pipeline.training import mine_pairs
@@ -41,7 +41,7 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
 
 def test_file_tensors_round_trip() -> None:
     """Tensors of the bundled file, converted to the names of the network and back, are unchanged float16."""
-    file_tensors = cross_encoder.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
+    file_tensors = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
     converted = to_file_tensors(to_network_tensors(file_tensors), int(file_tensors["apart"]))
     assert set(converted) == set(file_tensors)
     for name, value in converted.items():
