@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.bench import hooks
 from tests.bench.report import BenchmarkOptions
 from tests.repos import Repo
 
 
-def test_all_commits_are_indexed(tmp_path: Path) -> None:
+def test_all_commits_are_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All commits are in the index when the benchmark ends."""
+    monkeypatch.setattr(hooks, "ROUNDS_PER_RUN", 1)
+    monkeypatch.setattr(hooks, "CONSECUTIVE_COMMITS", 3)
     repo = Repo.create(tmp_path / "small")
     repo.commit_file("a.py", "x = 1\n", "First")
     rows = hooks.measure(repo.path, tmp_path / "work", BenchmarkOptions((repo.path,), runs=1, commits=10))

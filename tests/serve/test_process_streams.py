@@ -7,7 +7,6 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,16 +27,29 @@ INITIALIZE_REQUEST = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
     '"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}\n'
 )
+STATUS = ("status",)
+QUERY = ("query", "--no-rerank", "-q", "timeout")
+INDEX = ("index", "--no-progress")
 # An ASCII locale, with Python's UTF-8 mode and locale coercion off.
 ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.fixture(scope="module")
+def indexed_repo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, Path]:
+    """Repository whose paths and messages are not all ASCII, and the home of its index."""
+    folder = tmp_path_factory.mktemp("indexed")
+    repo = create_timeout_repo(folder / "ö")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LINEAGE_HOME", str(folder / "home"))
+        assert run_index(repo, "--no-progress", "--encoder", "static") == 0
+    return repo, folder / "home"
+
+
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Iterator[Repo]:
-    """Repository with an index, whose paths and messages are not all ASCII."""
-    repo = create_timeout_repo(tmp_path / "ö")
-    assert run_index(repo, "--no-progress") == 0 and home.exists()
-    yield repo
+def repo(indexed_repo: tuple[Repo, Path], home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:  # noqa: ARG001 - no daemon
+    """Repository whose index the programs find."""
+    monkeypatch.setenv("LINEAGE_HOME", str(indexed_repo[1]))
+    return indexed_repo[0]
 
 
 def build_child_environment(**variables: str) -> dict[str, str]:
@@ -59,11 +71,8 @@ def run_with_redirection(redirection: str, *command: str | Path, **variables: st
     return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "command",
-    [("status",), ("query", "-q", "timeout"), ("index", "--no-progress"), ("doctor",)],
-    ids=" ".join,
+    ("command", "unbuffered"), [(STATUS, ""), (QUERY, "1"), (INDEX, "1"), (("doctor",), "")]
 )
 def test_full_disk_fails(repo: Repo, command: tuple[str, ...], unbuffered: str) -> None:
     """If the output cannot be written, every command prints one line about it and exits with 1."""
@@ -77,7 +86,7 @@ def test_partly_written_output_fails(repo: Repo, tmp_path: Path, unbuffered: str
     output = tmp_path / "answer"
     limited = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh")
     result = run_with_redirection(
-        f">'{output}'", *limited, *LINEAGE, "query", "-q", "timeout", repo.path, PYTHONUNBUFFERED=unbuffered
+        f">'{output}'", *limited, *LINEAGE, *QUERY, repo.path, PYTHONUNBUFFERED=unbuffered
     )
     assert result == (1, "", OUTPUT_ERROR.replace("No space left on device", "File too large"))
     assert 0 < output.stat().st_size <= 1024
@@ -88,7 +97,7 @@ def test_slow_reader_gets_all_output(repo: Repo, unbuffered: str) -> None:
     """A full non-blocking pipe gets the complete output in the end."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    command = (*LINEAGE, "query", "-q", "timeout", repo.path)
+    command = (*LINEAGE, *QUERY, repo.path)
     with suppress(BlockingIOError):
         while True:
             os.write(writing, b" " * 4096)
@@ -108,16 +117,25 @@ def test_slow_reader_gets_all_output(repo: Repo, unbuffered: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [("lineage", "--help"), ("lineage", "--version"), ("lineage-mcp", "--help"), ("mindmap", "--version")],
+)
 def test_full_disk_fails_in_every_program(program: str, option: str) -> None:
     """Every program reports a failed write in the same way."""
     assert run_with_redirection(">/dev/full", *PROGRAMS[program], option) == (1, "", OUTPUT_ERROR)
 
 
-@pytest.mark.parametrize("redirection", [">&-", "<&- >&-", "<&- >&- 2>&-", "2>&-", "<&-"])
 @pytest.mark.parametrize(
-    "command", [("status",), ("query", "-q", "timeout"), ("index", "--no-progress")], ids=" ".join
+    ("command", "redirection"),
+    [
+        (STATUS, ">&-"),
+        (STATUS, "2>&-"),
+        (QUERY, "<&- >&-"),
+        (QUERY, "<&- >&- 2>&-"),
+        (INDEX, "<&-"),
+        (INDEX, "<&- >&- 2>&-"),
+    ],
 )
 def test_closed_streams_are_harmless(repo: Repo, command: tuple[str, ...], redirection: str) -> None:
     """A command works with closed streams; open ones get the usual output."""
@@ -138,7 +156,7 @@ def test_output_is_utf8_in_any_locale(repo: Repo, tmp_path: Path) -> None:
     plain = Repo.create(tmp_path / "plain")
     plain.commit_file("a.py", "a = 1\n", "Add a")
     code, out, err = run_with_redirection(
-        "", *LINEAGE, "index", plain.path, "--no-progress", "--workers", "1", **ASCII_LOCALE
+        "", *LINEAGE, *INDEX, plain.path, "--workers", "1", "--encoder", "static", **ASCII_LOCALE
     )
     assert (code, err) == (0, "") and "█" in out
     code, out, err = run_with_redirection("", *LINEAGE, "status", repo.path, PYTHONIOENCODING="ascii")
@@ -178,7 +196,7 @@ def test_terminal_output_is_utf8_in_any_locale(repo: Repo) -> None:
     """Terminal output is UTF-8 in every locale."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [*LINEAGE, "query", "-q", "describe the timeout", repo.path],
+        [*LINEAGE, "query", "--no-rerank", "-q", "describe the timeout", repo.path],
         env=build_child_environment(PYTHONIOENCODING="ascii"),
         stdin=slave,
         stdout=slave,

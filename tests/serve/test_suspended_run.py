@@ -51,7 +51,7 @@ MAX_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo", rounds=4)
+    return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo", rounds=2)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def homes(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
 
 
 @contextmanager
-def suspend_run(repo: Repo, number: signal.Signals = signal.SIGSTOP) -> Iterator[Popen[bytes]]:
+def suspend_run(repo: Repo, number: signal.Signals) -> Iterator[Popen[bytes]]:
     """Start an index run, and wait until it has suspended itself in a transaction."""
     process = Popen(
         [sys.executable, "-c", SUSPENDED_RUN, str(int(number)), *INDEX, str(repo.path)],
@@ -99,17 +99,12 @@ def home(home: Path, homes: tuple[Path, Path]) -> Path:
     return home
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
 def test_questions_during_a_suspended_run(
-    repo: Repo,
-    home: Path,
-    homes: tuple[Path, Path],
-    number: signal.Signals,
-    capsys: pytest.CaptureFixture[str],
+    repo: Repo, home: Path, homes: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Queries, explanations and the status are answered and say why they are old; the run continues unharmed."""
     behind = int(repo.git("rev-list", "--count", f"HEAD~{NEW_COMMITS}..HEAD")) - 2  # without the first batch
-    with suspend_run(repo, number) as process:
+    with suspend_run(repo, signal.SIGTSTP) as process:
         user = f"an index run (process {process.pid}, suspended) holds the index"
         query = json.loads(read_output(capsys, "query", repo.path, "-q", "greeter", "--json"))
         assert query["hits"] and query["meta"]["index_status"]["commits_behind_head"] == behind
@@ -129,7 +124,7 @@ def test_notebook_during_a_suspended_run(repo: Repo, home: Path, caplog: pytest.
     """A notebook reads the last committed state, and a warning says so."""
     location = locate_index(home, open_repository(repo.path))
     indexed_before = frames.read_frames(location).commits.height
-    with suspend_run(repo) as process:
+    with suspend_run(repo, signal.SIGSTOP) as process:
         assert frames.read_frames(location).commits.height == indexed_before + 2
         assert f"an index run (process {process.pid}, suspended) holds the index" in caplog.text
 
@@ -137,7 +132,7 @@ def test_notebook_during_a_suspended_run(repo: Repo, home: Path, caplog: pytest.
 @pytest.mark.usefixtures("home")
 def test_second_run_waits_for_a_suspended_run(repo: Repo) -> None:
     """A second index run does not use a copy: it waits for the suspended one."""
-    with suspend_run(repo) as process:
+    with suspend_run(repo, signal.SIGSTOP) as process:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         second = Popen(
             [sys.executable, "-m", "serve.cli.app", *INDEX, str(repo.path)],

@@ -18,7 +18,6 @@ from tests.serve.update.install_helpers import INSTALL_SCRIPT, InstallUser
 from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_project
 
 pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
-TOOLS = pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def replace_project(folder: Path, version: str) -> None:
     copy_project(folder, version, pin=version)
 
 
-@TOOLS
+@pytest.mark.parametrize("tool", ["pip", "uv"])
 def test_directory(user: InstallUser, tmp_path: Path, tool: str) -> None:
     """A project directory offers the version that it declares at the moment."""
     folder = tmp_path / "a project"
@@ -83,7 +82,7 @@ def test_directory(user: InstallUser, tmp_path: Path, tool: str) -> None:
     )
 
 
-@TOOLS
+@pytest.mark.parametrize("tool", ["pipx", "uv"])
 def test_git_address(user: InstallUser, tmp_path: Path, tool: str) -> None:
     """A git repository offers its tags, whatever its branch has since."""
     user.environment |= {"UV_OFFLINE": "0", "UV_NO_INDEX": "1"}  # offline, uv fetches from no repository
@@ -158,7 +157,7 @@ def index(tmp_path: Path) -> Iterator[PackageIndex]:
         thread.join()
 
 
-@TOOLS
+@pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])  # each lists versions in its own way
 def test_package_index(
     user: InstallUser, tmp_path: Path, index: PackageIndex, dependencies: Path, tool: str
 ) -> None:
