@@ -50,9 +50,23 @@ _HINTS: Final = {
 # Beginnings of DuckDB's messages for a partial write, which leave out the text of the system error.
 _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
+# Messages of the loader that has no memory for a library, in lower case.
+_LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
+
 
 class StorageError(LineageError):
     """Refusal of the operating system to read or write a file."""
+
+
+class OutOfMemory(LineageError):
+    """The system gave this process no more memory."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is not enough memory.",
+            hint="Close other programs, or raise the memory limit (`ulimit -v`, or that of the container). "
+            "Committed data is kept.",
+        )
 
 
 def from_os_error(error: OSError) -> StorageError | None:
@@ -63,6 +77,24 @@ def from_os_error(error: OSError) -> StorageError | None:
     path = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
     message = error.strerror or str(error)
     return StorageError(f"{message}: {path}" if path else message, hint=_HINTS.get(error.errno or 0, ""))
+
+
+def from_memory_error(error: BaseException) -> OutOfMemory | None:
+    """Return an OutOfMemory error if Python, DuckDB or the loader of libraries got no memory; None for other errors."""
+    text = str(error).lower()
+    is_out_of_memory = (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryException"  # DuckDB's, which is not imported here
+        or (isinstance(error, (ImportError, OSError)) and any(phrase in text for phrase in _LOADER_PHRASES))
+    )
+    return OutOfMemory() if is_out_of_memory else None
+
+
+def to_lineage_error(error: BaseException) -> LineageError | None:
+    """Return the error for users that a program error, a system error or a lack of memory becomes; None for a bug."""
+    if isinstance(error, LineageError):
+        return error
+    return from_memory_error(error) or (from_os_error(error) if isinstance(error, OSError) else None)
 
 
 def from_duckdb_error(text: str, file: Path) -> StorageError | None:

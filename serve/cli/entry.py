@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.git.git_dir import resolve_common_dir
 from serve import config, process
-from stores import index_location, locks
+from stores import errors, index_location, locks
 
 ALREADY_QUEUED_MESSAGE: Final = (
     "nothing to do: another `lineage index` is waiting and will index the new commits"
@@ -29,8 +29,13 @@ def main() -> int:
     if sys.argv[1:] == HOOK_ARGUMENTS and is_index_run_queued(Path()):
         print(ALREADY_QUEUED_MESSAGE)  # noqa: T201 - this runs before the CLI is imported
         return 0
-    from serve.cli.app import main as command
-
+    try:
+        from serve.cli.app import main as command
+    except (ImportError, MemoryError) as error:
+        if failure := errors.from_memory_error(error):
+            print(f"error: {failure}", file=sys.stderr)  # noqa: T201 - this runs before the CLI is imported
+            return 1
+        raise
     return command()
 
 

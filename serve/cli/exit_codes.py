@@ -41,7 +41,7 @@ class Failure:
 
 def describe_failure(error: BaseException) -> Failure | None:
     """Return the message and exit code of an error; None for an unexpected one, which needs its traceback."""
-    error = _translate_os_error(error)
+    error = _translate_system_error(error)
     match error:
         case Cancelled():
             return Failure(error.message, INTERRUPTED)
@@ -83,14 +83,12 @@ def _format_usage_error(error: TyperException) -> str:
     return f"error: {message}\n  `{command}--help` lists the arguments and options."
 
 
-def _translate_os_error(error: BaseException) -> BaseException:
-    """Convert an OSError to the LineageError that describes it. Return any other error unchanged."""
+def _translate_system_error(error: BaseException) -> BaseException:
+    """Convert a system error to the LineageError that describes it. Return any other error unchanged."""
     # For a deleted working directory the system names no file.
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():
         return NoWorkingDirectory()
-    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-        return errors.from_os_error(error) or error
-    return error
+    return error if isinstance(error, BrokenPipeError) else errors.to_lineage_error(error) or error
 
 
 def _is_cwd_deleted() -> bool:

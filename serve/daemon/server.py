@@ -255,8 +255,8 @@ class _CallHandler(_BaseHandler):
             try:
                 async with queue.take_turn(queue.create_client()):
                     response = await loop.run_in_executor(self.service.threads, self._run_handler)
-            except (LineageError, OSError) as error:
-                lineage_error = errors.from_os_error(error) if isinstance(error, OSError) else error
+            except Exception as error:
+                lineage_error = errors.to_lineage_error(error)
                 if lineage_error is None:
                     raise
                 error_response = protocol.ErrorResponse.from_error(lineage_error)

@@ -47,7 +47,6 @@ from serve import logs, process
 from serve.errors import NeedsRebuild
 from serve.text import escape_controls
 from stores import errors
-from stores.errors import LineageError
 
 _ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
 _VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
@@ -415,10 +414,12 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
             return await anyio.to_thread.run_sync(call_function, abandon_on_cancel=True)
         except NeedsRebuild as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
-        except LineageError as error:
-            raise ToolError(str(error)) from error
         except OSError as error:
-            raise ToolError(str(errors.from_os_error(error) or error)) from error
+            raise ToolError(str(errors.to_lineage_error(error) or error)) from error
+        except Exception as error:
+            if lineage_error := errors.to_lineage_error(error):
+                raise ToolError(str(lineage_error)) from error
+            raise
         finally:
             cancelled.set()  # an abandoned thread ends at its next stage
 

@@ -53,7 +53,7 @@ from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, 
 from serve.text import add_path_to_commands
 from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
-from stores.errors import LineageError, from_os_error
+from stores.errors import LineageError, to_lineage_error
 
 # Failures and hints that the answer quotes. It only counts the others.
 MAX_QUOTED: Final = 3
@@ -250,8 +250,8 @@ class _MergedSearch:
             check_cancelled()
             try:
                 step(search)
-            except (LineageError, OSError) as error:
-                lineage_error = from_os_error(error) if isinstance(error, OSError) else error
+            except Exception as error:
+                lineage_error = to_lineage_error(error)
                 if lineage_error is None:
                     raise
                 return lineage_error

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
+import sys
+from typing import Any
 
+import duckdb
 import pytest
 
-from serve.cli import exit_codes
+from serve.cli import entry, exit_codes
 from serve.cli.exit_codes import Failure
 
 FILE = "/home/x/index.duckdb"
@@ -46,3 +50,46 @@ def test_unexpected_error_keeps_its_traceback() -> None:
     """An OSError without an error number is a bug and keeps its traceback."""
     assert exit_codes.describe_failure(OSError("half a header")) is None
     assert exit_codes.describe_failure(ValueError("half a header")) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        duckdb.OutOfMemoryException("failed to allocate data of size 512.0 MiB\n* SET memory_limit"),
+        ImportError("libparquet.so.2600: failed to map segment from shared object"),
+        ImportError("libonnxruntime.so: cannot allocate memory in static TLS block"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_lack_of_memory_is_one_error(error: Exception) -> None:
+    """Too little memory for Python, DuckDB or a library is an error with advice, without a traceback."""
+    failure = exit_codes.describe_failure(error)
+    assert failure is not None
+    assert failure.exit_code == exit_codes.FAILED
+    message, hint = failure.message.splitlines()
+    assert message == "error: There is not enough memory."
+    assert "ulimit -v" in hint
+
+
+def test_other_import_errors_keep_their_traceback() -> None:
+    """A library that is missing is a fault of the installation, not of the memory."""
+    assert exit_codes.describe_failure(ImportError("No module named 'pyarrow'")) is None
+
+
+def test_command_that_cannot_be_imported_for_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the memory to load the command line itself, the message is the same."""
+    real_import = builtins.__import__
+
+    def fail(name: str, *arguments: Any) -> Any:
+        if name == "serve.cli.app":
+            raise MemoryError
+        return real_import(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", fail)
+    monkeypatch.setattr(sys, "argv", ["lineage", "status"])
+    assert entry.main() == exit_codes.FAILED
+    assert capsys.readouterr().err.startswith("error: There is not enough memory.\n")
