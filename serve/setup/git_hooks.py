@@ -115,18 +115,30 @@ def is_inside_repository(repository: Repository, path: Path) -> bool:
     )
 
 
+def is_in_work_tree(repository: Repository, path: Path) -> bool:
+    """Return whether the path, with all links resolved, is in the work tree, and not in a git directory inside it."""
+    resolved_path = Path(os.path.realpath(path))
+    if not resolved_path.is_relative_to(repository.root) or resolved_path.is_relative_to(
+        repository.common_dir
+    ):
+        return False
+    return all(part.lower() != ".git" for part in resolved_path.relative_to(repository.root).parts)
+
+
 def check_editable(
     repository: Repository, file: Path, error_class: type[LineageError], *, content_name: str
 ) -> None:
-    """Check that the file is missing, or a regular file inside the repository.
+    """Check that the file is missing, or a regular file of the work tree.
 
-    Raise OutsideRepository for a link that leads out of the repository, and `error_class` for a directory, a device or
-    a broken link. `content_name`: name of the content in the hint, such as "the patterns", to be added by hand.
+    Raise OutsideRepository for a link that leads out of the work tree or into a git directory, and `error_class` for a
+    directory, a device or a broken link. `content_name`: name of the content in the hint, such as "the patterns", to be
+    added by hand.
     """
-    if not is_inside_repository(repository, file):
+    if not is_in_work_tree(repository, file):
+        place = "in a git directory" if is_inside_repository(repository, file) else "outside this repository"
         raise OutsideRepository(
-            f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
-            hint=f"Replace the link with a file inside this repository, or add {content_name} by hand.",
+            f"{file} is a link to {os.path.realpath(file)}, {place}.",
+            hint=f"Replace the link with a file of the work tree, or add {content_name} by hand.",
         )
     if os.path.lexists(file) and not file.is_file():
         raise error_class(f"{file} is not a regular file.", hint="Move it away, then try again.")

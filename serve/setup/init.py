@@ -27,7 +27,7 @@ from serve.setup.git_hooks import (
     UnsupportedHook,
     check_editable,
     find_hooks_directory,
-    is_inside_repository,
+    is_in_work_tree,
 )
 from stores.errors import LineageError
 
@@ -129,7 +129,7 @@ def _has_instructions(repository: Repository, name: str) -> bool:
 
 def _has_section(repository: Repository, name: str) -> bool:
     file = repository.root / name
-    if not file.is_file() or not is_inside_repository(repository, file):
+    if not file.is_file() or not is_in_work_tree(repository, file):
         return False
     try:
         return SECTION.is_in(read_file(file) or b"")
@@ -209,19 +209,12 @@ def _format_changes(changes: list[FileChange], repository: Repository) -> Iterat
     for change in changes:
         yield f"{change.action:<12} {_format_path(change.file, repository)}"
         yield from (f"{'':<12} {note}" for note in change.notes)
-    if any(_is_in_work_tree(change.file, repository) for change in changes if change.file.name in HOOK_NAMES):
+    if any(is_in_work_tree(repository, change.file) for change in changes if change.file.name in HOOK_NAMES):
         yield "These hooks are in the work tree. If you commit them, they also run for others who have lineage."
 
 
 def _format_path(file: Path, repository: Repository) -> str:
     return str(file.relative_to(repository.root) if file.is_relative_to(repository.root) else file)
-
-
-def _is_in_work_tree(file: Path, repository: Repository) -> bool:
-    resolved_path = file.resolve()
-    return resolved_path.is_relative_to(repository.root) and not resolved_path.is_relative_to(
-        repository.common_dir
-    )
 
 
 def _format_next_steps(repository: Repository) -> Iterator[str]:

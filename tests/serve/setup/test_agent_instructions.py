@@ -147,6 +147,19 @@ def test_links_inside_repository_are_followed(repo: Repo, tmp_path: Path) -> Non
     assert (tmp_path / "mine.md").read_text() == "private\n"
 
 
+@pytest.mark.parametrize("target", [".git/config", ".git/hooks/pre-commit", "sub/.git/config"])
+def test_links_into_a_git_directory_are_refused(repo: Repo, target: str) -> None:
+    """A link into a git directory, which a clone may bring, is an error: neither git nor sh reads Markdown."""
+    file = repo.path / target
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = file.read_bytes() if file.exists() else b"# before\n"
+    file.write_bytes(content)
+    repo.symlink("AGENTS.md", target)
+    with pytest.raises(OutsideRepository, match="in a git directory"):
+        initialize(repo.path, WRITE)
+    assert file.read_bytes() == content
+
+
 def test_instructions_name_existing_tools_and_commands() -> None:
     """The instructions name the tools and commands that exist."""
     text = AGENT_INSTRUCTIONS.decode()
