@@ -15,6 +15,7 @@ and the results.
 - `changelog`: queries from news fragments
 - `message_queries`: queries from commit messages
 - `commits`: commits of a repository and groups of near-duplicates
+- `conftest`: index runs of the tests in the test process
 - `hidden_messages`: copy of a repository without its messages
 - `histories`: copies of clones for the evaluation, and their indexes
 - `evaluation`: evaluation of one history under one protocol
