@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -146,11 +147,29 @@ def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
 
 
 def list_indexes(home: Path) -> Iterator[IndexLocation]:
-    """Yield every index under `home` whose directory has a readable `place.json` and is no symlink."""
-    for file in sorted(home.glob(f"*/{LOCATION_FILE}")):
-        content = None if file.parent.is_symlink() else _read_location_file(file)
+    """Yield every index under `home` whose directory is no symlink, at the path that `place.json` or the index has.
+
+    The index is opened only if `place.json` is missing or damaged. The next index run writes the file again.
+    """
+    files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
+    for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
+        location = IndexLocation(home, folder.name, folder, None)
+        content = _read_location_file(folder / LOCATION_FILE) or read_recorded_repository(location)
         if content is not None:
-            yield IndexLocation(home, file.parent.name, Path(content[0]), content[1])
+            yield IndexLocation(home, folder.name, Path(content[0]), content[1])
+
+
+def read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
+    """Return the path and first commit of the repository in the index itself; None if it cannot be read at once."""
+    if not location.database.is_file():
+        return None
+    from stores import database
+
+    with suppress(LineageError, OSError), database.open_for_reading(location, wait=0) as connection:
+        row = connection.execute("SELECT path, coalesce(first_commit, '') FROM repository").fetchone()
+        # The database has a path with bytes that are no UTF-8 only in an escaped form, which names another file.
+        return (str(row[0]), str(row[1])) if row and "\\x" not in row[0] else None
+    return None
 
 
 def create_index_directory(location: IndexLocation) -> None:

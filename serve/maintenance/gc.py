@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipeline.write import load_index_versions
 from serve.cli.terminal import print_raw, print_warning
 from serve.daemon import process
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
-from serve.repositories import find_index
+from serve.repositories import locate_index
 from serve.text import escape_controls
 from stores import database, embedding_cache, history, index_location, locks, maintenance, writer
 from stores.errors import LineageError
@@ -178,7 +178,16 @@ def _count_items(count: int) -> str:
 
 
 def check_repository(location: IndexLocation) -> RepositoryStatus:
-    """Check whether the repository of an index still exists."""
+    """Check whether the repository of an index still exists, at the path of `place.json` or that in the index."""
+    status = _check_path(location)
+    if status.reason and (recorded := index_location.read_recorded_repository(location)):
+        path, first_commit = recorded
+        recorded_status = _check_path(replace(location, path=Path(path), first_commit=first_commit))
+        return status if recorded_status.reason else recorded_status
+    return status
+
+
+def _check_path(location: IndexLocation) -> RepositoryStatus:
     try:
         if not location.path.exists():
             return _describe_missing_repository(location.path)
@@ -192,8 +201,8 @@ def check_repository(location: IndexLocation) -> RepositoryStatus:
 def _check_identity(location: IndexLocation, repository: Repository) -> RepositoryStatus:
     if repository.canonical_path != location.path:
         return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
-    current_location = find_index(location.home, repository)
-    if current_location is None or current_location.repo_id != location.repo_id:
+    # Also for an index whose `place.json` is damaged, which `find_index` would not find.
+    if locate_index(location.home, repository).repo_id != location.repo_id:
         return RepositoryStatus("another repository has its path now", is_certain=True)
     return RepositoryStatus(repository=repository)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from serve.cli.render import format_status_table
 from serve.maintenance.gc import NOTHING_TO_DELETE, ItemKind, check_repository
+from serve.repositories import list_repositories
 from stores import writer
-from stores.index_location import ForeignFolder, IndexLocation
+from stores.index_location import LOCATION_FILE, ForeignFolder, IndexLocation, list_indexes
 from tests.repos import Repo
 from tests.serve import sample_index
 from tests.serve.commands import run_captured
@@ -162,3 +164,26 @@ def test_foreign_files_are_kept(repo: Repo, home: Path) -> None:
     shutil.rmtree(repo.path)
     delete_items(home)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", None], ids=["cut", "other", "missing"])
+def test_index_with_damaged_location_file(repo: Repo, home: Path, content: str | None) -> None:
+    """Without a readable `place.json`, the index is listed with the path that it has itself, and not deleted."""
+    location = find_location(repo, home)
+    file = location.folder / LOCATION_FILE
+    file.unlink() if content is None else file.write_text(content)
+    assert [listed.path for listed in list_indexes(home)] == [repo.path]
+    assert format_status_table(home).splitlines()[1].startswith(repo.path.name)
+    assert [repository.path for repository in list_repositories(home)] == [str(repo.path)]
+    assert find_items(home) == {}
+    shutil.rmtree(repo.path)
+    assert len(find_items(home)) == 1
+
+
+def test_index_whose_location_file_names_another_path(repo: Repo, home: Path) -> None:
+    """An index is not offered for deletion while the repository that it records itself exists."""
+    location = find_location(repo, home)
+    file = location.folder / LOCATION_FILE
+    file.write_text(file.read_text().replace(repo.path.name, "absent"))
+    assert [listed.path.name for listed in list_indexes(home)] == ["absent"]
+    assert find_items(home) == {}
