@@ -200,6 +200,8 @@ class MapStore:
     def read_latest(self) -> Mindmap:
         """Return the map with the latest update. Raises NoSuchMindmap if no map can be read."""
         documents = [document for document in self.read_all() if isinstance(document, Mindmap)]
+        if not documents and (problems := self.list_maps().problems):
+            raise NoSuchMindmap(f"No mindmap in {self.path} can be read.", hint="\n  ".join(problems))
         if not documents:
             raise NoSuchMindmap(
                 f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."

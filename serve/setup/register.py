@@ -110,7 +110,7 @@ class ConfigFile:
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self._language.set_entry(text, self.shape.key, server.name, entry)
         self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
-        return self._replace_file(before, after)
+        return self._replace_file(before, after, is_update=existing is not None)
 
     def remove(self, server: Server) -> EditResult:
         """Remove the server's entry, and the file if nothing else is in it."""
@@ -164,9 +164,9 @@ class ConfigFile:
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
-    def _replace_file(self, before: bytes | None, after: str) -> EditResult:
+    def _replace_file(self, before: bytes | None, after: str, *, is_update: bool = False) -> EditResult:
         is_empty = after.strip().strip("{}").strip() == ""  # a file with comments is not
-        backup = None if before is None else self._write_backup(before)
+        backup = None if before is None else self._write_backup(before, keep_existing=is_update)
         if file_edit.read_file(self.path) != before:
             raise ManualEditRequired(
                 f"Another program changed {self.path} at the same time.", hint="Run the command again."
@@ -177,10 +177,15 @@ class ConfigFile:
         file_edit.write_file(self.path, after.encode())
         return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
-    def _write_backup(self, content: bytes) -> Path:
-        """Back up the content. The file has one backup; a new one replaces it."""
+    def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
+        """Back up the content. The file has one backup; a new one replaces it, except with `keep_existing`.
+
+        An update of lineage's entry keeps it, because it is the file without that entry.
+        """
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
         backup = self.backup_directory / f"{self.path.name}.{digest}.bak"
+        if keep_existing and backup.exists():
+            return backup
         file_edit.create_private_directory(self.backup_directory)
         file_edit.write_file(backup, content)
         backup.chmod(0o600)

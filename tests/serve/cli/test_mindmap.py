@@ -97,6 +97,16 @@ def test_list_and_show_without_maps(maps: MapStore) -> None:
     assert not maps.path.exists()
 
 
+def test_show_names_damaged_map(maps: MapStore) -> None:
+    """If the only map is damaged, `show` names it instead of saying that there is none."""
+    maps.path.mkdir(parents=True)
+    (maps.path / "abc.json").write_text("{")
+    code, out, err = run_mindmap(maps, "show")
+    assert (code, out) == (1, "")
+    assert "can be read" in err and "abc" in err
+    assert "There is no mindmap" not in err
+
+
 def test_show_prints_tree(maps: MapStore, document: Mindmap) -> None:
     """A map is printed as a tree with its progress, without escape sequences of labels."""
     parse, lexer = document.nodes["root"].children[0], find_id(document, "Lexer")

@@ -121,7 +121,7 @@ def test_only_managed_variables_change(file: Path) -> None:
 
 
 def test_change_is_backed_up(file: Path) -> None:
-    """Before each change the file is copied to its only backup, elsewhere and for its user alone."""
+    """The file is copied to its only backup, for its user alone; an update of the entry keeps the original there."""
     file.parent.mkdir()
     file.write_text('{"token": "secret"}\n')
     file.chmod(0o644)
@@ -132,6 +132,9 @@ def test_change_is_backed_up(file: Path) -> None:
         0o600,
         0o644,
     ]
+    result = get_config_file(file).write(SERVER_WITH_HOME)
+    assert (result.action, result.backup) == (EditAction.CHANGED, backup)
+    assert backup.read_text() == '{"token": "secret"}\n'
     assert get_config_file(file).remove(SERVER).backup == backup and "lineage" in backup.read_text()
     assert file.read_text() == '{"token": "secret"}\n' and list(file.parent.iterdir()) == [file]
 
