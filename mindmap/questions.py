@@ -1,8 +1,8 @@
 """Questions of agents to the user, and comments of the user, on the nodes of a mindmap (short: map).
 
-The page writes answers and comments into the document. An agent gets each of them once, with the answer to its next
-call on the map: an answer goes to the session that asked, a comment to the first session that makes a call. Until then
-it is called a pending message.
+The page writes answers and comments into the document. An agent receives each answer and comment once, in the result of
+its next call on the map: an answer goes to the session that asked, a comment to the first session that calls. Until
+then it is called a pending message.
 
 An answer or comment does not count as a change of its node, as it must not change which task is the active one.
 """
@@ -126,7 +126,7 @@ def find_question(document: Mindmap, question_id: str) -> tuple[Node, Question]:
             return node, question
     raise UnknownQuestion(
         f"There is no question {_shorten(question_id)!r} in {document.id}.",
-        hint="Its node was removed, or it was withdrawn.",
+        hint="It was withdrawn, or its node was removed. Read the map for its open questions.",
     )
 
 
@@ -153,7 +153,7 @@ def has_message(document: Mindmap, message_id: str) -> bool:
 
 
 def mark_delivered(document: Mindmap, session: str | None, now: str) -> Mindmap:
-    """Return the map without pending messages to a session. There is no entry in the activity log."""
+    """Return the map with the session's pending messages marked as delivered. Adds no log entry."""
     nodes = {}
     for node in document.nodes.values():
         questions = tuple(

@@ -64,7 +64,9 @@ class MindmapTools:
         destructive = base.create_write_annotations(is_destructive=True)
         return [
             base.create_tool(
-                function if inspect.iscoroutinefunction(function) else self.messages.carry(function),
+                function
+                if inspect.iscoroutinefunction(function)
+                else self.messages.add_pending_messages(function),
                 title=title,
                 annotations=annotations,
                 description=_format_description(function),

@@ -17,7 +17,7 @@ from anyio import sleep, to_thread
 
 from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.map_store import MapStore
-from mindmap.questions import find_question, has_message, list_messages, mark_delivered
+from mindmap.questions import UnknownQuestion, find_question, has_message, list_messages, mark_delivered
 from serve.mcp.mindmap_types import AnswerResult, ToolOutput, add_messages
 from serve.viewer import discovery
 from stores.errors import LineageError
@@ -25,6 +25,8 @@ from stores.mindmap_files import NoSuchMindmap, format_file_name
 
 # Interval of the check for a change of the map while a call waits for an answer.
 POLL_SECONDS: Final = 0.25
+# Interval of the check for an open page meanwhile, a local HTTP request.
+PAGE_CHECK_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class UserMessages:
     session: str
     is_stopping: Callable[[], bool]
 
-    def carry(self, function: Callable[..., ToolOutput]) -> Callable[..., ToolOutput]:
+    def add_pending_messages(self, function: Callable[..., ToolOutput]) -> Callable[..., ToolOutput]:
         """Return a tool's function that adds the pending messages about its map to its answer."""
 
         @functools.wraps(function)
@@ -48,20 +50,21 @@ class UserMessages:
             pending = self._list_pending(mindmap_id) if mindmap_id else {}
             result = function(**arguments)
             # Marked as delivered after the call, as it may fail. It may also have removed the node, or the map.
-            return add_messages(result, self._take(mindmap_id, pending).values()) if pending else result
+            return add_messages(result, self._deliver(mindmap_id, pending)[0].values()) if pending else result
 
         return call_and_add_messages
 
     async def wait_for_answer(self, mindmap_id: str, question_id: str, seconds: float) -> AnswerResult:
-        """Wait until the question is answered, another message is pending, or the time is over.
+        """Wait until the question is answered, another message is pending, no page is open, or the time is over.
 
-        Returns at once if no page is open. Raises UnknownQuestion.
+        Raises UnknownQuestion.
         """
-        version, problem, deadline = None, "", time.monotonic() + seconds
+        version, problem, next_check = None, "", 0.0
+        deadline = time.monotonic() + seconds
         while True:
             new_version = self._read_version(mindmap_id)
-            if new_version is None or new_version != version:
-                version = new_version
+            if new_version is None or new_version != version or time.monotonic() >= next_check:
+                version, next_check = new_version, time.monotonic() + PAGE_CHECK_SECONDS
                 document = await to_thread.run_sync(self.store.read, mindmap_id)
                 _, question = find_question(document, question_id)
                 if question.answer is not None or list_messages(document, self.session):
@@ -70,10 +73,13 @@ class UserMessages:
             if problem or time.monotonic() >= deadline or self.is_stopping():
                 break
             await sleep(POLL_SECONDS)
+        messages, delivered = await to_thread.run_sync(self._deliver, mindmap_id, {})
+        messages.pop(question_id, None)
+        if delivered:
+            with suppress(UnknownQuestion):  # its node was removed since it was read
+                _, question = find_question(delivered, question_id)
         answer = question.answer or ""
         hint = "" if answer else problem or "The user has not answered. Wait again, or go on."
-        messages = await to_thread.run_sync(self._take, mindmap_id, {})
-        messages.pop(question_id, None)
         return add_messages(
             AnswerResult(question_id=question_id, answer=answer, hint=hint), messages.values()
         )
@@ -93,24 +99,28 @@ class UserMessages:
             return list_messages(self.store.read(mindmap_id), self.session)
         return {}
 
-    def _take(self, mindmap_id: str, pending: Mapping[str, str]) -> dict[str, str]:
-        """Mark the pending messages as delivered and return them, with those of `pending` that the map has no more.
+    def _deliver(self, mindmap_id: str, pending: Mapping[str, str]) -> tuple[dict[str, str], Mindmap | None]:
+        """Mark the pending messages as delivered. Return them, with those of `pending` that the map has no more.
 
-        Messages of `pending` that another session has taken meanwhile are left out.
+        Messages of `pending` that another session has received meanwhile are left out. Also returns the map, in which
+        they are marked; None if it cannot be read or written. Then they stay pending.
         """
         messages: dict[str, str] = {}
 
         def mark(document: Mindmap) -> EditResult | None:
+            messages.clear()
             messages.update(list_messages(document, self.session))
             changed = EditResult(mark_delivered(document, self.session, utc_now()), "") if messages else None
             messages.update({name: text for name, text in pending.items() if not has_message(document, name)})
             return changed
 
         try:
-            self.store.change(mindmap_id, mark)
+            document, _ = self.store.change(mindmap_id, mark)
         except NoSuchMindmap:
-            return dict(pending)
-        return messages
+            return dict(pending), None
+        except LineageError:  # an error would hide the result of a call that has changed the map
+            return {}, None
+        return messages, document
 
     def _read_version(self, mindmap_id: str) -> tuple[int, int] | None:
         """Return a value that differs after each change of a map; None if its file cannot be read."""

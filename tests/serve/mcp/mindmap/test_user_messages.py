@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from mindmap.map_store import MapStore
 from mindmap.questions import add_comment, answer_question
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.viewer import discovery
+from stores.mindmap_files import FolderUnusable
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.serve.mcp.clients import extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import call_tool, call_tools, expect_tool_error
@@ -116,6 +117,35 @@ def test_wait_ends_without_an_answer(
     assert "There is no question" in expect_tool_error(mindmap_server, "wait_for_answer", **question)
 
 
+def test_answer_after_the_last_look(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer given between the last read and the marking as delivered is in the result."""
+    question_id = ask(mindmap_server, document)["questionId"]
+
+    def answer_now(_: Path) -> bool:
+        answer(store, document, question_id)
+        return False
+
+    monkeypatch.setattr(discovery, "is_page_open", answer_now)
+    wait = {"mindmapId": document.id, "questionId": question_id}
+    waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=0)
+    assert (waited["answer"], waited["hint"], waited.get("fromUser")) == ("B", "", None)
+
+
+def test_wait_ends_when_the_page_is_closed(
+    mindmap_server: MindmapServer, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user closes the page while a call waits and the map does not change."""
+    looks = iter([True, True, False])
+    monkeypatch.setattr(discovery, "is_page_open", lambda _: next(looks))
+    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("serve.mcp.user_messages.POLL_SECONDS", 0.01)
+    wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
+    waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=20)
+    assert waited["hint"].startswith("No page is open")
+
+
 @pytest.mark.usefixtures("open_page")
 def test_cancelled_wait_ends(
     mindmap_server: MindmapServer, document: Mindmap, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +205,42 @@ def test_failed_call_carries_nothing(
     comment(store, document, "Keep it")
     expect_tool_error(mindmap_server, "remove_nodes", mindmapId=document.id, nodeIds=["n_none"])
     assert len(read_messages(mindmap_server, document)) == 1
+
+
+def test_change_is_reported_when_marking_fails(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a change that was made, a failed delivery is no error of the call; the comment stays pending."""
+    comment(store, document, "Keep it")
+    change = MapStore.change
+
+    def fail_to_mark(store: MapStore, mindmap_id: str, edit: Callable[..., Any]) -> Any:
+        if edit.__name__ == "mark":
+            raise FolderUnusable("The disk is full.")
+        return change(store, mindmap_id, edit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MapStore, "change", fail_to_mark)
+        result = call_tool(mindmap_server, "add_nodes", mindmapId=document.id, nodes=[{"label": "Step"}])
+    assert result["ids"] and "fromUser" not in result
+    assert len(read_messages(mindmap_server, document)) == 1
+
+
+def test_repeated_marking_forgets_the_first_run(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the store applies an edit again to a newer map, messages that only the older one had are not returned."""
+    older = store.read(document.id)
+    older = add_comment(older, find_id(older, "Cache"), "Delivered elsewhere", NOON).document
+    comment(store, document, "Keep it")
+    change = MapStore.change
+
+    def change_twice(store: MapStore, mindmap_id: str, edit: Callable[..., Any]) -> Any:
+        edit(older)
+        return change(store, mindmap_id, edit)
+
+    monkeypatch.setattr(MapStore, "change", change_twice)
+    assert [text.rpartition(": ")[2] for text in read_messages(mindmap_server, document)] == ["Keep it"]
 
 
 @pytest.mark.parametrize("is_map_deleted", [True, False])
