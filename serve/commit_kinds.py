@@ -32,7 +32,7 @@ OTHER: Final = "other"
 NOTICED_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
 KINDS: Final = (*NOTICED_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
 # Kinds as headings and in counts.
-PLURALS: Final[Mapping[str, str]] = MappingProxyType(
+DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         FEATURE: "features",
         FIX: "fixes",
@@ -69,10 +69,13 @@ _INTERNAL_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 _CONVENTIONAL: Final = re.compile(
-    r"(?P<type>[A-Za-z]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
+    r"(?P<type>[\w./-]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
 )
-# Any other prefix, as in `regex: fix the parser` or `[core] Add x`.
-_PREFIX: Final = re.compile(r"(?:\[[^\]]*\]|[\w./, -]{1,30}:)\s+(?=\S)")
+# Any other prefix, as in `regex: fix the parser` or `[core] Add x`. That of one word in lower case is a name, such as
+# `sort`, even if it is a verb.
+_PREFIX: Final = re.compile(
+    r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
+)
 _CACHED_PATHS: Final = 65_536
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
@@ -130,7 +133,7 @@ class CommitKind:
     `is_noticed`: users may notice the change.
     """
 
-    kind: str
+    name: str
     title: str
     is_breaking: bool = False
     is_noticed: bool = False
@@ -142,9 +145,10 @@ def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_i
     is_program = not roles or not roles <= {"tests", "prose"}
     is_breaking = _BREAKING_FOOTER.search(body) is not None
     match = _CONVENTIONAL.match(subject)
+    if match:
+        is_breaking = is_breaking or match["breaking"] is not None
     if match and (kind := _TYPES.get(match["type"].lower())):
         scope = (match["scope"] or "").strip()
-        is_breaking = is_breaking or match["breaking"] is not None
         is_noticed = kind in NOTICED_KINDS and is_program and scope.lower() not in _INTERNAL_SCOPES
         title = f"{scope}: {match['text']}" if scope else match["text"]
         return CommitKind(kind, title, is_breaking, is_noticed or is_breaking)
@@ -154,13 +158,25 @@ def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_i
 
 
 def _classify_plain(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
-    text = _PREFIX.sub("", subject, count=1).lstrip("\"'`*- ")
-    kind = next((kind for kind, words in _FIRST_WORDS if words.match(text)), None)
+    kind = _classify_words(subject)
     if kind == REVERT:
         return kind
     if len(roles) == 1 and (role_kind := _KIND_BY_ROLE.get(next(iter(roles)))):
         return role_kind
     return kind or (FIX if closes_issue else OTHER)
+
+
+def _classify_words(subject: str) -> str | None:
+    """Return the kind by the first words of the subject, or by those after a prefix."""
+    prefix = _PREFIX.match(subject)
+    texts = [subject, subject[prefix.end() :]] if prefix else [subject]
+    if prefix and prefix["name"]:
+        texts.reverse()
+    for text in texts:
+        for kind, words in _FIRST_WORDS:
+            if words.match(text.lstrip("\"'`*- ")):
+                return kind
+    return None
 
 
 def count_kinds(kinds: Iterable[str]) -> dict[str, int]:

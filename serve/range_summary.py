@@ -5,6 +5,7 @@ Everything comes from git, so it needs no index. The kinds are those of `commit_
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -207,7 +208,7 @@ def _describe_unread(count: int) -> str | None:
 def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[KindGroup]:
     groups: defaultdict[str, list[ClassifiedCommit]] = defaultdict(list)
     for commit in commits:
-        groups[commit.kind.kind].append(commit)
+        groups[commit.kind.name].append(commit)
     for kind in filter(groups.__contains__, KINDS):
         shown = groups[kind][:limit]
         yield KindGroup(kind, len(groups[kind]), tuple(map(_build_log_commit, shown)))
@@ -230,7 +231,7 @@ def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCoun
     one subdirectory and no file, is divided into its subdirectories, and so on. A commit counts for each directory that
     it changes.
     """
-    groups = {"": [(commit.kind.kind, set(commit.commit.paths)) for commit in commits if commit.commit.paths]}
+    groups = {"": [(commit.kind.name, set(commit.commit.paths)) for commit in commits if commit.commit.paths]}
     limit = len(groups[""]) * DIVIDED_SHARE
     counts: list[DirectoryCount] = []
     while groups:
@@ -280,10 +281,9 @@ def _find_brought_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list
     """Return the commits that the merge of each pull request brought, by the merge's sha."""
     by_sha = {commit.commit.sha: commit for commit in commits}
     parents = {sha: commit.commit.parents for sha, commit in by_sha.items()}
-    brought: dict[str, list[ClassifiedCommit]] = {
-        sha: [] for sha, commit in by_sha.items() if commit.pull_request_title
-    }
+    brought: dict[str, set[str]] = {sha: set() for sha, commit in by_sha.items() if commit.pull_request_title}
     known_parents = {parent for others in parents.values() for parent in others}
+    # A merge that several tips reach is found several times, with the same commits.
     pending = [(parents, sha) for sha in by_sha if sha not in known_parents]
     while pending:
         graph, tip = pending.pop()
@@ -292,40 +292,46 @@ def _find_brought_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list
             sides[merge][sha] = graph[sha]
         for merge, side in sides.items():
             if merge in brought:
-                brought[merge] += [by_sha[sha] for sha in by_sha.keys() & side]
+                brought[merge] |= side.keys()
             else:  # another branch, into which pull requests may have been merged
                 pending += [(side, parent) for parent in parents[merge][1:] if parent in side]
-    return brought
+    positions = {sha: position for position, sha in enumerate(by_sha)}
+    return {
+        merge: [by_sha[sha] for sha in sorted(shas, key=positions.__getitem__)]
+        for merge, shas in brought.items()
+    }
 
 
 def _list_changes(
     commits: Sequence[ClassifiedCommit], brought: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> Iterator[ReleaseNote]:
-    cancelled = _find_cancelled_commits(commits)
+    cancelled = _find_cancelled_commits(commits, brought)
     covered = {commit.commit.sha for group in brought.values() for commit in group}
     for commit in commits:
         sha = commit.commit.sha
         if sha in cancelled or sha in covered:
             continue
+        kind, group = commit.kind, brought.get(sha, ())
         if sha in brought:
-            kind = _classify_request(commit, brought[sha])
-            if kind.is_noticed:
-                yield _build_note(commit, kind, brought[sha])
-        elif commit.kind.is_noticed:
-            yield _build_note(commit, commit.kind, ())
+            kind = _classify_request(commit, [other for other in group if other.commit.sha not in cancelled])
+        if kind.is_noticed:
+            yield _build_note(commit, kind, group)
 
 
 def _classify_request(merge: ClassifiedCommit, brought: Sequence[ClassifiedCommit]) -> CommitKind:
-    """Return the kind of a pull request by its title and the files of its commits, else by its commits."""
+    """Return the kind of a pull request by its title and the files of its commits, else by its commits.
+
+    It is a breaking change if one of its commits is.
+    """
     paths = [path for commit in brought for path in commit.commit.paths]
     kind = merge.classify(merge.pull_request_title, paths)
-    if kind.kind == OTHER:
+    is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in brought)
+    if kind.name == OTHER:
         # The title does not tell: the first of the kinds of its commits does.
         noticed = [commit.kind for commit in brought if commit.kind.is_noticed]
         if noticed:
-            first = min(noticed, key=lambda other: KINDS.index(other.kind))
-            kind = replace(first, title=kind.title, is_breaking=any(other.is_breaking for other in noticed))
-    return kind
+            kind = replace(min(noticed, key=lambda other: KINDS.index(other.name)), title=kind.title)
+    return replace(kind, is_breaking=is_breaking, is_noticed=kind.is_noticed or is_breaking)
 
 
 def _build_note(
@@ -334,7 +340,7 @@ def _build_note(
     authors = Counter(change.commit.author_name for change in brought or (commit,))
     references = [text for change in (commit, *brought) for text in change.shown_references]
     return ReleaseNote(
-        kind.kind,
+        kind.name,
         remove_squash_suffix(kind.title),
         kind.is_breaking,
         tuple(dict.fromkeys(references)),
@@ -343,14 +349,25 @@ def _build_note(
     )
 
 
-def _find_cancelled_commits(commits: Sequence[ClassifiedCommit]) -> set[str]:
-    """Return the commits that a later commit of the range reverts, and these reverts."""
-    shas = {commit.commit.sha for commit in commits}
+def _find_cancelled_commits(
+    commits: Sequence[ClassifiedCommit], brought: Mapping[str, Sequence[ClassifiedCommit]]
+) -> set[str]:
+    """Return the commits that a later commit of the range reverts, and these reverts.
+
+    A reverted pull request is cancelled with its commits, and a pull request is if all its commits are.
+    """
+    shas = sorted(commit.commit.sha for commit in commits)
     cancelled: set[str] = set()
     for commit in commits:
         if commit.commit.sha in cancelled:
             continue
         for start in commit.reverted_commits:
-            if reverted := next((sha for sha in shas if sha.startswith(start)), None):
+            position = bisect_left(shas, start)
+            if position < len(shas) and (reverted := shas[position]).startswith(start):
                 cancelled |= {commit.commit.sha, reverted}
+                cancelled |= {other.commit.sha for other in brought.get(reverted, ())}
+    for merge, group in brought.items():
+        changes = [commit.commit.sha for commit in group if not commit.is_merge]
+        if changes and cancelled.issuperset(changes):
+            cancelled.add(merge)
     return cancelled

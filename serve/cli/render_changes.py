@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from serve.cli.render import format_evidence, format_message_lines, get_line_style
-from serve.commit_kinds import PLURALS
+from serve.commit_kinds import DISPLAY_NAMES
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -90,7 +90,7 @@ def print_log_answer(answer: LogAnswer, console: Console) -> None:
     if answer.limitation:
         console.print(Text(add_path_to_commands(answer.limitation), style="bold yellow"))
     counts = {directory.path or "(top level)": directory.commits for directory in answer.directories}
-    kinds = {PLURALS[group.kind]: group.count for group in answer.kinds}
+    kinds = {DISPLAY_NAMES[group.kind]: group.count for group in answer.kinds}
     for heading, numbers in (("By directory", counts), ("By kind", kinds)):
         if numbers:
             console.print(Text(f"\n{heading}", style="bold"))
@@ -121,7 +121,7 @@ def _format_release_notes(answer: LogAnswer) -> Iterator[Text]:
         yield Text(f"\nCandidates for release notes: {count:,}{first}", style="bold")
     heading = ""
     for note in answer.release_notes:
-        note_heading = "breaking changes" if note.is_breaking else PLURALS[note.kind]
+        note_heading = "breaking changes" if note.is_breaking else DISPLAY_NAMES[note.kind]
         if note_heading != heading:
             yield Text(note_heading.capitalize(), style="green")
         heading = note_heading

@@ -26,7 +26,7 @@ def classify(subject: str, *paths: str, body: str = "", closes_issue: bool = Fal
 )
 def test_type_decides(subject: str, kind: str, title: str) -> None:
     """A type of Conventional Commits, in any case, decides before words and files."""
-    assert (classify(subject, "docs/a.md").kind, classify(subject).title) == (kind, title)
+    assert (classify(subject, "docs/a.md").name, classify(subject).title) == (kind, title)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,23 @@ def test_type_decides(subject: str, kind: str, title: str) -> None:
             ("Rename a class", "refactoring"),
             ('Revert "Add x"', "revert"),
         ),
+        *(
+            ("Fix crash: parser returned None", "fix"),
+            ("Added: x", "feature"),
+            ("Fixed: removal of x", "fix"),
+        ),
+        *(("Remove [a] from b", "removal"), ("sort: fix the order", "fix"), ("format.c: handle x", "fix")),
+        *(
+            ("core!: drop Python 3.8", "removal"),
+            ("a parser: it adds x", "other"),
+            ("sort: x", "refactoring"),
+        ),
         *(("Whatever", "other"), ("Addendum", "other"), ("", "other")),
     ],
 )
 def test_first_words_decide(subject: str, kind: str) -> None:
-    """Without a type the first words decide, after a prefix such as `core:`; parts of words do not count."""
-    assert classify(subject).kind == kind
+    """Without a type the first words decide, also after a prefix such as `core:`; parts of words do not count."""
+    assert classify(subject).name == kind
 
 
 @pytest.mark.parametrize(
@@ -66,14 +77,14 @@ def test_first_words_decide(subject: str, kind: str) -> None:
 )
 def test_files_of_one_role_decide(paths: tuple[str, ...], kind: str) -> None:
     """A commit that changes only tests, documentation or build files is of that kind, unless it is a revert."""
-    assert classify("Add x", *paths).kind == kind
-    assert classify('Revert "Add x"', *paths).kind == "revert"
+    assert classify("Add x", *paths).name == kind
+    assert classify('Revert "Add x"', *paths).name == "revert"
 
 
 def test_closing_an_issue_is_a_fix() -> None:
     """A commit that closes an issue is a fix if its subject says nothing else."""
-    assert classify("Whatever", closes_issue=True).kind == "fix"
-    assert classify("Add x", closes_issue=True).kind == "feature"
+    assert classify("Whatever", closes_issue=True).name == "fix"
+    assert classify("Add x", closes_issue=True).name == "feature"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +108,7 @@ def test_noticed_changes(subject: str, paths: tuple[str, ...], is_noticed: bool)
 def test_breaking_changes() -> None:
     """An exclamation mark or a footer marks a breaking change, with or without a type."""
     assert classify("fix!: x").is_breaking and classify("feat(a)!: x").is_breaking
+    assert classify("core!: drop Python 3.8").is_breaking and classify("net/http(a)!: x").is_noticed
     assert classify("Whatever", body="text\n\nBREAKING CHANGE: no more x").is_breaking
     assert not classify("fix: x!", body="no BREAKING CHANGE: here").is_breaking
 

@@ -215,6 +215,51 @@ def test_commit_and_its_revert_cancel_out() -> None:
     assert list_notes(again, revert, added) == [("feature", "Add x", (full,))]
 
 
+def test_reverted_pull_request() -> None:
+    """A pull request that reverts one cancels out with it, and one that reverts that revert brings it back."""
+    title = "Merge pull request #{} from ada/x\n\n{}"
+    option = build_commit("b" * 40, title.format(1, "Add an option"), parents="a c")
+    added = build_commit("c", "Add x", "a.py", parents="a")
+    message = "Revert it\n\nThis reverts commit {}."
+    revert = build_commit("d" * 40, title.format(2, "Revert it"), parents=f"{'b' * 40} e")
+    reverted = build_commit("e", message.format("b" * 40), "a.py", parents="b" * 40)
+    assert list_notes(revert, reverted, option, added) == []
+    again = build_commit("f" * 40, title.format(3, "Add it again"), parents=f"{'d' * 40} g")
+    brought_again = build_commit("g", message.format("d" * 40), "a.py", parents="d" * 40)
+    assert list_notes(again, brought_again, revert, reverted, option, added) == [
+        ("feature", "Add an option", ("b" * 40, "c"))
+    ]
+
+
+def test_breaking_commit_of_a_pull_request() -> None:
+    """A pull request with a breaking commit is a breaking change, whatever its title says."""
+    for title in ("Add an option", "Refactor x", "Sessions"):
+        [note] = find_release_notes(
+            [
+                build_commit("m", f"Merge pull request #7 from ada/x\n\n{title}", parents="a b"),
+                build_commit("b", "fix!: x", "a.py", parents="a"),
+            ]
+        )
+        assert (note.title, note.is_breaking) == (title, True)
+
+
+def test_pull_request_that_several_tips_reach() -> None:
+    """Commits of a pull request are counted once if several tips, or several parents of a merge, reach it."""
+    branch = [str(number) for number in range(9)]
+    commits = [
+        build_commit("m", "Merge pull request #7 from ada/x\n\nAdd an option", parents=f"a {branch[0]}"),
+        *(
+            build_commit(sha, "Add x", "a.py", parents=parent, author=f"Author {sha}")
+            for sha, parent in zip(branch, [*branch[1:], "a"], strict=True)
+        ),
+    ]
+    tips = [build_commit("t", "Whatever", parents="m"), build_commit("s", "Whatever", parents="m")]
+    octopus = build_commit("o", "Merge branches", parents="z t s")
+    for others in (tips, [octopus, *tips]):
+        [note] = find_release_notes([*others, *commits])
+        assert (note.author, note.commits) == ("Author 0", ("m", *branch))
+
+
 def test_breaking_changes_come_first() -> None:
     """Notes are ordered by breaking changes, kind, and then as the commits are."""
     notes = list_notes(
