@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pipeline.git import ranges
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.ranges import BadRange
 from pipeline.git.repository import Repository
@@ -41,14 +43,23 @@ class RangeCoverage:
             yield f"The range {name} has no commits."
         elif self.unindexed:
             count, verb = format_commit_count(self.commits), "is" if self.unindexed == 1 else "are"
-            yield f"Of the {count} in {name}, {self.unindexed:,} {verb} not indexed{self._describe_remedy()}"
+            start = (
+                f"The commit in {name} is"
+                if self.commits == 1
+                else f"Of the {count} in {name}, {self.unindexed:,} {verb}"
+            )
+            yield f"{start} not indexed{self._describe_remedy()}"
 
     def _describe_remedy(self) -> str:
         if self.references:
             options = [word for name in self.references for word in ("--branch", name)]
             return f": run `{escape_in_sentence(shlex.join(('lineage', 'index', *options)))}`."
         if self.outside_head:
-            return ": neither HEAD nor an indexed branch reaches them. `lineage index --branch PATTERN` adds branches."
+            them = "it" if self.unindexed == 1 else "them"
+            if self.outside_head < self.unindexed:
+                them = f"{self.outside_head:,} of them"
+            remedy = "`lineage index --branch PATTERN` adds branches."
+            return f": neither HEAD nor an indexed branch reaches {them}. {remedy}"
         return ": run `lineage index --incremental`."
 
 
@@ -94,6 +105,12 @@ def compute_coverage(
     references = tuple(
         name
         for name in ranges.list_included_names(text)
-        if name in known_names and repository.resolve_revision(name) in outside
+        if name in known_names and _resolve_commit(repository, name) in outside
     )
     return RangeCoverage(text, len(commits), len(unindexed), len(outside), references)
+
+
+def _resolve_commit(repository: Repository, name: str) -> str | None:
+    with suppress(UnreadableObject):  # a tag of a tree, which git accepts in a range
+        return repository.resolve_revision(name)
+    return None

@@ -1,11 +1,14 @@
 """Ranges of commits in git's syntax, such as `v1.2..v1.3`, `main...topic`, `^main topic` or `topic`; tips of branches.
 
 git itself resolves them, with all that `git rev-list` accepts for revisions. Options and paths are no part of a range.
+A revision may have spaces between braces only, as in `main@{1 week ago}` or `HEAD^{/fix a bug}`.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,10 +32,12 @@ MAX_SUGGESTIONS: Final = 3
 _DIFF_TREE: Final = (
     "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
-_FORMAT: Final = ("--encoding=UTF-8", "--format=%x01%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00")
-# Fields of a commit in the output: those of the format, and an empty one before the files.
-_COMMIT_FIELDS: Final = 7
+_FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
+# Fields of a commit in the output after its sha: those of the format, and an empty one before the files.
+_COMMIT_FIELDS: Final = 6
 _DOTS: Final = re.compile(r"\.{2,3}")
+# A revision, with spaces between braces only.
+_WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
 
 
 class BadRange(LineageError):
@@ -55,10 +60,14 @@ class RangeCommit:
     paths: tuple[str, ...]
 
 
-def list_range(repository: Repository, git: GitProgram, text: str) -> tuple[str, ...]:
-    """Return the commits of a range, newest first. Raises BadRange."""
+def list_range(
+    repository: Repository, git: GitProgram, text: str, excluded: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the commits of a range that none of the excluded commits reaches, newest first. Raises BadRange."""
     words = _split_words(text)
-    output = git.run("rev-list", "--end-of-options", *words, "--")
+    # Thousands of indexed branches would exceed the length of a command line.
+    stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
+    output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
     if output.exit_code:
         raise _build_error(repository, text, output.stderr)
     return tuple(output.stdout.decode("ascii").split())
@@ -69,24 +78,30 @@ def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -
 
     A commit at a shallow boundary has no files, because its parent is unknown.
     """
-    output = git.run(*_DIFF_TREE, *_FORMAT, stdin="".join(f"{sha}\n" for sha in shas).encode())
+    separator = secrets.token_hex()  # so that no message or file name can contain it
+    output = git.run(
+        *_DIFF_TREE,
+        "--encoding=UTF-8",
+        f"--format={separator}{_FORMAT}",
+        stdin="".join(f"{sha}\n" for sha in shas).encode(),
+    )
     fields = output.stdout.split(b"\0")
     starts: list[int] = []
     for position, field in enumerate(fields):
-        if len(starts) < len(shas) and field == b"\x01" + shas[len(starts)].encode():
+        if field.startswith(separator.encode()):
             starts.append(position)
     ends = [*starts[1:], len(fields) - 1][: len(starts)]
     return [
-        _parse_commit(fields[start:end], repository.shallow_boundary)
-        for start, end in zip(starts, ends, strict=True)
+        _parse_commit(sha, fields[start + 1 : end], repository.shallow_boundary)
+        for sha, start, end in zip(shas, starts, ends, strict=False)
     ]
 
 
-def _parse_commit(fields: Sequence[bytes], shallow_boundary: Collection[str]) -> RangeCommit:
-    sha, parents, name, email, seconds, message = (
+def _parse_commit(sha: str, fields: Sequence[bytes], shallow_boundary: Collection[str]) -> RangeCommit:
+    parents, name, email, seconds, message = (
         field.decode("utf-8", "replace") for field in fields[: _COMMIT_FIELDS - 1]
     )
-    sha, paths = sha[1:], [field.removeprefix(b"\n") for field in fields[_COMMIT_FIELDS:]]
+    paths = [field.removeprefix(b"\n") for field in fields[_COMMIT_FIELDS:]]
     return RangeCommit(
         sha,
         tuple(parents.split()),
@@ -102,14 +117,14 @@ def list_range_outside(
     repository: Repository, git: GitProgram, text: str, tips: Iterable[str | None]
 ) -> frozenset[str]:
     """Return the commits of a range that none of the tips reaches. Tips that the repository lacks do not count."""
-    hidden = [f"^{sha}" for sha in tips if sha and repository.contains(sha)]
-    return frozenset(list_range(repository, git, " ".join((text, *hidden))))
+    known_tips = {sha for sha in tips if sha and repository.contains(sha)}
+    return frozenset(list_range(repository, git, text, known_tips))
 
 
 def list_included_names(text: str) -> list[str]:
     """Return the revisions of a range whose commits belong to it: of `A..B` the second one."""
     names = []
-    for word in text.split():
+    for word in _WORD.findall(text):
         if not word.startswith("^"):
             parts = _DOTS.split(word)
             names += parts if "..." in word else parts[-1:]
@@ -143,7 +158,7 @@ def _expand_pattern(pattern: str) -> list[str]:
 def suggest_references(repository: Repository, name: str) -> str:
     """Return a sentence that names the branches and tags with a name like this one; empty if there are none."""
     similar_names = get_close_matches(name, repository.list_references(), n=MAX_SUGGESTIONS)
-    return f"Did you mean {' or '.join(similar_names)}?" if similar_names else ""
+    return f"Did you mean {' or '.join(map(_escape, similar_names))}?" if similar_names else ""
 
 
 def _names_object(repository: Repository, name: str) -> bool:
@@ -153,9 +168,13 @@ def _names_object(repository: Repository, name: str) -> bool:
 
 
 def _split_words(text: str) -> list[str]:
-    words = text.split()
+    words = _WORD.findall(text)
     if not words or "\0" in text:
         raise BadRange("The range is empty.", hint=RANGE_HINT)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:  # a lone surrogate, which JSON allows
+        raise BadRange(f"{text!r:.200} is not valid Unicode.", hint=RANGE_HINT) from error
     for word in words:
         if word.startswith("-"):
             raise BadRange(f"{word!r:.200} is not a revision.", hint=RANGE_HINT)
@@ -164,7 +183,7 @@ def _split_words(text: str) -> list[str]:
 
 def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
     """Return the error for a range that git refuses, about the first revision that the repository lacks."""
-    for word in text.split():
+    for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):
             if not _names_object(repository, name):
                 suggestion = suggest_references(repository, name)
@@ -176,4 +195,9 @@ def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
     detail = reason.splitlines()[0].removeprefix("fatal: ") if reason else "git refuses it"
     if detail.startswith("usage:"):
         detail = "it excludes commits, and includes none"
-    return BadRange(f"{text!r:.200} is not a range of commits: {detail}.", hint=RANGE_HINT)
+    return BadRange(f"{text!r:.200} is not a range of commits: {_escape(detail)}.", hint=RANGE_HINT)
+
+
+def _escape(text: str) -> str:
+    """Return a text for a sentence, quoted if it has control characters or bidirectional controls."""
+    return text if text.isprintable() else repr(text)

@@ -13,6 +13,7 @@ from pipeline.git.ranges import (
     list_included_names,
     list_range,
     list_range_outside,
+    read_commits,
 )
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
@@ -65,6 +66,8 @@ def test_same_commits_as_git(repo: Repo, text: str) -> None:
         ("main..\0", "The range is empty.", "Give a range"),
         ("--all", "'--all' is not a revision.", "Give a range"),
         ("main --output=x", "'--output=x' is not a revision.", "Give a range"),
+        ("\ud800", "'\\ud800' is not valid Unicode.", "Give a range"),
+        ("main..\x1b\u202e", r"The repository has no commit '\x1b\u202e'.", "Give a range"),
         ("main -- a.py", "'--' is not a revision.", "Give a range"),
     ],
 )
@@ -74,6 +77,53 @@ def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
         resolve(repo, text)
     assert error.value.message == message
     assert error.value.hint.startswith(hint)
+
+
+def test_errors_are_escaped(tmp_path: Path) -> None:
+    """Names that git or a suggestion repeats have no bidirectional controls."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    repo.git("tag", "tree\u202e", "HEAD^{tree}")
+    for text, is_similar in (("tree\u202e...HEAD", False), ("tree..HEAD", True)):
+        with pytest.raises(BadRange) as error:
+            resolve(repo, text)
+        assert ("\\u202e" in error.value.hint) == is_similar
+        assert error.value.message.isprintable() and error.value.hint.isprintable()
+
+
+def test_spaces_between_braces(tmp_path: Path) -> None:
+    """A revision may have spaces between braces."""
+    repo = Repo.create(tmp_path / "repo")
+    change = repo.commit("A change  of a")
+    repo.commit("Later")
+    text = "HEAD^{/change  of} ^main@{1 week ago}^{/none at all}"
+    assert resolve(repo, "HEAD^{/change  of}") == (change,)
+    assert resolve(repo, "main@{1 second ago}..HEAD^{/change  of}") == ()
+    assert list_included_names(text) == ["HEAD^{/change  of}"]
+
+
+def test_more_tips_than_a_command_line_has(repo: Repo) -> None:
+    """Thousands of indexed tips do not exceed the length of a command line."""
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    tips = [repo.git("rev-parse", "HEAD")] * 60_000
+    assert list_range(open_repository(repo.path), git, "HEAD", tips) == ()
+
+
+def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
+    """A message and a file name that start like a commit of the output belong to their commit."""
+    repo = Repo.create(tmp_path / "repo")
+    parent = repo.commit_file("a.py", "a = 1\n", "Add a")
+    text = f"\x01{parent}"
+    repo.write(text, "b = 1\n")
+    head = repo.commit("Temporary")
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    head = repo.git("commit-tree", tree, "-p", parent, stdin=text.encode())
+    repository = open_repository(repo.path)
+    commits = read_commits(repository, commit_graph.create_git_program(repository), [head, parent])
+    assert [(commit.sha, commit.message, commit.paths) for commit in commits] == [
+        (head, text, (text,)),
+        (parent, "Add a", ("a.py",)),
+    ]
 
 
 def test_commits_outside_of_tips(repo: Repo) -> None:

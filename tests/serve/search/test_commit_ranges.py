@@ -138,6 +138,14 @@ def test_commits_that_are_not_indexed(repo: Repo, tmp_path: Path) -> None:
         "Of the 7 commits in main...topic, 7 are not indexed: run `lineage index --branch topic`."
         in answer.meta.hint
     )
+    old = repo.git("rev-parse", "topic~1")
+    repo.git("tag", "--force", "tree", "HEAD^{tree}")
+    mixed = find(repo, tmp_path, "timeout", commit_range=f"v1.. {old} ^v1 tree").meta.hint
+    assert mixed
+    assert (
+        "6 are not indexed: neither HEAD nor an indexed branch reaches 3 of them. `lineage index --branch"
+        in mixed
+    )
     assert len(changes.hits) == 3
     assert changes.meta.hint
     assert (
@@ -163,7 +171,7 @@ def test_commits_that_no_branch_reaches(tmp_path: Path) -> None:
     build_index(repo, tmp_path / "home")
     hint = find(repo, tmp_path / "home", "timeout", commit_range=f"main..{old}").meta.hint
     assert hint
-    assert f"Of the 1 commit in main..{old}, 1 is not indexed: neither HEAD nor an indexed branch" in hint
+    assert f"The commit in main..{old} is not indexed: neither HEAD nor an indexed branch reaches it." in hint
 
 
 def test_range_of_rewritten_history(tmp_path: Path) -> None:
