@@ -1,7 +1,7 @@
 """Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers, comments.
 
-Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Edits find offsets in a
-copy of the same length, in which these are replaced by spaces.
+Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Such text is first
+copied to plain JSON with spaces in their place, so that offsets in the copy are valid in the text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
 _STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_TRAILING_COMMA: Final = re.compile(r"[ \t]*,")
+_NEXT_COMMA: Final = re.compile(r"\s*(,)")
+_INDENT: Final = re.compile(r"[ \t]*")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
 _decode_value: Final = json.JSONDecoder().raw_decode
 
 
 def parse(text: str) -> Any:
-    """Return the parsed text; an empty text is an empty object. Raise ValueError if it is not JSON."""
+    """Return the value of a JSON text with comments; {} if it has none. Raise ValueError if it is invalid."""
     plain = _blank_extensions(text)
     return json.loads(plain) if plain.strip() else {}
 
@@ -38,34 +39,38 @@ def set_entry(text: str, key: str, name: str, entry: Any) -> str:
     if not plain.strip():
         comment = f"{text.rstrip()}\n" if text.strip() else ""
         return comment + format_document(key, name, entry)
-    style = _Style.from_text(plain)
+    style = _Style.from_text(text, plain)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     if key not in root.members:
         return style.insert_member(text, plain, root, key, {name: entry}, depth=0)
-    servers = _parse_object(plain, root.members[key].value_start)
-    if name not in servers.members:
-        return style.insert_member(text, plain, servers, name, entry, depth=1)
-    existing = servers.members[name]
-    value = style.format_value(entry, depth=2, is_inline=servers.is_inline(plain))
+    parent = _parse_object(plain, root.members[key].value_start)
+    if name not in parent.members:
+        return style.insert_member(text, plain, parent, name, entry, depth=1)
+    existing = parent.members[name]
+    value = style.format_value(entry, depth=2, is_inline=parent.is_inline(plain))
     return text[: existing.value_start] + value + text[existing.value_end :]
 
 
 def remove_entry(text: str, key: str, name: str) -> str:
-    """Return the text without the entry, and without the object at `key` if nothing else is in it."""
+    """Return the text without the entry, and without the object at `key` if nothing else is in it.
+
+    A comment in that object, but not in the entry, is the user's, so the object stays.
+    """
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
-    servers = _parse_object(plain, root.members[key].value_start)
-    # A comment in the object is the user's, so the object stays.
-    has_comments = text[servers.start : servers.end] != plain[servers.start : servers.end]
-    if len(servers.members) > 1 or has_comments:
-        return _remove_member(text, plain, servers, name)
-    return _remove_member(text, plain, root, key)
+    parent = _parse_object(plain, root.members[key].value_start)
+    if parent.has_nothing_but(name, text):
+        return _remove_member(text, root, key)
+    return _remove_member(text, parent, name)
 
 
 def _blank_extensions(text: str) -> str:
-    """Return the text as plain JSON of the same length, with spaces in place of what JSON does not have."""
-    without_comments = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
-    return _STRING_OR_TRAILING_COMMA.sub(_blank_unless_string, without_comments)
+    """Replace comments, trailing commas and a byte order mark with spaces. The length stays the same."""
+    return _STRING_OR_TRAILING_COMMA.sub(_blank_unless_string, _blank_comments(text))
+
+
+def _blank_comments(text: str) -> str:
+    return _STRING_OR_COMMENT.sub(_blank_unless_string, text)
 
 
 def _blank_unless_string(match: re.Match[str]) -> str:
@@ -83,15 +88,25 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _JsonObject:
-    """Text offsets of a JSON object (braces included) and its members."""
+    """Text offsets of a JSON object (braces included) and its members.
+
+    `sequence`: all members in order. `members`: by name; of members with the same name, the last.
+    """
 
     start: int
     end: int
+    sequence: tuple[_Member, ...]
     members: dict[str, _Member]
 
     def is_inline(self, text: str) -> bool:
         """Return whether a non-empty object is written on one line."""
         return bool(self.members) and "\n" not in text[self.start : self.end]
+
+    def has_nothing_but(self, name: str, text: str) -> bool:
+        """Return whether `text` has no other member and no comment in the object, except in the member."""
+        member = self.members[name]
+        rest = text[self.start + 1 : member.name_start] + text[member.value_end : self.end - 1]
+        return len(self.sequence) == 1 and not rest.strip(" \t\r\n,")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +117,15 @@ class _Style:
     line_ending: str
 
     @classmethod
-    def from_text(cls, text: str) -> _Style:
-        eol = "\r\n" if "\r\n" in text else "\n"
-        root = _parse_object(text, _skip_whitespace(text, 0))
-        if not root.members:
-            return cls(DEFAULT_INDENT, eol)
-        before = text[root.start + 1 : min(member.name_start for member in root.members.values())]
-        return cls(before.rpartition("\n")[2] if "\n" in before else None, eol)
+    def from_text(cls, text: str, plain: str) -> _Style:
+        line_ending = "\r\n" if "\r\n" in plain else "\n"
+        root = _parse_object(plain, _skip_whitespace(plain, 0))
+        if not root.sequence:
+            return cls(DEFAULT_INDENT, line_ending)
+        first_name = root.sequence[0].name_start
+        line_break = plain.rfind("\n", root.start, first_name)
+        indent = _INDENT.match(text, line_break + 1, first_name) if line_break >= 0 else None
+        return cls(indent[0] if indent else None, line_ending)
 
     def insert_member(
         self, text: str, plain: str, parent: _JsonObject, name: str, value: Any, *, depth: int
@@ -120,12 +137,12 @@ class _Style:
         is_inline = self.indent is None or parent.is_inline(plain)
         formatted = self.format_value(value, depth=depth + 1, is_inline=is_inline)
         member = f"{json.dumps(name, ensure_ascii=False)}: {formatted}"
-        if parent.members:
-            value_end = max(member.value_end for member in parent.members.values())
+        if parent.sequence:
+            value_end = parent.sequence[-1].value_end
             if is_inline:
                 return f"{text[:value_end]}, {member}{text[value_end:]}"
             line_end = _find_line_end(plain, value_end)
-            has_comma = "," in _STRING_OR_COMMENT.sub(_blank_unless_string, text[value_end:line_end])
+            has_comma = "," in _blank_comments(text[value_end:line_end])
             comma, trailing_comma = ("", ",") if has_comma else (",", "")
             new_line = f"{self._format_line_break(depth + 1)}{member}{trailing_comma}"
             return f"{text[:value_end]}{comma}{text[value_end:line_end]}{new_line}{text[line_end:]}"
@@ -152,42 +169,43 @@ class _Style:
         return self.line_ending + (self.indent or "") * depth
 
 
-def _parse_object(text: str, start: int) -> _JsonObject:
-    """Locate the members of the object at offset `start`. Of members with the same name the last counts."""
-    members, offset = {}, _skip_whitespace(text, start + 1)
-    while text[offset] != "}":
-        name, after_name = _decode_value(text, offset)
-        value = _skip_whitespace(text, _skip_whitespace(text, after_name) + 1)
-        _, end = _decode_value(text, value)
-        members[name] = _Member(offset, value, end)
-        offset = _skip_whitespace(text, end)
-        if text[offset] == ",":
-            offset = _skip_whitespace(text, offset + 1)
-    return _JsonObject(start, offset + 1, members)
+def _parse_object(plain: str, start: int) -> _JsonObject:
+    """Locate the members of the object at offset `start`."""
+    names, sequence, name_start = [], [], _skip_whitespace(plain, start + 1)
+    while plain[name_start] != "}":
+        name, name_end = _decode_value(plain, name_start)
+        value_start = _skip_whitespace(plain, _skip_whitespace(plain, name_end) + 1)
+        _, value_end = _decode_value(plain, value_start)
+        names.append(name)
+        sequence.append(_Member(name_start, value_start, value_end))
+        name_start = _skip_whitespace(plain, value_end)
+        if plain[name_start] == ",":
+            name_start = _skip_whitespace(plain, name_start + 1)
+    return _JsonObject(start, name_start + 1, tuple(sequence), dict(zip(names, sequence, strict=True)))
 
 
-def _remove_member(text: str, plain: str, parent: _JsonObject, name: str) -> str:
-    """Return the text without a member and its separator; comments stay. `plain`: the text without comments."""
-    removed = parent.members[name]
-    members = sorted(parent.members.values(), key=lambda member: member.name_start)
-    index = members.index(removed)
-    before, after = text[: removed.name_start], text[removed.value_end :]
-    if index + 1 < len(members):  # another member follows
-        next_start = members[index + 1].name_start
-        comma = plain.index(",", removed.value_end)
-        between = text[comma + 1 : next_start]
-        return before + (between.lstrip() if between.strip() else "") + text[next_start:]
-    trailing_comma = _TRAILING_COMMA.match(text, removed.value_end)
-    if index:  # the last member
-        comma = plain.index(",", members[index - 1].value_end)
-        comment = before[comma + 1 :].rstrip()
-        if trailing_comma:
-            return before[: comma + 1] + comment + text[trailing_comma.end() :]
-        return before[:comma] + comment + after
-    # The only member.
-    if text[parent.start : parent.end] == plain[parent.start : parent.end]:
+def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
+    """Return the text without a member and its separator; comments before and after it stay."""
+    if parent.has_nothing_but(name, text):
         return text[: parent.start + 1] + text[parent.end - 1 :]
-    return before + (text[trailing_comma.end() :] if trailing_comma else after)
+    removed = parent.members[name]
+    index = parent.sequence.index(removed)
+    without_comments = _blank_comments(text)
+    comma = _NEXT_COMMA.match(without_comments, removed.value_end)
+    after = (
+        text[removed.value_end : comma.start(1)] + text[comma.end() :] if comma else text[removed.value_end :]
+    )
+    if index + 1 < len(parent.sequence):
+        return text[: removed.name_start] + after.lstrip()
+    separator_end = parent.start + 1
+    if index:
+        separator_end = without_comments.index(",", parent.sequence[index - 1].value_end) + 1
+    # The comma before the member stays as a trailing comma if the member had one.
+    before = text[: separator_end - 1] if index and not comma else text[:separator_end]
+    space = text[separator_end : removed.name_start]
+    if space.strip() and not _REST_OF_LINE.match(after):
+        return before + space + after.lstrip(" \t")  # the line break ends a comment
+    return before + space.rstrip() + after
 
 
 def _find_line_end(plain: str, offset: int) -> int:

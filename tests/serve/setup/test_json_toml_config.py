@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -106,11 +107,71 @@ def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
             '{"k": {\n  // of n\n  // about o\n  "o": 2\n}}',
         ),
         ('{"k": {\n  "m": 1,\n  // about n\n  "n": {}\n}}', '{"k": {\n  "m": 1\n  // about n\n}}'),
+        ('{"k": {"m": 1, // of m\n  "n": {}}}', '{"k": {"m": 1 // of m\n  }}'),
+        ('{"k": {"n": {} /* of n */,}}', '{"k": { /* of n */}}'),
+        ('{"k": {"n": {} // of n\n  ,\n}}', '{"k": { // of n\n  \n}}'),
+        ('{"k": {"n": {} /* of n */, "o": 2}}', '{"k": {/* of n */ "o": 2}}'),
     ],
 )
 def test_removal_keeps_comments(text: str, expected: str) -> None:
     """Comments before and after a removed entry stay, and no separator gets into a comment."""
     assert json_config.remove_entry(text, "k", "n") == expected
+
+
+@pytest.mark.parametrize("entries", ['"n": {},', '"n": {"a": 1 /* in the entry */}', '\n"n": {}\n,'])
+def test_removal_of_the_only_entry_removes_its_object(entries: str) -> None:
+    """A trailing comma, or a comment in the entry itself, does not keep the empty object."""
+    assert json_config.remove_entry(f'{{"a": 1, "k": {{{entries}}}}}', "k", "n") == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"k": {"n": 1, "m": 2, "n": 3}}', '{"k": {"n": 1, "m": 2}}'),
+        ('{"k": {"n": 1, "n": 3}}', '{"k": {"n": 1}}'),
+    ],
+)
+def test_removal_of_a_repeated_name(text: str, expected: str) -> None:
+    """The last entry counts and is removed, and the text stays valid."""
+    assert json_config.remove_entry(text, "k", "n") == expected
+
+
+def test_comment_before_the_first_name_is_not_indentation() -> None:
+    """New lines are indented like the first line, without the width of its comment."""
+    added_text = json_config.set_entry('{\n  /* one */ "a": 1\n}', "k", "n", 1)
+    assert added_text == '{\n  /* one */ "a": 1,\n  "k": {\n    "n": 1\n  }\n}'
+
+
+# Space between tokens. The numbers are in comments only, so that they show which comments are kept.
+SPACES = st.lists(
+    st.sampled_from([" ", "\n", "\r\n", "\t", "/* #1, } */", "/* #2\n*/", "// #3 { ,\n"]), max_size=4
+).map("".join)
+
+
+@st.composite
+def write_objects(draw: st.DrawFn, members: dict[str, st.SearchStrategy[str]]) -> str:
+    """Return texts of objects with some of the members in any order, with any space, comments and trailing comma."""
+    names = draw(st.lists(st.sampled_from(sorted(members)), unique=True))
+    texts = [f'{draw(SPACES)}"{name}": {draw(members[name])}{draw(SPACES)}' for name in names]
+    trailing_comma = draw(st.sampled_from(["", ","])) if names else ""
+    return f"{{{','.join(texts)}{trailing_comma}{draw(SPACES)}}}"
+
+
+JSON_VALUES = st.sampled_from(["1", '"// }, \\" /*"', "{}", '[1, {"a": 2}]'])
+SERVER_OBJECTS = write_objects({"m": JSON_VALUES, "n": JSON_VALUES, "o": JSON_VALUES})
+
+
+@given(text=write_objects({"a": JSON_VALUES, "b": JSON_VALUES, "k": SERVER_OBJECTS}))
+def test_edits_of_any_json_with_comments(text: str) -> None:
+    """After each edit the text is valid, and other members and all comments stay."""
+    document, comments = json_config.parse(text), re.findall(r"#\d", text)
+    added_text = json_config.set_entry(text, "k", "n", {"a": 1})
+    others = {name: value for name, value in document.get("k", {}).items() if name != "n"}
+    assert json_config.parse(added_text) == {**document, "k": {**others, "n": {"a": 1}}}
+    assert re.findall(r"#\d", added_text) == comments
+    removed_text = json_config.remove_entry(added_text, "k", "n")
+    assert {"k": {}} | json_config.parse(removed_text) == document | {"k": others}
+    assert re.findall(r"#\d", removed_text) == comments
 
 
 def test_entry_in_a_file_with_a_comment_only() -> None:
