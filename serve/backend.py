@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
-    """Interface of a backend. Relative paths count from the working directory."""
+    """Interface of a backend. A relative `path` is resolved against the working directory."""
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Return the commits of the repository at `path` whose changes best match the request."""
@@ -54,7 +54,7 @@ def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
 class InProcessBackend:
     """Backend in this process. The first request that needs a model loads it.
 
-    `get_engine` returns an engine that other backends share; by default, this one has its own.
+    `get_engine`: returns the engine to use, which others may share. By default the backend creates its own.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class DaemonBackend:
 
 
 def _fall_back(error: DaemonUnavailable, fallback: InProcessBackend) -> InProcessBackend:
-    logger.warning("Answered without the daemon. %s", error)
+    logger.warning("The daemon is unavailable, so this process answers. %s", error)
     return fallback
 
 

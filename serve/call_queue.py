@@ -17,17 +17,19 @@ CALLS_PER_CPU: Final = 2
 
 @dataclass(slots=True, eq=False)
 class CallClient:
-    """Client of the queue. `served_at`: order number of its last turn, or of its creation before the first turn."""
+    """Client of the queue. `last_turn_number`: number of its last turn, at first that of its creation."""
 
-    served_at: int
+    last_turn_number: int
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Turn of one call. `started` is done when the call may run."""
+    """Turn of one call. `start_signal` is done when the call may run."""
 
     client: CallClient
-    started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    start_signal: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 class CallQueue:
@@ -54,7 +56,7 @@ class CallQueue:
         self._waiting.append(turn)
         self._start_turns()
         try:
-            await turn.started
+            await turn.start_signal
         except asyncio.CancelledError:
             if turn in self._waiting:
                 self._waiting.remove(turn)
@@ -71,10 +73,13 @@ class CallQueue:
         self._start_turns()
 
     def _start_turns(self) -> None:
-        # A cancelled turn leaves the queue when its task continues, which may be after the end of another turn.
-        while self._free_slots and (waiting := [turn for turn in self._waiting if not turn.started.done()]):
-            turn = min(waiting, key=lambda turn: turn.client.served_at)  # the oldest turn of that client
+        # A cancelled turn stays in the list, its future done, until its task resumes: skip it.
+        while self._free_slots and (
+            waiting := [turn for turn in self._waiting if not turn.start_signal.done()]
+        ):
+            # The first of several turns of one client is its oldest.
+            turn = min(waiting, key=lambda turn: turn.client.last_turn_number)
             self._waiting.remove(turn)
             self._free_slots -= 1
-            turn.client.served_at = next(self._numbers)
-            turn.started.set_result(None)
+            turn.client.last_turn_number = next(self._numbers)
+            turn.start_signal.set_result(None)

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from numbers import Number
 from pathlib import Path
@@ -33,7 +34,7 @@ MAX_TABLE_ROWS: Final = 200
 ROWS_PER_FETCH: Final = 1_000
 # Rows of a row group in a Parquet file.
 ROWS_PER_ROW_GROUP: Final = 100_000
-# A longer output is in a temporary file until it is printed.
+# Larger outputs are buffered in a temporary file.
 MAX_OUTPUT_BYTES_IN_MEMORY: Final = 32_000_000
 HISTORY_FILE: Final = "sql_history"
 MAX_HISTORY_LINES: Final = 1_000
@@ -75,7 +76,7 @@ def sql_command(
 ) -> None:
     """Query the index in SQL, with DuckDB.
 
-    The connection is read-only and has no access to files or the network. Beside the tables there are the views
+    The connection is read-only and has no access to files or the network. Besides the tables there are the views
     `changes`, `symbol_changes` and `tags`, and the macros `search_hunks('words', n)` and
     `similar_hunks(embed('a sentence'), n)`.
     """
@@ -115,7 +116,7 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
 
 
 def _returns_rows(statements: Sequence[Any]) -> bool:
-    """Return whether the last statement returns rows; SET does not, nor does an empty input."""
+    """Return whether the last statement returns rows: False for SET and for an empty input."""
     return (
         any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
         if statements
@@ -160,7 +161,7 @@ def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
     escape = escape_controls if sys.stdout.isatty() else str
     text = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(names)
+    rows.writerow(map(escape, names))
     for row in _iterate_rows(result):
         rows.writerow(["" if value is None else escape(_to_text(value)) for value in row])
     text.detach()
@@ -205,8 +206,13 @@ def _iterate_rows(result: Result) -> Iterator[tuple[Any, ...]]:
 
 
 def _to_json_value(value: object) -> object:
-    """Return a value for JSON: keys of maps are texts, and infinite numbers and "not a number" are null."""
+    """Return a value for JSON: map keys become strings, NaN and infinity become null.
+
+    A decimal becomes a number, or a string if it has more digits than a float.
+    """
     match value:
+        case Decimal() if Decimal(str(float(value))) == value:
+            return float(value)
         case float() if not math.isfinite(value):
             return None
         case dict():
@@ -273,7 +279,7 @@ def _read_statements() -> Iterator[str]:
 
 
 def _run_at_prompt(path: Path, statements: str, output_format: Format) -> None:
-    """Run an input of the prompt. Errors and Ctrl-C end the input, not the prompt."""
+    """Run statements that were entered at the prompt. After an error or Ctrl-C the prompt continues."""
     from serve.cli.exit_codes import is_interrupt
 
     try:

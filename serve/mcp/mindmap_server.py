@@ -36,7 +36,7 @@ A mindmap is a live map of your work that the user watches: your plan, your ment
 For work with several steps, continue the map of this workspace (list_mindmaps), or create one with workspacePath and \
 your plan. Set a task in_progress when you start it, so that files attach to it, and completed when it is done. Add \
 components, decisions, hypotheses and risks as you find them, and link them. Before you finish, call sync_git_status.
-The field fromUser of an answer has comments and answers of the user: follow them."""
+Tool results can have a field fromUser with the user's comments and answers. Follow them."""
 PROMPT: Final = """\
 Plan this work on a mindmap, and keep the map up to date while you work:
 
@@ -90,7 +90,7 @@ def create_mindmap_server(
 
 
 def main() -> None:
-    """Serve the client that started this program, until it disconnects. Does not return."""
+    """Serve the client that started this program, and exit when it disconnects."""
     process.configure_streams()
     config.configure_libraries()
     settings = config.load_settings()
@@ -111,7 +111,10 @@ def _add_resources(server: MCPServer[Any], store: MapStore) -> None:
         MAPS_URI, name="maps", description="Summaries of all maps, newest first", mime_type=JSON_MIME_TYPE
     )
     def list_maps() -> str:
-        return msgspec.json.encode(store.list_maps().summaries).decode()
+        try:
+            return msgspec.json.encode(store.list_maps().summaries).decode()
+        except LineageError as error:
+            raise ResourceError(str(error)) from error
 
     @server.resource(
         MAPS_URI + "/{mindmap_id}", name="map", description="A complete map", mime_type=JSON_MIME_TYPE

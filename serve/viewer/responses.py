@@ -54,7 +54,7 @@ class Compression(GZipContentEncoding):
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 # Browsers omit the port in `Host` if it is this one.
 HTTP_PORT: Final = 80
-# Values of `Sec-Fetch-Site` in requests of the viewer's own page, and for addresses that the user typed.
+# Values of `Sec-Fetch-Site`: `same-origin` for requests of the viewer's page, `none` for addresses the user typed.
 ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})
 
 
@@ -108,7 +108,7 @@ class NotJson(LineageError):
 
 
 class NotTouched(LineageError):
-    """Error for a file that the map does not have."""
+    """Error for a path of a file that no node of the map touched."""
 
 
 class NoSuchRoute(LineageError):
@@ -116,7 +116,7 @@ class NoSuchRoute(LineageError):
 
 
 class NotBuilt(LineageError):
-    """Error for a missing file of the page."""
+    """Error for a file of the page that is missing or cannot be read."""
 
 
 class TooBusy(LineageError):
@@ -157,14 +157,13 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
 }
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_HTTP_ERROR_CODES: Final = {405: "method_not_allowed", 500: "internal_error"}
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
     """Error response: `{"error": {"code", "message", "hint"}}` with an HTTP status.
 
-    `code` is the name of the error's class in snake_case.
+    `code` is the name of the error's class in snake_case, or of the status for errors of the web server.
     """
 
     status: int
@@ -179,16 +178,16 @@ class ErrorResponse:
 
     @classmethod
     def from_error(cls, error: BaseException | None, status: int) -> ErrorResponse:
-        """Return the response for an error. `status` applies to None and to errors other than LineageError."""
+        """Return the response for an error. `status` is for None and errors other than LineageError."""
         if isinstance(error, LineageError):
             statuses = (STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
             status = next(statuses, HTTPStatus.UNPROCESSABLE_ENTITY)
             return cls(status, format_error_code(error), error.message, error.hint)
         message = (error.get_message() if isinstance(error, HTTPError) else "") or HTTPStatus(status).phrase
         hint = "See the viewer's log." if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
-        return cls(
-            status, _HTTP_ERROR_CODES.get(status, "bad_request"), f"{message}.".replace("..", "."), hint
-        )
+        is_internal = status == HTTPStatus.INTERNAL_SERVER_ERROR
+        code = "internal_error" if is_internal else HTTPStatus(status).name.lower()
+        return cls(status, code, f"{message.removesuffix('.')}.", hint)
 
 
 def format_error_code(error: LineageError) -> str:
@@ -207,13 +206,13 @@ PAGE_FILES: Final = {
 
 
 def read_page_file(directory: Path, path: str) -> tuple[bytes, str]:
-    """Return content and media type of the page's file at a URL path. Raise NotBuilt if it is missing."""
+    """Return content and media type of the page's file at a URL path. Raise NotBuilt if it cannot be read."""
     name, media_type = PAGE_FILES[path]
     file = directory / name
     try:
         return file.read_bytes(), media_type
     except OSError as error:
         raise NotBuilt(
-            f"The page's file {file} is missing.",
-            hint="Reinstall mindmap, or in a source checkout, build the page.",
+            f"Cannot read the page's file {file}: {error.strerror}.",
+            hint="Reinstall mindmap. In a source checkout, build the page instead.",
         ) from error

@@ -57,6 +57,15 @@ def test_table_on_a_terminal(shared_repo: Repo) -> None:
     assert cells[2] == ["a\N{SYMBOL FOR ESCAPE}[2J", "1.5", "NULL"]
 
 
+def test_csv_on_a_terminal(shared_repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """On a terminal, neither the header nor the rows of CSV have control characters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True)
+        sql = "SELECT 'a\x1b[2J' AS \"b\x1b[2J\""
+        assert commands.run_lineage("sql", shared_repo.path, "--format", "csv", "-c", sql) == 0
+    assert capfd.readouterr().out == "b\N{SYMBOL FOR ESCAPE}[2J\na\N{SYMBOL FOR ESCAPE}[2J\n"
+
+
 def test_long_table_is_cut(shared_repo: Repo) -> None:
     """A table ends after 200 rows, and a note says how to get all."""
     code, out, err = run_sql(shared_repo, "--format", "table", "-c", "FROM range(300)")
@@ -95,10 +104,12 @@ def test_json(shared_repo: Repo) -> None:
         ("MAP {DATE '2020-01-01': 1}", {"2020-01-01": 1}),
         ("['nan'::DOUBLE, 1]", [None, 1]),
         ("{'a': ['inf'::FLOAT]}", {"a": [None]}),
+        ("[1.5, 0.10]", [1.5, 0.1]),
+        ("[12345678901234567890.5]", ["12345678901234567890.5"]),
     ],
 )
 def test_nested_values_are_json(shared_repo: Repo, value: str, expected: object) -> None:
-    """Keys of maps are texts, and numbers that JSON lacks are null, at every depth, in CSV too."""
+    """Map keys are texts, numbers that JSON lacks are null, and decimals are numbers, at every depth, in CSV too."""
     sql = f"SELECT {value} AS x"
     assert json.loads(run_sql(shared_repo, "--format", "json", "-c", sql)[1]) == [{"x": expected}]
     [row] = csv.DictReader(run_sql(shared_repo, "--format", "csv", "-c", sql)[1].splitlines())

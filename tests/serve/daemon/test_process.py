@@ -181,7 +181,7 @@ def test_answers_if_no_daemon_can_start(tmp_path: Path, repo: Repo) -> None:
     code, out, err = run_lineage(file / "home", "explain", "src/tcp.py", str(repo.path))
     assert code == 0, err
     assert json.loads(out)["hits"]
-    assert "Answered without the daemon" in err
+    assert "The daemon is unavailable, so this process answers" in err
     with pytest.raises(DaemonUnavailable):
         process.start_daemon(DaemonPaths(file / "home"))
 
@@ -208,7 +208,7 @@ def test_another_file_at_the_path_of_a_daemon_file(
     create(path)
     warning = f"{path} is not a {kind}.\n  Move or delete it, or set LINEAGE_NO_DAEMON=1 to work without the daemon.\n"
     code, out, err = run_lineage(home, "explain", "src/tcp.py", str(repo.path))
-    assert (code, err) == (0, f"Answered without the daemon. {warning}")
+    assert (code, err) == (0, f"The daemon is unavailable, so this process answers. {warning}")
     assert json.loads(out)["hits"]
     assert run_lineage(home, "daemon", "status")[::2] == (1, f"error: {warning}")
     assert run_lineage(home, "serve")[::2] == (1, f"error: {warning}")

@@ -117,7 +117,10 @@ def test_suspended_daemon(repo: Repo, home: Path) -> None:
         wait_until_suspended(daemon)
         code, out, err = run_lineage(home, *query)
         assert (code, out) == expected[:2]
-        assert f"Answered without the daemon. The daemon (process {daemon.pid}) is suspended." in err
+        assert (
+            f"The daemon is unavailable, so this process answers. The daemon (process {daemon.pid}) is suspended."
+            in err
+        )
         assert f"`kill -CONT {daemon.pid}`" in err
         code, _, err = run_lineage(home, "daemon", "status")
         assert code == 1 and "is suspended" in err

@@ -6,8 +6,10 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+from tornado.web import HTTPError
 
 from mindmap.document import DamagedMindmap
 from mindmap.git import GitFailed
@@ -140,6 +142,33 @@ def test_statuses() -> None:
     assert len(names) == len(set(names)) and all(
         issubclass(error_type, LineageError) for error_type in responses.STATUSES
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (404, "not_found", "Not Found."),
+        (405, "method_not_allowed", "Method Not Allowed."),
+        (503, "service_unavailable", "Service Unavailable."),
+    ],
+)
+def test_error_of_the_web_server(status: int, code: str, message: str) -> None:
+    """An error of Tornado has the code of its status."""
+    response = ErrorResponse.from_error(HTTPError(status), status)
+    assert (response.status, response.code, response.message) == (status, code, message)
+
+
+def test_message_keeps_its_dots() -> None:
+    """Only the full stop at the end is added, and not twice."""
+    messages = [HTTPError(400, "No ../x"), HTTPError(400, "No ../x.")]
+    assert [ErrorResponse.from_error(error, 400).message for error in messages] == ["No ../x."] * 2
+
+
+def test_unreadable_page_file(tmp_path: Path) -> None:
+    """An error on reading a file of the page says why."""
+    (tmp_path / "app.js").mkdir()
+    with pytest.raises(responses.NotBuilt, match=r"Cannot read .*app\.js: Is a directory\."):
+        responses.read_page_file(tmp_path, "/app.js")
 
 
 def test_no_free_port(monkeypatch: pytest.MonkeyPatch) -> None:

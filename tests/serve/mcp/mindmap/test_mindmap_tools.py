@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,10 @@ def test_resources_and_prompt(mindmap_server: MindmapServer, store: MapStore) ->
         with pytest.raises(MCPError, match="There is no mindmap mm_gone") as caught:
             await client.read_resource("mindmap://maps/mm_gone")
         assert caught.value.error.code == INVALID_PARAMS
+        shutil.rmtree(store.path)
+        store.path.symlink_to(store.path)  # cannot be read, even by root
+        with pytest.raises(MCPError, match="Too many levels of symbolic links"):
+            await client.read_resource("mindmap://maps")
         (prompt,) = (await client.list_prompts()).prompts
         content = (await client.get_prompt(prompt.name, {"task": "Write {a} parser"})).messages[0].content
         assert isinstance(content, TextContent) and "Write {a} parser" in content.text
