@@ -26,6 +26,8 @@ class Greeter:
 
 # Statements that turn an index into one that a program with schema 2 wrote: without rows of messages.
 _SCHEMA_2: Final = (
+    "DROP TABLE branch_patterns",
+    "DROP TABLE branch_tips",
     "CREATE TEMP TABLE messages AS SELECT hunk_id FROM hunks WHERE file_path = ''",
     "DELETE FROM hunk_postings WHERE hunk_id IN (FROM messages)",
     "DELETE FROM hunks WHERE hunk_id IN (FROM messages)",
