@@ -12,19 +12,22 @@ export function parseJsonAndIsolateTexts(text: string): unknown {
   return JSON.parse(text, (key, value: unknown) => (typeof value === "string" && TEXT_FIELDS.has(key) ? isolateBidi(value) : value));
 }
 
-/** Wraps a text in an isolate that closes every control character it opens; a text without them is unchanged. */
+/**
+ * Wraps a text with control characters in an isolate. Inside it, every embedding and isolate that the text opens is
+ * closed, and an end without its start is left out. A text without control characters is unchanged.
+ */
 export function isolateBidi(text: string): string {
   if (!BIDI_CONTROLS.test(text)) return text;
-  const openControls: string[] = [];
+  const missingEnds: string[] = [];
   let content = "";
   for (const character of text) {
     if (character === END_ISOLATE || character === END_EMBEDDING) {
-      if (openControls.at(-1) !== character) continue;
-      openControls.pop();
+      if (missingEnds.at(-1) !== character) continue;
+      missingEnds.pop();
     } else if (BIDI_CONTROLS.test(character)) {
-      openControls.push(character < "\u2066" ? END_EMBEDDING : END_ISOLATE);
+      missingEnds.push(character < "\u2066" ? END_EMBEDDING : END_ISOLATE);
     }
     content += character;
   }
-  return `${ISOLATE}${content}${openControls.reverse().join("")}${END_ISOLATE}`;
+  return `${ISOLATE}${content}${missingEnds.reverse().join("")}${END_ISOLATE}`;
 }

@@ -25,7 +25,7 @@ export function Header() {
       </a>
       {map && <Title />}
       <Connection />
-      <span class="spring" />
+      <span class="spacer" />
       {map && !isPhone && <Search />}
       {map && !isPhone && <ViewSwitch />}
       {map && <PanelButton />}
@@ -47,7 +47,7 @@ function Tools() {
       {map && isPhone && <ViewSwitch />}
       {map && <ExportMenu />}
       <ThemeSwitch />
-      <ToolButton icon="help" label="Keys and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
+      <ToolButton icon="help" label="Keyboard shortcuts and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
     </>
   );
 }
@@ -76,7 +76,7 @@ function Connection() {
   const hint = {
     live: "Changes appear as they are written.",
     connecting: "Connecting to the viewer.",
-    offline: "The viewer does not answer. The page may be out of date. It reconnects when `mindmap viewer` runs.",
+    offline: "The viewer does not answer, so this page may be out of date. Run `mindmap viewer`; the page then reconnects.",
   }[connection];
   return (
     <span class={`connection ${connection}`} role="status" title={hint}>

@@ -21,7 +21,7 @@ export function Help() {
     >
       <div class="help-body">
         <header>
-          <h2 id="help-title">Keys and legend</h2>
+          <h2 id="help-title">Keyboard shortcuts and legend</h2>
           <ToolButton icon="close" label="Close" onClick={() => dialog.current!.close()} />
         </header>
         <div class="help-columns">

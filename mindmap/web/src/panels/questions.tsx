@@ -1,6 +1,6 @@
 // Questions of agents to the user, above the map and at their node, and the user's comments on a node.
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { MapNode, Question } from "../api/types";
 import { listOpenQuestions } from "../model/progress";
 import { addComment, answerQuestion, requestNotifications, select } from "../state/actions";
@@ -21,7 +21,7 @@ export function QuestionBanner() {
         <button type="button" class="link-button" onClick={() => select(node.id)}>
           {node.label}
         </button>
-        {others.length > 0 && <span class="muted"> and {others.length} more</span>}
+        {others.length > 0 && <span class="muted"> · {others.length} more open</span>}
       </p>
       <NotificationButton />
       <QuestionForm key={question.id} question={question} />
@@ -63,12 +63,19 @@ function QuestionForm({ question: { id, text, options = [] } }: { question: Ques
   );
 }
 
-/** Text field that keeps its text until it is sent. */
+/** Text field that keeps its text until it is sent. Text that is typed while sending stays. */
 function MessageForm({ label, send }: { label: string; send: (text: string) => Promise<boolean> }) {
   const [text, setText] = useState("");
+  const isSending = useRef(false); // not a state: Enter can be pressed twice before the next rendering
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
-    if (text.trim() && (await send(text))) setText("");
+    if (!text.trim() || isSending.current) return;
+    isSending.current = true;
+    try {
+      if (await send(text)) setText((current) => (current === text ? "" : current));
+    } finally {
+      isSending.current = false;
+    }
   };
   return (
     <form class="message-form" onSubmit={(event) => void submit(event)}>
@@ -109,7 +116,7 @@ export function NodeMessages({ node }: { node: MapNode }) {
             </li>
           ))}
         </ul>
-        <MessageForm label="Comment for the agent" send={(text) => addComment(node.id, text)} />
+        <MessageForm key={node.id} label="Comment for the agent" send={(text) => addComment(node.id, text)} />
       </section>
     </>
   );
@@ -119,13 +126,13 @@ const AnsweredQuestion = ({ question: { text, answer, answeredAt, deliveredAt } 
   <>
     <p class="muted">{text}</p>
     <p>{answer}</p>
-    <Delivery at={answeredAt ?? ""} isDelivered={!!deliveredAt} />
+    <Delivery at={answeredAt} isDelivered={!!deliveredAt} />
   </>
 );
 
-const Delivery = ({ at, isDelivered }: { at: string; isDelivered: boolean }) => (
+const Delivery = ({ at, isDelivered }: { at: string | undefined; isDelivered: boolean }) => (
   <p class="entry-facts">
-    <Time at={at} />
-    {isDelivered ? "read by an agent" : "an agent gets it with its next call"}
+    {at && <Time at={at} />}
+    {isDelivered ? "delivered to an agent" : "an agent gets it with its next call"}
   </p>
 );
