@@ -51,7 +51,7 @@ class RelatedFile:
 
     - `support`: number of commits that change both.
     - `confidence`: this as a share of the requested file's commits.
-    - `lift`: how many times as large this share is as the share of all commits that change the file; 1 by chance.
+    - `lift`: `confidence` divided by the share of all commits that change this file. 1 means no association.
     - `commit_sha`, `commit_subject`, `commit_date`: the newest commit that changes both.
     """
 
@@ -138,9 +138,10 @@ class RelatedDetails:
 
     @property
     def count(self) -> str:
-        """The numbers of commits as a phrase: `120 commits, 3 of more than 30 files left out`."""
+        """The numbers of commits: `N commits; 3 with more than 30 files do not count for related files`."""
+        verb = "does" if self.large_commits == 1 else "do"
         omitted = (
-            f", {self.large_commits:,} of more than {self.max_files} files left out"
+            f"; {self.large_commits:,} with more than {self.max_files} files {verb} not count for related files"
             if self.large_commits
             else ""
         )

@@ -352,9 +352,13 @@ class Repository:
 
     def list_files(self, sha: str) -> list[tuple[str, str]]:
         """Return (path, blob sha) of each regular file in a commit's tree, without symlinks and submodules."""
+        return [(decode_path(path), blob) for path, blob in self.list_raw_files(sha)]
+
+    def list_raw_files(self, sha: str) -> list[tuple[bytes, str]]:
+        """Return the same as `list_files`, with each path as git's bytes."""
         tree = self._read_links(sha).tree
         with ErrorTranslation(sha):
-            return [(decode_path(path), blob) for path, blob in self._tree_reader.iter_files(tree)]
+            return list(self._tree_reader.iter_files(tree))
 
     def find_entry(self, commit: str, path: bytes) -> TreeEntry | None:
         """Return a commit's entry at a path, or the submodule above that path; None where there is neither."""

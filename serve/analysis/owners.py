@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import polars as pl
@@ -26,6 +26,8 @@ from stores.frames import HistoryFrames
 
 # Time for the blame of a file, or of all files of a directory.
 MAX_BLAME_SECONDS: Final = 4.0
+# Further time to tell the text files of a directory from the binary ones.
+MAX_CHECK_SECONDS: Final = 1.0
 # Length of the period of recent work, before the newest commit of the history.
 RECENT_PERIOD: Final = timedelta(days=365)
 # Age at which work counts half.
@@ -49,10 +51,13 @@ class Author:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Texts that only authors who are the same person share. Programs use addresses without a reply."""
-        email = self.email.casefold()
-        is_personal = "@" in email and not email.startswith(("noreply@", "no-reply@"))
-        return (self.name.casefold(), *([email] if is_personal else []))
+        """Texts that only authors who are the same person share, at least one.
+
+        Programs use addresses without a reply. Addresses without a domain, such as `none@none`, are placeholders.
+        """
+        name, email = self.name.strip().casefold(), self.email.casefold()
+        is_personal = "." in email.partition("@")[2] and not email.startswith(("noreply@", "no-reply@"))
+        return tuple(filter(None, (name, email if is_personal else ""))) or (f"<{email}>",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,13 @@ class RecentWork:
 class DirectoryBlame:
     """Surviving lines of each commit in the files of a directory.
 
-    `files`: text files. `blamed_files`: as many of them as time allowed.
+    `files`: text files. `blamed_files`: as many of them as time allowed. `failed_files`: those for which git failed.
     """
 
     lines: Mapping[str, int]
     files: int
     blamed_files: int
+    failed_files: int
 
 
 def count_surviving_lines(lines: Iterable[BlamedLine]) -> dict[str, int]:
@@ -92,29 +98,40 @@ def blame_directory(
     """Blame files of HEAD, given with their blobs, in their order, until the time is over."""
     deadline = time.monotonic() + max_seconds
     counts: Counter[str] = Counter()
-    files = blamed_files = 0
+    files = blamed_files = failed_files = 0
     for path, blob in blobs.items():
-        remaining_seconds = deadline - time.monotonic()
-        if remaining_seconds <= 0:
-            files += 1
-            continue
-        target = read_committed_target(repository, head, path, blob)
-        if target.content is None:  # binary
-            continue
         files += 1
+        if time.monotonic() > deadline + MAX_CHECK_SECONDS:
+            continue
         try:
+            target = read_committed_target(repository, head, path, blob)
+            if target.content is None:  # binary
+                files -= 1
+                continue
+            remaining_seconds = deadline - time.monotonic()
+            if remaining_seconds <= 0:
+                continue
             result = blame_revision(git, head, path, (), ignore_revs, remaining_seconds)
         except GitTimeout:
             continue
-        if not isinstance(result, BlameFailed):
+        except UnreadableObject:
+            failed_files += 1
+            continue
+        if isinstance(result, BlameFailed):
+            failed_files += 1
+        else:
             counts.update(count_surviving_lines(result.lines))
             blamed_files += 1
-    return DirectoryBlame(counts, files, blamed_files)
+    return DirectoryBlame(counts, files, blamed_files, failed_files)
 
 
 def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
-    """Return the start and end of the last year of the history that HEAD reaches; None without commits."""
-    newest = history.commits.filter("reached").select(pl.col("commit_date").max()).item()
+    """Return the start and end of the last year of the history that HEAD reaches; None without commits.
+
+    Commits with a date in the future do not count.
+    """
+    is_past = pl.col("commit_date") <= datetime.now(UTC)
+    newest = history.commits.filter(pl.col("reached") & is_past).select(pl.col("commit_date").max()).item()
     return (newest - RECENT_PERIOD, newest) if newest else None
 
 
@@ -123,7 +140,7 @@ def list_recent_work(
 ) -> list[RecentWork]:
     """Return the commits of the period that change the selected files; the hunks have their newest paths."""
     since, until = period
-    recent = history.commits.filter(pl.col("reached") & (pl.col("commit_date") >= since))
+    recent = history.commits.filter(pl.col("reached") & pl.col("commit_date").is_between(since, until))
     rows = (
         history.hunks.filter(is_selected)
         .join(recent, on="commit_sha")
@@ -158,7 +175,7 @@ def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
         for member in group:
             groups.update(dict.fromkeys(member.keys, group))
     mains = {
-        author: min(groups[author.name.casefold()], key=lambda member: (-counts[member], member.name))
+        author: min(groups[author.keys[0]], key=lambda member: (-counts[member], member.name))
         for author in counts
     }
     return {sha: mains[author] for sha, author in authors.items()}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -62,7 +63,7 @@ class UnknownFile(LineageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RequestedPath:
     """The requested file or directory.
 
     `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: what became of a
@@ -91,7 +92,7 @@ class History:
     """
 
     status: IndexStatus
-    subject: Subject
+    subject: RequestedPath
     frames: HistoryFrames
     old_paths: tuple[str, ...]
     symbol_lines: Mapping[str, int]
@@ -200,11 +201,13 @@ class _Finder:
             symbol_lines = dict(lines.sort("start_line", descending=True).iter_rows())
         return History(status, subject, renamed, old_paths, symbol_lines)
 
-    def _select_subject(self, target: Target, history: HistoryFrames, renamed: HistoryFrames) -> Subject:
+    def _select_subject(
+        self, target: Target, history: HistoryFrames, renamed: HistoryFrames
+    ) -> RequestedPath:
         """Return the file or directory; of a path that HEAD lacks, the file that it became, or what it was."""
         path = target.display_path
         if not target.is_missing:
-            return Subject(path, target.is_directory, target)
+            return RequestedPath(path, target.is_directory, target)
         if self.head is None:
             raise UnknownFile("The repository has no commits yet.")
         try:
@@ -218,15 +221,15 @@ class _Finder:
         path = decode_path(removal.path)
         entry = self.repository.find_entry(removal.parent, removal.path)
         if entry is not None and entry.mode == TREE_MODE:
-            return Subject(path, True, target, sentence)
+            return RequestedPath(path, True, target, sentence)
         changes = history.hunks.filter(pl.col("file_path") == path).select("hunk_id")
         newest = renamed.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
         if newest.len() and newest[0] != path and self._has_file(newest[0]):
             note = f"{escape_in_sentence(path)} is now {escape_in_sentence(newest[0])}."
-            return Subject(
+            return RequestedPath(
                 newest[0], False, resolve_target(self.repository, self.head, newest[0], None), note
             )
-        return Subject(path, False, target, sentence)
+        return RequestedPath(path, False, target, sentence)
 
     def _find_hits(self, history: History) -> Iterator[RelatedFile]:
         """Yield the files of HEAD that change together with the subject, in the order of their association."""
@@ -303,7 +306,10 @@ class _Finder:
         try:
             result = read_blame(blame, owners.MAX_BLAME_SECONDS)
         except GitTimeout:
-            sentence = f"git did not blame it within {owners.MAX_BLAME_SECONDS:.0f} seconds, so its owners are unknown."
+            sentence = (
+                f"git blame did not finish within {owners.MAX_BLAME_SECONDS:.0f} seconds, "
+                "so the owners of the file are unknown."
+            )
             return SurvivingLines({}, (*limitations, sentence))
         if isinstance(result, BlameFailed):
             return SurvivingLines({}, (*limitations, notes.describe_blame_failure(result, self.repository)))
@@ -313,26 +319,34 @@ class _Finder:
     def _blame_directory(self, history: History, head: str) -> SurvivingLines:
         """Blame the files of a directory, those with the most commits first."""
         prefix = f"{history.subject.path}/" if history.subject.path else ""
-        blobs = {path: blob for path, blob in self.repository.list_files(head) if path.startswith(prefix)}
+        files = {path: file for path, file in self._head_files.items() if path.startswith(prefix)}
         changed_files = metrics.find_file_hotspots(history.frames)["file_path"]
-        ranked = [path for path in changed_files if path in blobs]
-        ranked += sorted(blobs.keys() - set(ranked))
+        ranked = [path for path in changed_files if path in files]
+        ranked += sorted(files.keys() - set(ranked))
         blame = owners.blame_directory(
             self.repository,
             self.git,
             head,
-            {path.encode(): blobs[path] for path in ranked},
+            dict(files[path] for path in ranked),
             self.ignore_revs,
             owners.MAX_BLAME_SECONDS,
         )
-        ignore_revs_note = (self.ignore_revs.note,) if self.ignore_revs.note else ()
-        if blame.blamed_files == blame.files:
-            return SurvivingLines(blame.lines, ignore_revs_note)
-        sentence = (
-            f"Owners are those of {blame.blamed_files:,} of {blame.files:,} files, which have the most commits: "
-            "git did not blame the others in time."
-        )
-        return SurvivingLines(blame.lines, (sentence, *ignore_revs_note))
+        limitations = [self.ignore_revs.note] if self.ignore_revs.note else []
+        if blame.failed_files:
+            limitations.insert(0, f"git blame failed for {blame.failed_files:,} of {blame.files:,} files.")
+        if blame.blamed_files + blame.failed_files < blame.files:
+            sentence = (
+                f"Owners cover only {blame.blamed_files:,} of {blame.files:,} files, those with the most commits: "
+                "git blame took too long for the rest."
+            )
+            limitations.insert(0, sentence)
+        return SurvivingLines(blame.lines, tuple(limitations))
+
+    @cached_property
+    def _head_files(self) -> Mapping[str, tuple[bytes, str]]:
+        """Path as git's bytes and blob of each file of HEAD, by the path as text."""
+        files = self.repository.list_raw_files(self.head) if self.head else []
+        return {decode_path(path): (path, blob) for path, blob in files}
 
     def _add_owners(
         self, details: RelatedDetails, history: History, surviving: SurvivingLines
@@ -345,7 +359,7 @@ class _Finder:
         limitations = list(filter(None, (history.subject.note, *surviving.limitations)))
         if not details.commits:
             limitations.append(
-                f"The index has no change of {escape_in_sentence(details.path)}: it may ignore the path."
+                f"The index has no commits that change {escape_in_sentence(details.path)}. It may ignore this path."
             )
         return replace(
             details,
@@ -363,7 +377,7 @@ class _Finder:
         if self.head is None:
             return False
         if "\\x" in path:  # a path that is not UTF-8
-            return any(name == path for name, _ in self.repository.list_files(self.head))
+            return path in self._head_files
         entry = self.repository.find_entry(self.head, path.encode())
         return entry is not None and entry.mode not in (TREE_MODE, SUBMODULE_MODE)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Rows of a table: cells, of which the first one is a name and the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Characters of a name. A longer path loses its start, which says least.
+# Terminal cells of a name. A longer path loses its start, which says least.
 MAX_NAME_WIDTH: Final = 44
 INDENT: Final = "  "
 
@@ -124,4 +124,11 @@ def _align(rows: Rows) -> Iterator[Text]:
 
 
 def _shorten(name: str) -> str:
-    return name if len(name) <= MAX_NAME_WIDTH else f"…{name[1 - MAX_NAME_WIDTH :]}"
+    from rich.cells import cell_len
+
+    if cell_len(name) <= MAX_NAME_WIDTH:
+        return name
+    end = name[1 - MAX_NAME_WIDTH :]
+    while cell_len(end) >= MAX_NAME_WIDTH:
+        end = end[1:]
+    return f"…{end}"

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.git_cli import GitTimeout
+from pipeline.git.repository import Repository
 from serve.analysis import metrics, owners, related_files
 from serve.analysis.owners import Author, RecentWork
 from serve.analysis.related_files import UnknownFile, find_related_files
 from serve.errors import BadRequest
+from serve.explain.blame import BlameFailed
+from serve.explain.target import Target
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedAnswer, RelatedRequest
 from stores.database import NotIndexed
 from tests.repos import Repo
@@ -216,9 +219,18 @@ def test_same_person() -> None:
         "5": Author("Eve", "noreply@github.com"),
         "6": Author("Bob", "noreply@github.com"),
         "7": Author("Ann", ""),
+        "8": Author("Cid", "none@none"),
+        "9": Author("Dan", "none@none"),
+        "10": Author("", "one@example.org"),
+        "11": Author("", "two@example.org"),
+        "12": Author("", "none@none"),
     }
     unified = owners.unify_authors(authors)
-    assert [unified[sha].name for sha in authors] == [*["Ada Lovelace"] * 4, "Eve", "Bob", "Ann"]
+    assert [unified[sha].name for sha in authors][:9] == [
+        *["Ada Lovelace"] * 4,
+        *("Eve", "Bob", "Ann", "Cid", "Dan"),
+    ]
+    assert [unified[sha] for sha in ("10", "11", "12")] == [authors[sha] for sha in ("10", "11", "12")]
 
 
 def test_hot_spots_of_a_file(history: Repo, find: Find) -> None:
@@ -349,7 +361,7 @@ def test_ignored_file(find_special: Find) -> None:
     """A file that the index ignores has owners, and a sentence about the rest."""
     details = find_special("yarn.lock").meta.related
     assert (details.commits, [owner.lines for owner in details.owners]) == (0, [2])
-    assert details.limitation == "The index has no change of yarn.lock: it may ignore the path."
+    assert details.limitation == "The index has no commits that change yarn.lock. It may ignore this path."
 
 
 def test_binary_file(find_special: Find) -> None:
@@ -421,12 +433,53 @@ def test_blame_is_bounded_in_time(find: Find, monkeypatch: pytest.MonkeyPatch) -
     answer = find("src/app.py")
     assert answer.hits and not answer.meta.related.owners
     assert answer.meta.related.limitation == (
-        "git did not blame it within 0 seconds, so its owners are unknown."
+        "git blame did not finish within 0 seconds, so the owners of the file are unknown."
     )
     details = find("src").meta.related
     assert details.limitation == (
-        "Owners are those of 0 of 2 files, which have the most commits: git did not blame the others in time."
+        "Owners cover only 0 of 2 files, those with the most commits: git blame took too long for the rest."
     )
+    monkeypatch.setattr(owners, "read_committed_target", lambda *_: Target(b"", note="binary"))
+    assert find("src").meta.related.limitation is None
+
+
+def test_owners_of_files_with_any_name(
+    special: Repo, find_special: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that are not UTF-8 are blamed as well. HEAD's files are listed once, for them and all related files."""
+    listings: list[str] = []
+    list_raw_files = Repository.list_raw_files
+
+    def list_and_record(repository: Repository, sha: str) -> list[tuple[bytes, str]]:
+        listings.append(sha)
+        return list_raw_files(repository, sha)
+
+    monkeypatch.setattr(Repository, "list_raw_files", list_and_record)
+    details = find_special(".").meta.related
+    names = [
+        name for name in special.git_bytes("ls-files", "-z").split(b"\0") if name and name != b"logo.bin"
+    ]
+    lines = sum(special.git_bytes("show", b"HEAD:" + name).count(b"\n") for name in names)
+    assert (details.limitation, details.lines) == (None, lines)
+    assert len(listings) == 1
+    assert "caf\\xe9.txt" in {hit.file_path for hit in find_special("kept.py").hits}
+
+
+def test_blame_that_fails(find_special: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a directory that git cannot blame is told from one for which the time was over."""
+    monkeypatch.setattr(owners, "blame_revision", lambda *_: BlameFailed("damaged"))
+    assert find_special("src").meta.related.limitation == "git blame failed for 1 of 1 files."
+
+
+def test_commit_dated_in_the_future(repo: Repo, home: Path) -> None:
+    """A commit of 2099 does not move the period of recent work, and is no recent work."""
+    repo.commit_file("a.py", "a = 1\n")
+    repo.write("a.py", "a = 2\n")
+    repo.commit("Later", author=EVE, date=repo.clock.replace(year=2099))
+    build_index(repo, home)
+    details = find_related_files(RelatedRequest("a.py"), repo.path, home).meta.related
+    assert (details.recent_until or "")[:4] == "2020"
+    assert [author.name for author in details.recent_authors] == ["Ada Lovelace"]
 
 
 def raise_timeout(*_: object) -> None:

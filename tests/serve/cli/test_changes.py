@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from serve.analysis.related_files import find_related_files
@@ -297,6 +298,19 @@ def test_related_prints_json_when_piped(
         assert message in capsys.readouterr().err
 
 
+def test_related_shortens_by_cells(shared_repo: Repo, shared_index: Path) -> None:
+    """A long name of wide characters takes no more cells than another one, and keeps its end."""
+    answer = find_related_files(RelatedRequest("src/tcp.py"), shared_repo.path, shared_index)
+    names = ("日本/" * 20, "long/" * 20)
+    hits = tuple(
+        RelatedFile(f"{name}b.py", 1, 0.5, 2.0, "1" * 40, "Add", "2020-01-02T00:00:00Z") for name in names
+    )
+    lines = format_output(print_related_answer, replace(answer, hits=hits)).splitlines()
+    wide, narrow = (line.split("  ")[1] for line in lines if "b.py" in line)
+    assert cell_len(narrow) == 44 and 42 <= cell_len(wide) <= 44
+    assert wide.endswith("日本/b.py")
+
+
 def test_related_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
     """On a terminal, `related` shows a table of each list, aligned and with escaped names; empty ones are left out."""
     answer = find_related_files(RelatedRequest("src/tcp.py"), shared_repo.path, shared_index)
@@ -332,7 +346,7 @@ def test_related_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
         answer, hits=hits, meta=replace(answer.meta, related=details, hint="Run `lineage index`.")
     )
     assert format_output(partial(print_related_answer, compact=True), answer) == (
-        "src/tcp.py  1 commit, 2 of more than 30 files left out\n"
+        "src/tcp.py  1 commit; 2 with more than 30 files do not count for related files\n"
         "  formerly old.py\n"
         "\n"
         "Files that change with it\n"

@@ -338,7 +338,7 @@ def test_related_answer() -> None:
         IndexState(None, 0, None), "The index is behind.", Compatibility("compatible"), details
     )
     assert format_related_answer(RelatedAnswer(hits, meta)) == (
-        "Files that change with src␛.py (20 commits, 1 of more than 30 files left out):\n"
+        "Files that change with src␛.py (20 commits; 1 with more than 30 files does not count for related files):\n"
         "- a␊Note: b.py 12 commits, 50%, lift 3.0, last 2020-01-02 1111111111\n"
         "Owners by surviving lines: Ada 75%; E␊ve 25%\n"
         "Bots: renovate[bot] 2 lines\n"
