@@ -356,9 +356,8 @@ class Repository:
 
     def list_raw_files(self, sha: str) -> list[tuple[bytes, str]]:
         """Return the same as `list_files`, with each path as git's bytes."""
-        tree = self._read_links(sha).tree
         with ErrorTranslation(sha):
-            return list(self._tree_reader.iter_files(tree))
+            return list(self._tree_reader.iter_files(self._read_links(sha).tree))
 
     def find_entry(self, commit: str, path: bytes) -> TreeEntry | None:
         """Return a commit's entry at a path, or the submodule above that path; None where there is neither."""
