@@ -204,7 +204,7 @@ class CandidateRetriever:
         cosines = query_vectors @ self.change_vectors.T
         if show_messages:
             message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commits]
-            weighted_cosines = MESSAGE_WEIGHT * cosines + (1 - MESSAGE_WEIGHT) * message_cosines
+            weighted_cosines = (1 - MESSAGE_WEIGHT) * cosines + MESSAGE_WEIGHT * message_cosines
             cosines = np.maximum(cosines, weighted_cosines)
         return bm25_scores, cosines
 

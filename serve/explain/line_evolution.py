@@ -53,7 +53,8 @@ MAX_STEPS: Final = 20
 # Guesses that an answer lists.
 MAX_LEADS: Final = 6
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Find lines copied from any file of the parent, from 15 letters and digits on: fewer are idioms. 30 to 60 ms each.
+# git blame options that also find lines copied from any file of the parent. Lines of fewer than 15 letters and digits
+# are idioms. 30 to 60 ms for a version of a file.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
 MAX_COPY_SEARCHES: Final = 8
 # Comments that are copied are mostly licenses.
@@ -187,23 +188,25 @@ class LineTracer:
         ended = [end for end in self._ended if not end.is_searched]
         self.searcher.search([end.line for end in ended])
         restored: dict[tuple[str, bytes], dict[int, _Descent]] = defaultdict(dict)
-        for end in ended:
-            if time.monotonic() > self.deadline:
-                self._is_bounded = True
-                break
-            check_cancelled()
-            end.is_searched = True
-            source = self.searcher.find_removed(end.line)
-            if source:
-                self._ended.remove(end)
-                self._record(end.version, "restored", end.line.text, end.descent)
-                target = restored[source.parent, source.path].setdefault(source.number, _Descent())
-                target.add(_Descent(set(end.descent.lines), set(end.descent.lines)))
-        for (parent, path), numbers in restored.items():
-            self._blame(parent, path, numbers)
+        try:
+            for end in ended:
+                if time.monotonic() > self.deadline:
+                    self._is_bounded = True
+                    break
+                check_cancelled()
+                end.is_searched = True
+                source = self.searcher.find_removed(end.line)
+                if source:
+                    self._ended.remove(end)
+                    self._record(end.version, "restored", end.line.text, end.descent)
+                    target = restored[source.parent, source.path].setdefault(source.number, _Descent())
+                    target.add(_Descent(set(end.descent.lines), set(end.descent.lines)))
+        finally:  # an error of one line must not end the history of those found before
+            for (parent, path), numbers in restored.items():
+                self._blame(parent, path, numbers)
 
     def _finish_ended(self) -> None:
-        """Record that the lines that ended were introduced, and add guesses about where they come from."""
+        """Record the lines without a source as introduced, and add their leads."""
         for end in self._ended:
             self._record(end.version, "introduced", end.line.text, end.descent)
             if time.monotonic() < self.deadline:

@@ -97,7 +97,7 @@ class _RemovedLine:
 
 @dataclass(frozen=True)
 class _RemovedLines:
-    """Removed lines of a commit against one parent, by text and by word, without those that the commit adds again."""
+    """Removed lines of a commit against one parent: by text, and by word without those that the commit adds again."""
 
     by_key: Mapping[str, list[_RemovedLine]]
     by_word: Mapping[str, list[_RemovedLine]]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import UnreadableObject
 from serve.explain import line_evolution
+from serve.explain.file_history import EndedLine, LineSearcher
+from serve.explain.line_sources import LineSource
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
@@ -167,6 +170,29 @@ def test_restored_line(repo: Repo, home: Path) -> None:
         ("introduced", "Add connect", "INFERRED"),
     ]
     assert details.evolution_limitation is None
+
+
+def test_unreadable_object_of_one_line_keeps_the_others(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the source of a restored line cannot be read, those found before it are still followed."""
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("net.py", CONNECT + OTHER, "Restore connect")
+    repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
+    build_index(repo, home)
+    find_removed = LineSearcher.find_removed
+    calls: list[EndedLine] = []
+
+    def fail_second(searcher: LineSearcher, line: EndedLine) -> LineSource | None:
+        calls.append(line)
+        if len(calls) == 2:
+            raise UnreadableObject("f" * 40, "missing")
+        return find_removed(searcher, line)
+
+    monkeypatch.setattr(LineSearcher, "find_removed", fail_second)
+    steps = list_steps(trace(repo, home, "net.py", 2, 3))
+    assert len(calls) >= 2
+    assert ("introduced", "Add connect", "INFERRED") in steps
 
 
 def test_line_that_the_file_still_has_is_not_restored(repo: Repo, home: Path) -> None:

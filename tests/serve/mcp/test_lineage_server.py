@@ -134,6 +134,8 @@ def test_several_questions(server: MCPServer[Any]) -> None:
         server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=60
     )
     assert len(extract_text(shortened)) < len(extract_text(together))
+    shortest = call_tool(server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=1)
+    assert len(extract_text(shortest)) <= len(extract_text(shortened))
     with pytest.raises(AssertionError, match="at most 5 questions"):
         extract_structured_content(call_tool(server, "find_pattern", query="a", more_queries=["b"] * 5))
 
