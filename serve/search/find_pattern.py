@@ -6,8 +6,6 @@ hunk of each commit and builds the answer. A hunk is the diff of one file in one
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +35,7 @@ from serve.index_status import (
     build_index_hints,
     build_index_state,
     build_status_without_index,
+    describe_empty_index,
     load_index_status,
     truncate_diff,
 )
@@ -77,9 +76,6 @@ MAX_SHOWN_SYMBOLS: Final = 40
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
-# Commits that an index run processes a second and processor, by stage: flask's 5,531 in 15 s and 227 s on two.
-WORDS_COMMITS_PER_SECOND: Final = 180.0
-COMMITS_PER_SECOND: Final = 12.0
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
 NO_PRECEDENT: Final = (
@@ -371,36 +367,6 @@ def describe_hits(
     if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
         return _describe_weak_hits(query.filters)
     return ""
-
-
-def describe_empty_index(status: IndexStatus) -> str:
-    """Return a hint about an index without commits: why it has none, and what to do."""
-    if status.unreadable_commits:
-        count = format_commit_count(status.unreadable_commits)
-        return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"
-    if status.commits_behind:
-        run_time = describe_run_time(status.commits_behind)
-        return f"This repository is not indexed yet: run `lineage index`.{run_time}"
-    return "There is nothing to search: the repository has no commits that could be indexed."
-
-
-def describe_run_time(commits: int) -> str:
-    """Return a sentence about how long a first index run of so many commits takes; empty if less than a minute."""
-    processors = os.cpu_count() or 1
-    words_seconds = commits / WORDS_COMMITS_PER_SECOND / processors
-    total_seconds = commits / COMMITS_PER_SECOND / processors
-    if total_seconds < 60:
-        return ""
-    return (
-        f" It has {format_commit_count(commits)}: all can be found by words after about "
-        f"{_format_duration(words_seconds)}, and by meaning after about {_format_duration(total_seconds)}."
-    )
-
-
-def _format_duration(seconds: float) -> str:
-    return (
-        f"{math.ceil(seconds / 10) * 10} seconds" if seconds < 100 else f"{math.ceil(seconds / 60)} minutes"
-    )
 
 
 def _describe_no_hits(filters: QueryFilter) -> str:

@@ -30,14 +30,18 @@ from pipeline.options import EncoderName
 from pipeline.workers import count_usable_cpus
 from serve.api_types import IndexState, NamedRepository
 from serve.find_types import FindAnswer, FindMeta, FindRequest, PatternHit
-from serve.index_status import build_compatibility, build_index_hints, build_index_state
+from serve.index_status import (
+    build_compatibility,
+    build_index_hints,
+    build_index_state,
+    describe_empty_index,
+)
 from serve.search.features import CandidateFeatures, build_rerank_inputs, compute_features
 from serve.search.find_pattern import (
     OpenSearch,
     PatternSearcher,
     build_hits,
     compute_recency_weight,
-    describe_empty_index,
     describe_hits,
     select_hits,
 )

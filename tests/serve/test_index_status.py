@@ -13,8 +13,8 @@ import pytest
 from pipeline import component_versions, write
 from serve.api_types import Compatibility
 from serve.find_types import FindRequest
-from serve.index_status import build_index_hints, load_status_at_path
-from serve.search.find_pattern import describe_run_time, find_pattern
+from serve.index_status import build_index_hints, describe_run_time, load_status_at_path
+from serve.search.find_pattern import find_pattern
 from stores import database, locks
 from stores.compatibility import CompatibilityStatus
 from tests.pipeline.histories import create_interleaved_repo, get_location
