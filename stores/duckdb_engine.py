@@ -23,11 +23,12 @@ import duckdb
 from stores.errors import LineageError
 from stores.index_location import IndexLocation
 
-# A batch needs a few megabytes, a query the columns that it reads; the rest goes to the spill directory.
+# A batch needs a few megabytes, and a query the columns that it reads. What does not fit is written to the spill
+# directory.
 MEMORY_LIMIT: Final = "512MB"
-# DuckDB caches every block up to its limit, so memory would grow with the index. A limit below any use empties the
-# cache; the pages remain in the system's cache, so reading them again is cheap.
-EMPTYING_LIMIT: Final = "1MB"
+# DuckDB keeps every block that it has read in memory, up to the memory limit. Setting this limit, which is lower than
+# any use, flushes its cache. The operating system still has the pages, so reading them again is cheap.
+CACHE_FLUSH_LIMIT: Final = "1MB"
 SPILL_DIRECTORY: Final = "spill"
 # Limits for work on whole tables, tried in this order. Copying an index took a third of 96 MB at 80,000 hunks and two
 # thirds at 1,000,000; thousands of consecutive hunks of the maximum length, 57 KB each, need the second limit.
@@ -97,7 +98,7 @@ def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
 
 
 def _can_attach(engine: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether files can be attached again; `sql` takes this right from an instance."""
+    """Return whether files can be attached to the instance. For statements of users, `sql` turns this off for good."""
     return bool(engine.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0])
 
 
@@ -168,7 +169,7 @@ def _limit_resources(connection: duckdb.DuckDBPyConnection, memory_limit: str) -
 def _is_out_of_memory(error: duckdb.Error) -> bool:
     """Return whether a statement ran out of memory.
 
-    An error during a commit always has the same type, but its message names the setting that raises the limit.
+    The errors of COMMIT have one type for all reasons, but the message of this one names the setting to raise.
     """
     return isinstance(error, duckdb.OutOfMemoryException) or "SET memory_limit" in str(error)
 
@@ -176,11 +177,11 @@ def _is_out_of_memory(error: duckdb.Error) -> bool:
 def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
     """Drop all cached blocks that are not in use."""
     with suppress(duckdb.OutOfMemoryException):  # raised if blocks are in use
-        connection.execute(f"SET memory_limit = '{EMPTYING_LIMIT}'")
+        connection.execute(f"SET memory_limit = '{CACHE_FLUSH_LIMIT}'")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
-# Extensions are wheels with a file that is loaded by path. Loading one takes about 0.1 s, and no answer needs one:
+# Each extension is a file in a wheel, loaded by its path. Loading takes about 0.1 s, and no answer needs an extension:
 # `fts` is for statements of users, `vss` also for an HNSW index.
 EXTENSIONS: Final = ("fts", "vss")
 

@@ -1,7 +1,7 @@
 """Write transactions of an index: batches of commits, HEAD symbols, start and end of an index run, deletion.
 
-Each function is one transaction, so a process that is killed loses only the current one. Rows are passed as Arrow
-tables with documents numbered from 0; the transaction assigns the final row numbers and term ids.
+The functions that write, replace, record or delete commits are one transaction each, so a process that is killed loses
+only the current one. Arrow tables come with documents (hunks or symbols) numbered from 0; here they get their ids.
 """
 
 from __future__ import annotations
@@ -82,24 +82,24 @@ _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NU
 _ROW_VERSIONS: Final = "SELECT part, component, version FROM made_by"
 
 _DELETE_COMMITS: Final = (
-    "CREATE OR REPLACE TEMP TABLE replaced AS"
-    " SELECT hunk_id FROM hunks WHERE commit_sha IN (SELECT commit_sha FROM covered)",
-    "DELETE FROM hunk_postings WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
-    "DELETE FROM symbol_postings WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
-    "DELETE FROM hunk_symbols WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
-    "DELETE FROM hunks WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
-    "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered)",
-    "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "CREATE OR REPLACE TEMP TABLE selected_hunks AS"
+    " SELECT hunk_id FROM hunks WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
+    "DELETE FROM hunk_postings WHERE hunk_id IN (SELECT hunk_id FROM selected_hunks)",
+    "DELETE FROM symbol_postings WHERE hunk_id IN (SELECT hunk_id FROM selected_hunks)",
+    "DELETE FROM hunk_symbols WHERE hunk_id IN (SELECT hunk_id FROM selected_hunks)",
+    "DELETE FROM hunks WHERE hunk_id IN (SELECT hunk_id FROM selected_hunks)",
+    "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
+    "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
 )
 _COUNT_KNOWN: Final = """
 SELECT count(*)
 FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
-SEMI JOIN covered USING (commit_sha)"""
+SEMI JOIN selected_commits USING (commit_sha)"""
 
 # `NOT IN` a list of the used keys, because a list of the unused ones could be most of the table.
 _DELETE_UNUSED: Final = (
-    "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM covered)",
-    "DELETE FROM branch_tips WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
+    "DELETE FROM branch_tips WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
     "DELETE FROM vectors WHERE text_digest NOT IN"
     " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
     "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings"
@@ -107,20 +107,20 @@ _DELETE_UNUSED: Final = (
 )
 
 _DELETE_FILES: Final = (
-    "CREATE OR REPLACE TEMP TABLE replaced AS"
-    " SELECT symbol_id FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
-    "DELETE FROM head_postings WHERE symbol_id IN (SELECT symbol_id FROM replaced)",
-    "DELETE FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
-    "DELETE FROM head_chunks WHERE file_path IN (SELECT file_path FROM covered)",
-    "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
+    "CREATE OR REPLACE TEMP TABLE selected_symbols AS"
+    " SELECT symbol_id FROM head_symbols WHERE file_path IN (SELECT file_path FROM selected_files)",
+    "DELETE FROM head_postings WHERE symbol_id IN (SELECT symbol_id FROM selected_symbols)",
+    "DELETE FROM head_symbols WHERE file_path IN (SELECT file_path FROM selected_files)",
+    "DELETE FROM head_chunks WHERE file_path IN (SELECT file_path FROM selected_files)",
+    "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM selected_files)",
 )
 
-# Only those with rows: others change only ignored files, or could not be read.
+# Insert only commits that have rows. The others change only ignored files or could not be read.
 _INSERT_UNREACHED: Final = """
 INSERT INTO unreached
 SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI JOIN unreached USING (commit_sha)"""
 
-# Without the vectors that an earlier batch stored.
+# Skip the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
@@ -134,7 +134,7 @@ def record_run_start(
     components: ComponentVersions,
     branch_patterns: Sequence[str] = (),
 ) -> None:
-    """Record the repository, the HEAD that the run will index, and the recorded commits that it does not reach.
+    """Record the repository, the HEAD that the run will index, and the indexed commits that this HEAD does not reach.
 
     branch_patterns: patterns of refs that the run and later ones index besides HEAD.
     """
@@ -167,7 +167,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
     """
     with run_transaction(
         connection,
-        covered=pa.table({"commit_sha": pa.array(batch.covered_commits, pa.string())}),
+        selected_commits=pa.table({"commit_sha": pa.array(batch.covered_commits, pa.string())}),
         commits_in=batch.commits,
         hunks_in=batch.hunks,
         hunk_symbols_in=batch.hunk_symbols,
@@ -219,7 +219,7 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> f
     """Replace the rows of these files in the HEAD snapshot; return the seconds spent on postings."""
     with run_transaction(
         connection,
-        covered=pa.table({"file_path": pa.array(change.replaced_paths, pa.string())}),
+        selected_files=pa.table({"file_path": pa.array(change.replaced_paths, pa.string())}),
         files_in=change.files,
         symbols_in=change.symbols,
         chunks_in=change.chunks,
@@ -267,7 +267,7 @@ def record_run_end(
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        # An earlier run may have completed this HEAD, without the branches of this one.
+        # An earlier run with fewer branches may have completed this HEAD: clear its record.
         completed = "$head" if is_complete else "nullif(completed_commit, $head)"
         connection.execute(f"UPDATE repository SET completed_commit = {completed}", {"head": head})
     return confirmed_versions
@@ -275,7 +275,7 @@ def record_run_end(
 
 def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
     """Delete the rows of these commits, and the vectors and terms that nothing refers to any more."""
-    with run_transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
+    with run_transaction(connection, selected_commits=pa.table({"commit_sha": pa.array(shas, pa.string())})):
         _execute_all(connection, _DELETE_COMMITS)
         _execute_all(connection, _DELETE_UNUSED)
 
@@ -295,7 +295,7 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
         # The log first: an old log would be replayed into a new database.
         files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
         for file in (location.wal, *files, location.folder / LOCATION_FILE):
-            if file.is_dir() and not file.is_symlink():  # in place of a file
+            if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
                 shutil.rmtree(file)
             file.unlink(missing_ok=True)
         shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)

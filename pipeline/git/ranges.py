@@ -1,7 +1,7 @@
-"""Ranges of commits in git's syntax, such as `v1.2..v1.3`, `main...topic`, `^main topic` or `topic`; tips of branches.
+"""Commit ranges in git's syntax (`v1.2..v1.3`, `main...topic`, `^main topic`, `topic`), and the tips of branches.
 
-git itself resolves them, with all that `git rev-list` accepts for revisions. Options and paths are no part of a range.
-A revision may have spaces between braces only, as in `main@{1 week ago}` or `HEAD^{/fix a bug}`.
+git itself resolves them: a range may have every revision that `git rev-list` accepts, but no options and no paths.
+A revision may have spaces only between braces, as in `main@{1 week ago}` or `HEAD^{/fix a bug}`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from stores.errors import LineageError
 RANGE_HINT: Final = (
     "Give a range as for `git log`: `v1.2..v1.3`, `main...topic`, `^main topic`, or one branch or tag."
 )
-# Names that an error suggests.
+# Largest number of branches and tags that an error suggests for a misspelled name.
 MAX_SUGGESTIONS: Final = 3
-# User settings do not change the output of this plumbing command. It lists no files of merges.
+# A plumbing command, because user settings do not change its output. It lists no files of merges.
 _DIFF_TREE: Final = (
     "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
 _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
-# Fields of a commit in the output after its sha: those of the format, and an empty one before the files.
+# Fields of a commit in the output, without the files: the five of the format after the sha, and an empty one.
 _COMMIT_FIELDS: Final = 6
 _DOTS: Final = re.compile(r"\.{2,3}")
 # A revision, with spaces between braces only.
@@ -41,14 +41,15 @@ _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
 
 
 class BadRange(LineageError):
-    """Text that is no range of commits, or that names a revision which the repository lacks."""
+    """Text that is not a range of commits, or names a revision that the repository does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeCommit:
-    """Commit of a range, with the files that it changes: none for a merge, and both paths of a renamed file.
+    """Commit of a range.
 
-    `author_name` and `author_email` are mapped by `.mailmap`; `date` is the committer's, in UTC without a zone.
+    `paths`: files that it changes; none for a merge, and both paths of a renamed file. `author_name` and
+    `author_email`: after `.mailmap`. `date`: committer date, in UTC without a time zone.
     """
 
     sha: str
@@ -63,9 +64,9 @@ class RangeCommit:
 def list_range(
     repository: Repository, git: GitProgram, text: str, excluded: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the commits of a range that none of the excluded commits reaches, newest first. Raises BadRange."""
+    """Return the commits of a range, newest first, without those that an excluded commit reaches. Raises BadRange."""
     words = _split_words(text)
-    # Thousands of indexed branches would exceed the length of a command line.
+    # On stdin, because thousands of indexed branches would exceed the length of a command line.
     stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
     output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
     if output.exit_code:
@@ -74,7 +75,7 @@ def list_range(
 
 
 def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return these commits, in their order. Without the last ones if git cannot read a tree of the next one.
+    """Return these commits, in their order. If git cannot read a tree, the commits from that one on are missing.
 
     A commit at a shallow boundary has no files, because its parent is unknown.
     """
@@ -116,13 +117,13 @@ def _parse_commit(sha: str, fields: Sequence[bytes], shallow_boundary: Collectio
 def list_range_outside(
     repository: Repository, git: GitProgram, text: str, tips: Iterable[str | None]
 ) -> frozenset[str]:
-    """Return the commits of a range that none of the tips reaches. Tips that the repository lacks do not count."""
+    """Return the commits of a range that no tip reaches. Tips that the repository does not have are ignored."""
     known_tips = {sha for sha in tips if sha and repository.contains(sha)}
     return frozenset(list_range(repository, git, text, known_tips))
 
 
 def list_included_names(text: str) -> list[str]:
-    """Return the revisions of a range whose commits belong to it: of `A..B` the second one."""
+    """Return the revisions whose commits a range includes: `B` for `A..B`, both for `A...B`, none for `^A`."""
     names = []
     for word in _WORD.findall(text):
         if not word.startswith("^"):
@@ -134,8 +135,9 @@ def list_included_names(text: str) -> list[str]:
 def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the commits of the refs that match a pattern, each once, in the order of the refs' names.
 
-    A pattern is a glob of `git for-each-ref`, or a name or its first parts: of local branches, remote-tracking branches
-    and tags, or of any refs if it starts with `refs/`. Refs of other objects and of missing commits are left out.
+    A pattern is as for `git for-each-ref`: a glob, a name, or the directories that a name starts with. It selects local
+    branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
+    commits that the repository does not have, are left out.
     """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
     if not full_patterns:
@@ -156,20 +158,23 @@ def _expand_pattern(pattern: str) -> list[str]:
 
 
 def suggest_references(repository: Repository, name: str) -> str:
-    """Return a sentence that names the branches and tags with a name like this one; empty if there are none."""
+    """Return a sentence with the names of branches and tags that are similar to this one; empty if there are none."""
     similar_names = get_close_matches(name, repository.list_references(), n=MAX_SUGGESTIONS)
     return f"Did you mean {' or '.join(map(_escape, similar_names))}?" if similar_names else ""
 
 
 def _names_object(repository: Repository, name: str) -> bool:
-    with suppress(UnreadableObject):  # git says what it is
+    """Return whether an object has this name. True also if it is unreadable or no commit: git reports that itself."""
+    with suppress(UnreadableObject):
         return repository.resolve_revision(name) is not None
     return True
 
 
 def _split_words(text: str) -> list[str]:
     words = _WORD.findall(text)
-    if not words or "\0" in text:
+    if "\0" in text:
+        raise BadRange("The range contains a NUL character.", hint=RANGE_HINT)
+    if not words:
         raise BadRange("The range is empty.", hint=RANGE_HINT)
     try:
         os.fsencode(text)
@@ -182,7 +187,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
-    """Return the error for a range that git refuses, about the first revision that the repository lacks."""
+    """Return the error for a range that git refuses: it names the first revision that the repository does not have."""
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):
             if not _names_object(repository, name):

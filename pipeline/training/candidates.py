@@ -45,7 +45,8 @@ _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 class CommitText:
     """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes.
 
-    `changelog_line`: empty for a commit that adds none. `changes`: semantic texts of its hunks without the message.
+    `changelog_line`: empty for a commit that adds none. `changes`: for each sampled hunk, the text that the encoder
+    embeds, without the commit message.
     """
 
     sha: str
@@ -104,12 +105,12 @@ MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 class Postings:
     """BM25 index of texts.
 
-    The postings of term number t are `texts[starts[t]:starts[t + 1]]` and the same slice of `weights`.
-    `count`: number of texts.
+    The texts with term number t are `text_numbers[starts[t]:starts[t + 1]]`. The same slice of `weights` has the weight
+    of the term in each of them. `count`: number of texts.
     """
 
     starts: Ints
-    texts: Ints
+    text_numbers: Ints
     weights: Floats
     count: int
 
@@ -118,7 +119,7 @@ class Postings:
         """Build the index of texts, each a bag of terms with their counts; `numbers` maps each term to its number."""
         lengths = np.array([bag.total() for bag in bags], np.float64)
         length_norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
-        texts = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
+        text_numbers = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
         terms = np.array([numbers[term] for bag in bags for term in bag], np.int64)
         counts = np.array([count for bag in bags for count in bag.values()], np.float64)
         text_counts = np.bincount(terms, minlength=len(numbers))
@@ -126,18 +127,18 @@ class Postings:
             compute_inverse_document_frequency(text_counts, len(bags))[terms]
             * counts
             * (K1 + 1)
-            / (counts + length_norms[texts])
+            / (counts + length_norms[text_numbers])
         )
         order = np.argsort(terms, kind="stable")
         starts = np.concatenate(([0], np.cumsum(text_counts)))
-        return cls(starts, texts[order], weights[order].astype(np.float32), len(bags))
+        return cls(starts, text_numbers[order], weights[order].astype(np.float32), len(bags))
 
     def score(self, terms: Iterable[int]) -> Floats:
         """Return the BM25 score of every text for the query's term numbers."""
         scores = np.zeros(self.count, np.float32)
         for term in terms:
             postings = slice(self.starts[term], self.starts[term + 1])
-            scores[self.texts[postings]] += self.weights[postings]
+            scores[self.text_numbers[postings]] += self.weights[postings]
         return scores
 
 
@@ -145,12 +146,13 @@ class Postings:
 class CandidateRetriever:
     """BM25 and vector retrieval over the changes of one repository.
 
-    `commits[i]`: number of the commit of change i. `term_numbers`: number of each term in the postings, which are those
-    of the changes `without_messages` and `with_messages`. `space`: whitening of the vectors. `change_vectors` and
-    `message_vectors`: whitened unit vectors of the changes and of the commits' messages.
+    `commit_numbers[i]`: number of the commit of change i. `term_numbers`: number of each term in the postings.
+    `without_messages`: postings of the changes alone. `with_messages`: postings of the changes with their commits'
+    messages. `space`: whitening of the vectors. `change_vectors`, `message_vectors`: whitened unit vectors of the
+    changes and of the commits' messages.
     """
 
-    commits: Ints
+    commit_numbers: Ints
     term_numbers: Mapping[str, int]
     without_messages: Postings
     with_messages: Postings
@@ -186,12 +188,12 @@ class CandidateRetriever:
             _whiten(space, message_vectors),
         )
 
-    def score(self, queries: Sequence[str], *, show_messages: bool) -> tuple[Floats, Floats]:
+    def score(self, queries: Sequence[str], *, include_messages: bool) -> tuple[Floats, Floats]:
         """Return BM25 scores and cosines, each of shape (queries, changes).
 
-        With `show_messages`, the message of a change's commit counts as well, as in an index.
+        With `include_messages`, the message of a change's commit counts as well, as in an index.
         """
-        postings = self.with_messages if show_messages else self.without_messages
+        postings = self.with_messages if include_messages else self.without_messages
         bm25_scores = np.stack(
             [
                 postings.score(
@@ -202,8 +204,8 @@ class CandidateRetriever:
         )
         query_vectors = _whiten(self.space, StaticEncoder().encode(queries))
         cosines = query_vectors @ self.change_vectors.T
-        if show_messages:
-            message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commits]
+        if include_messages:
+            message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commit_numbers]
             weighted_cosines = (1 - MESSAGE_WEIGHT) * cosines + MESSAGE_WEIGHT * message_cosines
             cosines = np.maximum(cosines, weighted_cosines)
         return bm25_scores, cosines

@@ -98,7 +98,7 @@ def mine_repository(task: MiningTask) -> str:
     queries = build_queries(commits, titles, task.max_queries)
     retriever = CandidateRetriever.from_commits(commits)
     candidate_lists = [*build_lists(queries, commits, retriever)]
-    write_lists(task.file, queries, commits, retriever.commits, candidate_lists)
+    write_lists(task.file, queries, commits, retriever.commit_numbers, candidate_lists)
     return f"{task.file.stem}: {len(commits)} commits, {len(candidate_lists)} lists"
 
 
@@ -164,16 +164,16 @@ def build_lists(
         for start in range(0, len(numbers), QUERIES_PER_BATCH):
             batch = numbers[start : start + QUERIES_PER_BATCH]
             scores = retriever.score(
-                [queries[number].text for number in batch], show_messages=not hides_message
+                [queries[number].text for number in batch], include_messages=not hides_message
             )
             for number, bm25_scores, cosines in zip(batch, *scores, strict=True):
                 answers = queries[number].commits
                 negatives = _select_hard_negatives(
-                    answers, subjects, retriever.commits, (bm25_scores, cosines)
+                    answers, subjects, retriever.commit_numbers, (bm25_scores, cosines)
                 )
                 if len(negatives) == NEGATIVES:
                     shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
-                    answer_changes = np.flatnonzero(np.isin(retriever.commits, answers))
+                    answer_changes = np.flatnonzero(np.isin(retriever.commit_numbers, answers))
                     best = np.argmax(shares[answer_changes] + cosines[answer_changes])
                     changes = [int(answer_changes[best]), *negatives]
                     lane_scores = np.stack([shares[changes], cosines[changes]], axis=1)

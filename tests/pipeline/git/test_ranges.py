@@ -63,7 +63,7 @@ def test_same_commits_as_git(repo: Repo, text: str) -> None:
         ("featur/x", "The repository has no commit 'featur/x'.", "Did you mean feature/x?"),
         ("^nothing main", "The repository has no commit 'nothing'.", "Give a range as for `git log`"),
         ("", "The range is empty.", "Give a range"),
-        ("main..\0", "The range is empty.", "Give a range"),
+        ("main..\0", "The range contains a NUL character.", "Give a range"),
         ("--all", "'--all' is not a revision.", "Give a range"),
         ("main --output=x", "'--output=x' is not a revision.", "Give a range"),
         ("\ud800", "'\\ud800' is not valid Unicode.", "Give a range"),

@@ -96,9 +96,9 @@ def test_candidate_retriever(repo: Repo) -> None:
     """BM25 and vectors both rank the change with the queried name first."""
     commits = read_commit_texts(repo.path, 100, 1)
     retriever = CandidateRetriever.from_commits(commits)
-    for show_messages in (False, True):
-        for scores in retriever.score(["what is replies_6 for?"], show_messages=show_messages):
-            best = commits[retriever.commits[int(np.argmax(scores[0]))]]
+    for include_messages in (False, True):
+        for scores in retriever.score(["what is replies_6 for?"], include_messages=include_messages):
+            best = commits[retriever.commit_numbers[int(np.argmax(scores[0]))]]
             assert "replies end after 6 " in best.message
 
 
