@@ -1,8 +1,13 @@
 """Kind of a commit: feature, fix, removal and so on, by its message and the files that it changes.
 
-A type of Conventional Commits (`fix(parser)!: ...`) decides. Without one, these rules do, the first that applies:
-a revert says so; a commit that changes only tests, documentation, or only build files and the like, is of that kind;
-the first words of the subject (`Add`, `Fix`, `Remove`, `Rename`, ...); a commit that closes an issue is a fix.
+The first of these rules that applies decides:
+
+1. A type of Conventional Commits, as in `fix(parser)!: ...`, names the kind.
+2. A subject that starts with `Revert` or `Back out` is a revert.
+3. A commit that changes only tests, only documentation, or only build files and the like, has the kind of these files.
+4. The first words of the subject (`Add`, `Fix`, `Remove`, `Rename`, ...) name the kind.
+5. A commit that closes an issue is a fix.
+6. All others have the kind `other`.
 """
 
 from __future__ import annotations
@@ -28,9 +33,9 @@ BUILD: Final = "build"
 MERGE: Final = "merge"
 OTHER: Final = "other"
 
-# In the order of output. Those that users of a program notice come first.
-NOTICED_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
-KINDS: Final = (*NOTICED_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
+# In the order of output, first those whose changes users of the program may notice.
+USER_FACING_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
+KINDS: Final = (*USER_FACING_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
 # Kinds as headings and in counts.
 DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -59,11 +64,11 @@ _TYPES: Final = {
     **dict.fromkeys(("test", "tests"), TESTS),
     **dict.fromkeys(("build", "ci", "chore", "deps", "release", "cd"), BUILD),
 }
-# Scopes of a type that say that users do not notice the change, as in `fix(ci): ...`.
+# Scopes that mark a change as internal, so that users do not notice it, as in `fix(ci): ...`.
 _INTERNAL_SCOPES: Final = frozenset(
     {"ci", "build", "deps", "deps-dev", "dev", "test", "tests", "docs", "doc"}
 )
-# Words of a subject that say the same.
+# Words of a subject that mark a change as internal.
 _INTERNAL_WORDS: Final = re.compile(
     r"\b(?:mypy|pyright|flake8|pylint|ruff|eslint|clippy|rustfmt|lint\w*|tox|nox|pre-commit|ci|workflows?|typos?)\b",
     re.IGNORECASE,
@@ -71,12 +76,13 @@ _INTERNAL_WORDS: Final = re.compile(
 _CONVENTIONAL: Final = re.compile(
     r"(?P<type>[\w./-]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
 )
-# Any other prefix, as in `regex: fix the parser` or `[core] Add x`. That of one word in lower case is a name, such as
-# `sort`, even if it is a verb.
+# Any other prefix, as in `regex: fix the parser` or `[core] Add x`. A prefix of one word in lower case is a name, even
+# if the word is also a verb, such as `sort: ...`.
 _PREFIX: Final = re.compile(
     r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
 )
-_CACHED_PATHS: Final = 65_536
+# Paths whose roles are cached, because the commits of a range change the same paths again and again.
+_MAX_CACHED_PATHS: Final = 65_536
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
 
@@ -87,7 +93,7 @@ def _compile_words(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{'|'.join(alternatives)})(?![\w-])", re.IGNORECASE)
 
 
-# The first one that matches the start of a subject decides.
+# Kinds with words that a subject starts with. The first entry that matches decides.
 _FIRST_WORDS: Final = (
     (REVERT, _compile_words("revert* back_out")),
     (
@@ -128,33 +134,35 @@ _FIRST_WORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommitKind:
-    """Kind of a commit; whether it is a breaking change; its subject without a type.
+    """Kind of a commit. `title`: subject without a type of Conventional Commits.
 
-    `is_noticed`: users may notice the change.
+    `is_user_facing`: users of the program may notice the change.
     """
 
     name: str
     title: str
     is_breaking: bool = False
-    is_noticed: bool = False
+    is_user_facing: bool = False
 
 
 def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_issue: bool) -> CommitKind:
     """Return the kind of a commit. `paths`: files that it changes; none if they are unknown."""
     roles = {_get_role(path) for path in paths}
-    is_program = not roles or not roles <= {"tests", "prose"}
+    may_change_program = not roles or not roles <= {"tests", "prose"}
     is_breaking = _BREAKING_FOOTER.search(body) is not None
     match = _CONVENTIONAL.match(subject)
     if match:
         is_breaking = is_breaking or match["breaking"] is not None
     if match and (kind := _TYPES.get(match["type"].lower())):
         scope = (match["scope"] or "").strip()
-        is_noticed = kind in NOTICED_KINDS and is_program and scope.lower() not in _INTERNAL_SCOPES
+        is_user_facing = (
+            kind in USER_FACING_KINDS and may_change_program and scope.lower() not in _INTERNAL_SCOPES
+        )
         title = f"{scope}: {match['text']}" if scope else match["text"]
-        return CommitKind(kind, title, is_breaking, is_noticed or is_breaking)
+        return CommitKind(kind, title, is_breaking, is_user_facing or is_breaking)
     kind = _classify_plain(subject, roles, closes_issue=closes_issue)
-    is_noticed = kind in NOTICED_KINDS and is_program and not _INTERNAL_WORDS.search(subject)
-    return CommitKind(kind, subject, is_breaking, is_noticed or is_breaking)
+    is_user_facing = kind in USER_FACING_KINDS and may_change_program and not _INTERNAL_WORDS.search(subject)
+    return CommitKind(kind, subject, is_breaking, is_user_facing or is_breaking)
 
 
 def _classify_plain(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
@@ -167,7 +175,7 @@ def _classify_plain(subject: str, roles: Collection[FileRole], *, closes_issue: 
 
 
 def _classify_words(subject: str) -> str | None:
-    """Return the kind by the first words of the subject, or by those after a prefix."""
+    """Return the kind by the words that the subject starts with, before or after a prefix; None if they name none."""
     prefix = _PREFIX.match(subject)
     texts = [subject, subject[prefix.end() :]] if prefix else [subject]
     if prefix and prefix["name"]:
@@ -186,6 +194,6 @@ def count_kinds(kinds: Iterable[str]) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-@lru_cache(_CACHED_PATHS)
+@lru_cache(_MAX_CACHED_PATHS)
 def _get_role(path: str) -> FileRole:
     return classify_role(path)

@@ -1,7 +1,7 @@
 """Ranges of commits in requests: their commits, and how many of them an index has.
 
-A question about a range searches the commits of the range, also those that HEAD does not reach. Scores are computed
-from all commits that HEAD or the range reaches.
+A search with a range returns only commits of the range, also those that HEAD does not reach. Its scores are computed
+from all commits that HEAD reaches or the range has.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from stores.types import CommitRange, ReachabilityDelta
 
 @dataclass(frozen=True, slots=True)
 class RangeCoverage:
-    """Number of the commits of a range, of those that the index lacks, and of the latter that HEAD does not reach.
+    """Numbers of commits of a range, and which of them the index lacks.
 
-    `references`: branches and tags of the range that reach the latter.
+    `text`: the range. `commits`: number of its commits. `unindexed`: number of those that are not indexed.
+    `outside_head`: number of unindexed commits that HEAD does not reach. `references`: branches and tags of the range
+    that point to such a commit.
     """
 
     text: str
@@ -76,7 +78,7 @@ def resolve_range(repository: Repository, git: GitProgram, text: str | None) -> 
 def add_to_reachability(
     connection: Connection, reachability: ReachabilityDelta, commit_range: CommitRange
 ) -> ReachabilityDelta:
-    """Return the reachability that also has the commits of the range."""
+    """Return the reachability with the commits of the range added."""
     is_reachable = history.build_reachability_test(connection, reachability)
     outside = sorted(sha for sha in commit_range.commits if not is_reachable(sha))
     return replace(reachability, added_commits=(*reachability.added_commits, *outside))
@@ -91,7 +93,8 @@ def compute_coverage(
 ) -> RangeCoverage:
     """Return how much of the range the index has.
 
-    `indexed_tips`: the index has every commit that they reach, without those that change only ignored files.
+    `indexed_tips`: commits that were indexed with all that they reach. Commits that change only ignored files have no
+    rows, so that a commit without rows is unindexed only if none of the tips reaches it.
     """
     text, commits = commit_range.text, commit_range.commits
     unrecorded = commits - history.find_recorded_commits(connection, commits)
@@ -111,6 +114,6 @@ def compute_coverage(
 
 
 def _resolve_commit(repository: Repository, name: str) -> str | None:
-    with suppress(UnreadableObject):  # a tag of a tree, which git accepts in a range
+    with suppress(UnreadableObject):  # git accepts a tag of a tree in a range
         return repository.resolve_revision(name)
     return None

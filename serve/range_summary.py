@@ -32,7 +32,7 @@ from serve.references import (
 from serve.repositories import find_index
 from serve.text import format_commit_count
 
-# A directory with a larger share of the commits is divided into its subdirectories.
+# If more than this share of the commits change a directory, its subdirectories are counted instead.
 DIVIDED_SHARE: Final = 0.5
 MAX_DIRECTORIES: Final = 20
 
@@ -41,7 +41,7 @@ MAX_DIRECTORIES: Final = 20
 class DirectoryCount:
     """Directory with the number of commits that change files in it; `kinds` counts them by kind.
 
-    `path` ends with a slash; it is empty for files in no directory.
+    `path` ends with a slash; it is empty for the files at the root.
     """
 
     path: str
@@ -62,7 +62,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind, the newest first. `count` counts all, also those that are left out."""
+    """Commits of one kind, the newest first. `count`: number of all of them; `commits` may have only the first."""
 
     kind: str
     count: int
@@ -73,8 +73,8 @@ class KindGroup:
 class ReleaseNote:
     """Candidate for a release note: a pull request or a commit whose change users may notice.
 
-    `title`: of the pull request, or subject of the commit, without a type. `commits`: the merge of a pull request
-    first, then those that it brought; or the commit.
+    `title`: title of the pull request or subject of the commit, without a type of Conventional Commits. `commits`: the
+    merge of the pull request, then the commits that it merged; or the one commit.
     """
 
     kind: str
@@ -142,7 +142,7 @@ class ClassifiedCommit:
         return self.classify(self.subject, self.commit.paths)
 
     def classify(self, subject: str, paths: Sequence[str]) -> CommitKind:
-        """Return the kind of a change with this subject, which this commit brings."""
+        """Return the kind of this commit as if it had this subject and changed these files."""
         closes_issue = any(reference.kind == CLOSES for reference in self.references)
         return classify_commit(subject, self.body, paths, closes_issue=closes_issue)
 
@@ -153,13 +153,13 @@ class ClassifiedCommit:
 
     @property
     def pull_request_title(self) -> str:
-        """Title of the pull request that this commit merges, which is the first line of the body; else empty."""
+        """Title of the pull request that this commit merges: the first line of its body. Empty for any other commit."""
         is_request = any(reference.kind == PULL_REQUEST for reference in self.references)
         return self.body.partition("\n")[0].strip() if self.is_merge and is_request else ""
 
     @property
     def reverted_commits(self) -> list[str]:
-        """Beginnings of the shas of the commits that this one reverts."""
+        """Shas of the commits that this one reverts, possibly abbreviated."""
         return [reference.text for reference in self.references if reference.kind == "reverts"]
 
 
@@ -227,9 +227,9 @@ def _build_log_commit(commit: ClassifiedCommit) -> LogCommit:
 def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCount]:
     """Return the directories with the number of commits that change files in each, the largest number first.
 
-    They are those of the top level. One with more than `DIVIDED_SHARE` of the commits that change files, or with only
-    one subdirectory and no file, is divided into its subdirectories, and so on. A commit counts for each directory that
-    it changes.
+    Start with the top-level directories. Replace a directory by its subdirectories if more than `DIVIDED_SHARE` of the
+    commits change it, or if it has one subdirectory and no files; repeat. Files directly in a replaced directory count
+    for that directory. A commit counts for each directory in which it changes files.
     """
     groups = {"": [(commit.kind.name, set(commit.commit.paths)) for commit in commits if commit.commit.paths]}
     limit = len(groups[""]) * DIVIDED_SHARE
@@ -249,7 +249,7 @@ def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCoun
 def _split_directory(
     path: str, members: Iterable[tuple[str, set[str]]]
 ) -> tuple[list[str], dict[str, list[tuple[str, set[str]]]]]:
-    """Return the kinds of the commits that change files directly in a directory, and the commits by subdirectory.
+    """Return the kinds of the commits that change files directly in a directory, and the members of each subdirectory.
 
     `members`: kind and changed files of each commit, all below `path`.
     """
@@ -270,20 +270,22 @@ def _split_directory(
 def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseNote]:
     """Yield the changes that users may notice: breaking ones first, then by kind, then the newest first.
 
-    A merged pull request is one change, with the commits that it brought. A commit and its revert within the range
-    cancel each other out.
+    A merged pull request is one change, with the commits that it merged. A commit and its revert are left out if the
+    range has both.
     """
-    notes = _list_changes(commits, _find_brought_commits(commits))
+    notes = _list_changes(commits, _find_merged_commits(commits))
     yield from sorted(notes, key=lambda note: (not note.is_breaking, KINDS.index(note.kind)))
 
 
-def _find_brought_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
-    """Return the commits that the merge of each pull request brought, by the merge's sha."""
+def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
+    """Return the commits that each pull request merged, by the sha of the merge."""
     by_sha = {commit.commit.sha: commit for commit in commits}
     parents = {sha: commit.commit.parents for sha, commit in by_sha.items()}
-    brought: dict[str, set[str]] = {sha: set() for sha, commit in by_sha.items() if commit.pull_request_title}
+    merged_commits: dict[str, set[str]] = {
+        sha: set() for sha, commit in by_sha.items() if commit.pull_request_title
+    }
     known_parents = {parent for others in parents.values() for parent in others}
-    # A merge that several tips reach is found several times, with the same commits.
+    # Several tips may reach a merge. It is then found several times, with the same commits.
     pending = [(parents, sha) for sha in by_sha if sha not in known_parents]
     while pending:
         graph, tip = pending.pop()
@@ -291,70 +293,72 @@ def _find_brought_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list
         for sha, merge in find_merges(graph, tip).items():
             sides[merge][sha] = graph[sha]
         for merge, side in sides.items():
-            if merge in brought:
-                brought[merge] |= side.keys()
-            else:  # another branch, into which pull requests may have been merged
+            if merge in merged_commits:
+                merged_commits[merge] |= side.keys()
+            else:  # a merged branch, into which pull requests may have been merged before
                 pending += [(side, parent) for parent in parents[merge][1:] if parent in side]
     positions = {sha: position for position, sha in enumerate(by_sha)}
     return {
         merge: [by_sha[sha] for sha in sorted(shas, key=positions.__getitem__)]
-        for merge, shas in brought.items()
+        for merge, shas in merged_commits.items()
     }
 
 
 def _list_changes(
-    commits: Sequence[ClassifiedCommit], brought: Mapping[str, Sequence[ClassifiedCommit]]
+    commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> Iterator[ReleaseNote]:
-    cancelled = _find_cancelled_commits(commits, brought)
-    covered = {commit.commit.sha for group in brought.values() for commit in group}
+    cancelled = _find_cancelled_commits(commits, merged_commits)
+    in_pull_requests = {commit.commit.sha for group in merged_commits.values() for commit in group}
     for commit in commits:
         sha = commit.commit.sha
-        if sha in cancelled or sha in covered:
+        if sha in cancelled or sha in in_pull_requests:
             continue
-        kind, group = commit.kind, brought.get(sha, ())
-        if sha in brought:
+        kind, group = commit.kind, merged_commits.get(sha, ())
+        if sha in merged_commits:
             kind = _classify_request(commit, [other for other in group if other.commit.sha not in cancelled])
-        if kind.is_noticed:
+        if kind.is_user_facing:
             yield _build_note(commit, kind, group)
 
 
-def _classify_request(merge: ClassifiedCommit, brought: Sequence[ClassifiedCommit]) -> CommitKind:
+def _classify_request(merge: ClassifiedCommit, merged_commits: Sequence[ClassifiedCommit]) -> CommitKind:
     """Return the kind of a pull request by its title and the files of its commits, else by its commits.
 
     It is a breaking change if one of its commits is.
     """
-    paths = [path for commit in brought for path in commit.commit.paths]
+    paths = [path for commit in merged_commits for path in commit.commit.paths]
     kind = merge.classify(merge.pull_request_title, paths)
-    is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in brought)
+    is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in merged_commits)
     if kind.name == OTHER:
-        # The title does not tell: the first of the kinds of its commits does.
-        noticed = [commit.kind for commit in brought if commit.kind.is_noticed]
-        if noticed:
-            kind = replace(min(noticed, key=lambda other: KINDS.index(other.name)), title=kind.title)
-    return replace(kind, is_breaking=is_breaking, is_noticed=kind.is_noticed or is_breaking)
+        # The title does not tell. Take the kind of its commits that comes first in KINDS.
+        user_facing_kinds = [commit.kind for commit in merged_commits if commit.kind.is_user_facing]
+        if user_facing_kinds:
+            kind = replace(
+                min(user_facing_kinds, key=lambda other: KINDS.index(other.name)), title=kind.title
+            )
+    return replace(kind, is_breaking=is_breaking, is_user_facing=kind.is_user_facing or is_breaking)
 
 
 def _build_note(
-    commit: ClassifiedCommit, kind: CommitKind, brought: Sequence[ClassifiedCommit]
+    commit: ClassifiedCommit, kind: CommitKind, merged_commits: Sequence[ClassifiedCommit]
 ) -> ReleaseNote:
-    authors = Counter(change.commit.author_name for change in brought or (commit,))
-    references = [text for change in (commit, *brought) for text in change.shown_references]
+    authors = Counter(change.commit.author_name for change in merged_commits or (commit,))
+    references = [text for change in (commit, *merged_commits) for text in change.shown_references]
     return ReleaseNote(
         kind.name,
         remove_squash_suffix(kind.title),
         kind.is_breaking,
         tuple(dict.fromkeys(references)),
         authors.most_common(1)[0][0],
-        (commit.commit.sha, *(change.commit.sha for change in brought)),
+        (commit.commit.sha, *(change.commit.sha for change in merged_commits)),
     )
 
 
 def _find_cancelled_commits(
-    commits: Sequence[ClassifiedCommit], brought: Mapping[str, Sequence[ClassifiedCommit]]
+    commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> set[str]:
     """Return the commits that a later commit of the range reverts, and these reverts.
 
-    A reverted pull request is cancelled with its commits, and a pull request is if all its commits are.
+    The commits of a reverted pull request are cancelled, and so is a pull request whose commits are all cancelled.
     """
     shas = sorted(commit.commit.sha for commit in commits)
     cancelled: set[str] = set()
@@ -365,8 +369,8 @@ def _find_cancelled_commits(
             position = bisect_left(shas, start)
             if position < len(shas) and (reverted := shas[position]).startswith(start):
                 cancelled |= {commit.commit.sha, reverted}
-                cancelled |= {other.commit.sha for other in brought.get(reverted, ())}
-    for merge, group in brought.items():
+                cancelled |= {other.commit.sha for other in merged_commits.get(reverted, ())}
+    for merge, group in merged_commits.items():
         changes = [commit.commit.sha for commit in group if not commit.is_merge]
         if changes and cancelled.issuperset(changes):
             cancelled.add(merge)

@@ -21,8 +21,9 @@ from serve.api_types import (
 from serve.errors import BadRequest
 from serve.text import format_commit_count
 
-# Files that change together, owners, authors and hot spots to return, unless the request says otherwise.
+# Default length of each list: files that change together, owners, authors, hot spots.
 DEFAULT_ITEMS: Final = 10
+# Length of each list in a compact answer.
 COMPACT_ITEMS: Final = 3
 
 
@@ -37,7 +38,7 @@ class RelatedRequest:
     limit: int = DEFAULT_ITEMS
 
     def __post_init__(self) -> None:
-        """Raise BadRequest for a text that is no file name, and for a limit without meaning."""
+        """Raise BadRequest if `file` cannot be a file name, or if `limit` is less than 1."""
         validate_length("file's name", len(self.file), MAX_FILTER_LENGTH)
         if not self.file.strip() or "\0" in self.file or not is_encodable(self.file):
             raise BadRequest("This is not a file name.", hint="Name a file or directory of the repository.")
@@ -50,7 +51,7 @@ class RelatedFile:
     """File that changes together with the requested one.
 
     - `support`: number of commits that change both.
-    - `confidence`: this as a share of the requested file's commits.
+    - `confidence`: `support` divided by the number of commits that change the requested file.
     - `lift`: `confidence` divided by the share of all commits that change this file. 1 means no association.
     - `commit_sha`, `commit_subject`, `commit_date`: the newest commit that changes both.
     """
@@ -66,7 +67,7 @@ class RelatedFile:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Author of surviving lines. `share`: of the lines by people."""
+    """Author of surviving lines. `share`: share of the lines that people wrote."""
 
     name: str
     email: str
@@ -76,7 +77,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RecentAuthor:
-    """Author of recent commits. `lines`: added and removed. `share`: of the weighted work by people."""
+    """Author of recent commits. `lines`: added and removed lines. `share`: share of the recent work of people."""
 
     name: str
     email: str
@@ -87,7 +88,7 @@ class RecentAuthor:
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """Program that wrote surviving lines, or recent commits."""
+    """Bot that wrote surviving lines or recent commits."""
 
     name: str
     lines: int
@@ -117,7 +118,7 @@ class RelatedDetails:
     - `old_paths`: names that the file had before, newest first.
     - `commits`: all commits that change it. `large_commits`: those of more than `max_files` files, which do not count
       for `support`, `confidence` and `lift`.
-    - `lines`: committed lines, with those by programs. `owners`: authors of these lines.
+    - `lines`: number of surviving lines, those of bots included. `owners`: authors of these lines, without bots.
     - `recent_since`, `recent_until`: the period of `recent_authors`, the last year of the history.
     """
 
@@ -138,7 +139,7 @@ class RelatedDetails:
 
     @property
     def count(self) -> str:
-        """The numbers of commits: `N commits; 3 with more than 30 files do not count for related files`."""
+        """Text with the numbers of commits: `N commits; 3 with more than 30 files do not count for related files`."""
         verb = "does" if self.large_commits == 1 else "do"
         omitted = (
             f"; {self.large_commits:,} with more than {self.max_files} files {verb} not count for related files"

@@ -1,7 +1,7 @@
-"""Owners of files: the authors of their surviving lines, and of recent work.
+"""Owners of files: the authors of their surviving lines, and the authors of recent changes.
 
-Authors are those of git with `.mailmap`. Authors of the same name, as in `git shortlog`, or of the same address are one
-person. Bots such as `dependabot` are no owners and are listed separately.
+Names and addresses are mapped by `.mailmap`. Authors with the same name or the same address are one person. Bots such
+as `dependabot` are not owners; they are listed separately.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from serve.explain.target import read_committed_target
 from serve.related_types import Bot, Owner, RecentAuthor
 from stores.frames import HistoryFrames
 
-# Time for the blame of a file, or of all files of a directory.
+# Time limit for git blame: of a file, or of all files of a directory together.
 MAX_BLAME_SECONDS: Final = 4.0
-# Further time to tell the text files of a directory from the binary ones.
+# Further time to check the files of a directory that were not blamed, because binary ones are not counted.
 MAX_CHECK_SECONDS: Final = 1.0
-# Length of the period of recent work, before the newest commit of the history.
+# Work is recent in this period before the newest commit of the history.
 RECENT_PERIOD: Final = timedelta(days=365)
-# Age at which work counts half.
+# Work of this age has half the weight of the newest.
 HALF_LIFE: Final = timedelta(days=182)
 LOG_ARGUMENTS: Final = (
     "log",
@@ -51,9 +51,10 @@ class Author:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Texts that only authors who are the same person share, at least one.
+        """Name and address in lower case: authors who share one of them are the same person.
 
-        Programs use addresses without a reply. Addresses without a domain, such as `none@none`, are placeholders.
+        Addresses that many people share do not count unless there is no name: those of programs (`noreply@`), and
+        placeholders without a domain (`none@none`).
         """
         name, email = self.name.strip().casefold(), self.email.casefold()
         is_personal = "." in email.partition("@")[2] and not email.startswith(("noreply@", "no-reply@"))
@@ -62,7 +63,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class RecentWork:
-    """Change of files by a recent commit. `lines`: added and removed. `weight`: less than 1 for an older one."""
+    """Recent commit to the files. `lines`: added and removed lines. `weight`: from 1 for the newest down to 0.25."""
 
     commit_sha: str
     lines: int
@@ -73,7 +74,8 @@ class RecentWork:
 class DirectoryBlame:
     """Surviving lines of each commit in the files of a directory.
 
-    `files`: text files. `blamed_files`: as many of them as time allowed. `failed_files`: those for which git failed.
+    `files`: number of text files. `blamed_files`: those that were blamed in time. `failed_files`: those that git could
+    not blame.
     """
 
     lines: Mapping[str, int]
@@ -95,7 +97,7 @@ def blame_directory(
     ignore_revs: BlameIgnoreRevs,
     max_seconds: float,
 ) -> DirectoryBlame:
-    """Blame files of HEAD, given with their blobs, in their order, until the time is over."""
+    """Blame files of HEAD in the given order, until the time is over. `blobs`: blob of each file, by path."""
     deadline = time.monotonic() + max_seconds
     counts: Counter[str] = Counter()
     files = blamed_files = failed_files = 0
@@ -126,9 +128,9 @@ def blame_directory(
 
 
 def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
-    """Return the start and end of the last year of the history that HEAD reaches; None without commits.
+    """Return the start and end of the period of recent work; None without commits.
 
-    Commits with a date in the future do not count.
+    It ends at the newest commit that HEAD reaches. Commits with a date in the future are ignored.
     """
     is_past = pl.col("commit_date") <= datetime.now(UTC)
     newest = history.commits.filter(pl.col("reached") & is_past).select(pl.col("commit_date").max()).item()
@@ -138,7 +140,10 @@ def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | No
 def list_recent_work(
     history: HistoryFrames, is_selected: pl.Expr, period: tuple[datetime, datetime]
 ) -> list[RecentWork]:
-    """Return the commits of the period that change the selected files; the hunks have their newest paths."""
+    """Return the commits of the period that change the selected files.
+
+    `is_selected`: filter on `file_path`. `history`: its hunks have the newest paths of their files.
+    """
     since, until = period
     recent = history.commits.filter(pl.col("reached") & pl.col("commit_date").is_between(since, until))
     rows = (
@@ -154,7 +159,7 @@ def list_recent_work(
 
 
 def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
-    """Return the author of each commit, with git's own rules for `.mailmap`: libgit2 compares addresses by case."""
+    """Return the author of each commit. git applies `.mailmap`, because libgit2 compares addresses with their case."""
     stdin = "".join(f"{sha}\n" for sha in dict.fromkeys(shas)).encode()
     if not stdin:
         return {}
@@ -166,7 +171,7 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Return the author of each commit, and the most frequent one of several that are the same person."""
+    """Return the author of each commit. Of several authors who are one person, it is the one with the most commits."""
     counts = Counter(authors.values())
     groups: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
@@ -182,7 +187,7 @@ def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
 
 
 def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tuple[Owner, ...]:
-    """Return the people who wrote the surviving lines, given by commit; most lines first."""
+    """Return the people who wrote the surviving lines, most lines first. `lines`: number of lines by commit."""
     counts: Counter[Author] = Counter()
     for sha, count in lines.items():
         if not is_bot(authors[sha].name):
@@ -199,7 +204,7 @@ def rank_recent_authors(
 ) -> tuple[RecentAuthor, ...]:
     """Return the people who changed the files recently, most work first.
 
-    The share of the work is the mean of the shares of the commits and of the changed lines, both weighted by age.
+    A person's share is the mean of two: the share of the commits and that of the changed lines, both weighted by age.
     """
     work_by_author: dict[Author, list[RecentWork]] = defaultdict(list)
     for item in work:
@@ -220,7 +225,7 @@ def rank_recent_authors(
 def list_bots(
     lines: Mapping[str, int], work: Sequence[RecentWork], authors: Mapping[str, Author]
 ) -> tuple[Bot, ...]:
-    """Return the programs that wrote surviving lines or changed the files recently, most lines first."""
+    """Return the bots that wrote surviving lines or changed the files recently, most lines first."""
     line_counts: Counter[str] = Counter()
     for sha, count in lines.items():
         line_counts[authors[sha].name] += count

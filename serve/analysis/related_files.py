@@ -1,6 +1,6 @@
 """Files that change together with a file or directory, its owners and its hot spots: `find_related_files`.
 
-The numbers of commits are those of the notebooks (`metrics`). git blames the file while this process reads the index.
+Commits are counted as in the notebooks (`metrics`). git blames the file while this process reads the index.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from stores.frames import HistoryFrames
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection
 
-# Former names that an answer lists.
+# Most former names of a file in an answer.
 MAX_OLD_PATHS: Final = 5
-# Programs that an answer lists.
+# Most bots in an answer.
 MAX_BOTS: Final = 3
 
 
@@ -66,8 +66,8 @@ class UnknownFile(LineageError):
 class RequestedPath:
     """The requested file or directory.
 
-    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: what became of a
-    path that HEAD lacks.
+    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: if HEAD does not
+    have the requested path, a sentence that says what became of it.
     """
 
     path: str
@@ -77,7 +77,7 @@ class RequestedPath:
 
     @property
     def selection(self) -> pl.Expr:
-        """Condition on the column `file_path` for the file, or for those in the directory."""
+        """Filter on the column `file_path`: the file, or all files in the directory."""
         if not self.is_directory:
             return pl.col("file_path") == self.path
         return pl.col("file_path").str.starts_with(f"{self.path}/") if self.path else pl.lit(True)
@@ -87,8 +87,9 @@ class RequestedPath:
 class History:
     """Data of the index about a file or directory.
 
-    `frames`: its hunks have the newest paths of their files; its symbols are those of the subject. `old_paths`: former
-    names of the file, newest first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
+    `subject`: the file or directory. `frames`: all hunks, with the newest paths of their files; for a file, only its
+    symbols. `old_paths`: former names of the file, newest first. `symbol_lines`: first line of each symbol of the file
+    at HEAD, by qualified name.
     """
 
     status: IndexStatus
@@ -100,7 +101,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingLines:
-    """Number of surviving lines of each commit, and sentences about what limits it."""
+    """Number of surviving lines of each commit, and sentences about what limits the count."""
 
     lines: Mapping[str, int]
     limitations: tuple[str, ...] = ()
@@ -173,7 +174,7 @@ class _Finder:
         return target
 
     def _start_blame(self, stack: ExitStack, target: Target) -> GitProcess | None:
-        """Start to blame the lines of a file; None if it has none."""
+        """Start git blame of a file. Return None if the file has no lines."""
         if not target.lines:
             return None
         request = ExplainRequest(self.request.file)
@@ -204,7 +205,7 @@ class _Finder:
     def _select_subject(
         self, target: Target, history: HistoryFrames, renamed: HistoryFrames
     ) -> RequestedPath:
-        """Return the file or directory; of a path that HEAD lacks, the file that it became, or what it was."""
+        """Return the requested path. If HEAD does not have it, return its newest name, or else the path with a note."""
         path = target.display_path
         if not target.is_missing:
             return RequestedPath(path, target.is_directory, target)
@@ -232,7 +233,7 @@ class _Finder:
         return RequestedPath(path, False, target, sentence)
 
     def _find_hits(self, history: History) -> Iterator[RelatedFile]:
-        """Yield the files of HEAD that change together with the subject, in the order of their association."""
+        """Yield the files of HEAD that change together with the subject, those with the strongest association first."""
         rows = metrics.find_files_changed_with(history.frames, history.subject.selection)
         subjects = _load_subjects(history.frames, rows["last_commit"])
         for row in rows.iter_rows(named=True):
@@ -248,7 +249,10 @@ class _Finder:
                 )
 
     def _find_hot_spots(self, history: History) -> Iterator[HotSpot]:
-        """Yield the symbols of the file, or the files of the directory, most commits first; only those of HEAD."""
+        """Yield the symbols of the file, or the files of the directory, most commits first.
+
+        If HEAD has the subject, those that HEAD does not have are left out.
+        """
         subject = history.subject
         if subject.is_directory:
             rows = metrics.find_file_hotspots(history.frames).filter(subject.selection)
@@ -288,7 +292,7 @@ class _Finder:
         )
 
     def _read_lines(self, blame: GitProcess | None, history: History) -> SurvivingLines:
-        """Return the surviving lines of the file, or of the files of the directory, as far as time allows."""
+        """Return the surviving lines of the file or directory that git blame finds within the time limit."""
         subject, head = history.subject, self.head
         if subject.is_directory:
             return (
@@ -344,7 +348,7 @@ class _Finder:
 
     @cached_property
     def _head_files(self) -> Mapping[str, tuple[bytes, str]]:
-        """Path as git's bytes and blob of each file of HEAD, by the path as text."""
+        """Files of HEAD, by path as text: the path in bytes, and the blob."""
         files = self.repository.list_raw_files(self.head) if self.head else []
         return {decode_path(path): (path, blob) for path, blob in files}
 

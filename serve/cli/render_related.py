@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# Rows of a table: cells, of which the first one is a name and the others are right-aligned.
+# Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Terminal cells of a name. A longer path loses its start, which says least.
+# Largest width of a name on the terminal. A longer path is cut at its start, because the file name is at its end.
 MAX_NAME_WIDTH: Final = 44
 INDENT: Final = "  "
 
 
 def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bool = False) -> None:
-    """Print the tables that have rows, then what limits the answer. `compact`: without newest commits."""
+    """Print the tables that have rows, then limitations and hints. `compact`: without the newest commit of each row."""
     from rich.text import Text
 
     details = answer.meta.related
@@ -110,7 +110,7 @@ def _format_lines(count: int) -> str:
 
 
 def _align(rows: Rows) -> Iterator[Text]:
-    """Yield the rows with aligned columns, the first one in color."""
+    """Yield the rows with aligned columns, the names in color."""
     from rich.cells import cell_len
     from rich.text import Text
 

@@ -1,6 +1,6 @@
 """Messages between the daemon and its clients: JSON in ASCII, which can represent any file name.
 
-The field names are JSON keys, of `lineage daemon status --json` too.
+The field names are JSON keys. Those of StatusReport are also the keys of `lineage daemon status --json`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ExplainCall:
 class McpCall:
     """Request for an MCP session. `cwd`, `precision`, `maps_dir`: the client's working directory and settings.
 
-    `server`: `lineage` or `mindmap`. `client_id`: id of the client's process. `watched_maps`: maps whose workspaces an
-    earlier session of the client watched.
+    `server`: `lineage` or `mindmap`. `client_id`: id of the client's process. `watched_maps`: maps whose workspaces
+    the client's previous session watched for file changes.
     """
 
     cwd: str
@@ -111,6 +111,7 @@ class LoadedIndex:
 class StatusReport:
     """Status of the daemon.
 
+    `build`: digest of the installed sources; it also changes with an edit that leaves `version` as it is.
     `answered`, `running`: number of finished and running calls. `sessions`: number of open MCP sessions.
     `resident_bytes`: memory of the process, None if unknown. `models`, `holdings`: loaded models and indexes.
     """

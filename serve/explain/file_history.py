@@ -271,7 +271,9 @@ class LineSearcher:
         ]
         patterns = list(dict.fromkeys(patterns))
         if len(patterns) > MAX_PATTERNS:
-            self.limitation = "Only some of the lines were searched for restored lines and leads."
+            self.limitation = (
+                "Only some of the lines were searched for restored lines and possible earlier commits."
+            )
         patterns = patterns[:MAX_PATTERNS]
         index = self.reader.index
         if index is None or not patterns:

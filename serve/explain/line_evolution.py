@@ -1,7 +1,7 @@
 """Evolution of lines: the earlier commits that shaped them, back to the one that introduced them.
 
-Each line is followed from the commit of its hit: `line_sources` finds the line of the parent commit that it came from,
-`git blame` the commit that wrote that line, and so on.
+Each line is followed from the commit that blame returned for it (its hit): `line_sources` finds the line of the parent
+commit that it came from, `git blame` the commit that wrote that line, and so on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pipeline.git.commit_order import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import format_rfc3339
+from serve.explain import notes
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
@@ -45,36 +46,40 @@ from serve.index_status import truncate_line
 
 # A function or a class. The evolution of more lines is the history of the file.
 MAX_LINES: Final = 120
-# Bounds of the work: commits that are compared with their parents, and time.
+# Limits of the work: commits that are compared with their parents, and time.
 MAX_COMMITS: Final = 60
 MAX_SECONDS: Final = 1.5
-# Commits to return: more do not fit on a screen. Those that introduced lines come first.
+# Steps to return: more do not fit on a screen. Those that introduced lines come first.
 MAX_STEPS: Final = 20
 # Guesses that an answer lists.
 MAX_LEADS: Final = 6
 MAX_MESSAGE_CHARACTERS: Final = 400
 # git blame options that also find lines copied from any file of the parent. Lines of fewer than 15 letters and digits
-# are idioms. 30 to 60 ms for a version of a file.
+# are idioms. A search takes 30 to 60 ms for a version of a file.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
 MAX_COPY_SEARCHES: Final = 8
 # Comments that are copied are mostly licenses.
 COMMENT: Final = re.compile(r"\s*(?:\*|//|#|/\*|<!--)")
-# Equal lines in the parent if one is the source of a copy. More of them are an idiom, such as the head of a method.
+# Most lines of the parent that equal a copied line. A more frequent line is an idiom, such as the head of a method.
 MAX_EQUAL_LINES: Final = 1
-# Searches of the index: a line that was restored can have been restored before. Each takes 0.1 s.
-MAX_ROUNDS: Final = 2
+# A restored line may have been restored before, so the index is searched again. A search takes 0.1 s.
+MAX_INDEX_SEARCHES: Final = 2
 
 
 @dataclass(slots=True)
-class _Descent:
-    """Queried lines that descend from a line. `inexact`: by an inferred link; `anchored`: those still at their hit."""
+class _QueriedLines:
+    """Queried lines that come from one line of an older version.
+
+    `inexact`: those with an inferred source on the way. `anchored`: those for which that version is still
+    the hit itself.
+    """
 
     lines: set[int] = field(default_factory=set)
     inexact: set[int] = field(default_factory=set)
     anchored: set[int] = field(default_factory=set)
 
-    def add(self, other: _Descent) -> None:
-        """Add the queried lines of another line."""
+    def add(self, other: _QueriedLines) -> None:
+        """Add the queried lines of another line of the same version."""
         self.lines |= other.lines
         self.inexact |= other.inexact
         self.anchored |= other.anchored
@@ -91,17 +96,17 @@ class _Version:
 
 @dataclass(slots=True)
 class _Step:
-    text: str
-    descent: _Descent = field(default_factory=_Descent)
+    text: str  # as the commit wrote the line; of several, the one of the first queried line
+    queried: _QueriedLines = field(default_factory=_QueriedLines)
 
 
 @dataclass(slots=True)
-class _EndedDescent:
-    """Line without a source in its commit. `is_searched`: the index was searched for it."""
+class _LineWithoutSource:
+    """Line without a source in its commit. `is_searched`: the index was searched for a commit that removed it."""
 
     line: EndedLine
     version: _Version
-    descent: _Descent
+    queried: _QueriedLines
     is_searched: bool = False
 
 
@@ -122,7 +127,12 @@ NO_EVOLUTION: Final = Evolution()
 
 @dataclass(slots=True)
 class LineTracer:
-    """Tracer of lines through the history. Versions are processed from the newest, so that lines share the work."""
+    """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
+
+    `searcher`: search of the index; None without one. `queried_texts`: text of each queried line, by number.
+    `deadline`: as in `time.monotonic`. `limitations`: sentences about what may be missing. `_pending`: lines to process
+    of each version, by number. `_queue`: heap of these versions. `_leads`: guesses by commit, with queried lines.
+    """
 
     repository: Repository
     git: GitProgram
@@ -134,106 +144,108 @@ class LineTracer:
     limitations: list[str] = field(default_factory=list)
     _hits: set[str] = field(default_factory=set)
     _copy_searches: int = 0
-    _is_bounded: bool = False
-    _ended: list[_EndedDescent] = field(default_factory=list)
-    _pending: dict[_Version, dict[int, _Descent]] = field(default_factory=lambda: defaultdict(dict))
+    _is_limit_reached: bool = False
+    _lines_without_source: list[_LineWithoutSource] = field(default_factory=list)
+    _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
     _finders: dict[str, SourceFinder] = field(default_factory=dict)
     _steps: dict[tuple[_Version, StepName], _Step] = field(default_factory=dict)
     _leads: dict[str, tuple[Lead, set[int]]] = field(default_factory=dict)
 
     def trace(self, lines: Sequence[BlamedLine], commit_times: Mapping[str, int]) -> Evolution:
-        """Follow the lines from their hits until each is introduced or the work reaches its bounds."""
+        """Follow the lines from their hits until each is introduced or a limit is reached."""
         for line in lines:
             if line.is_committed:
                 sha, numbers = line.origin.commit_sha, {line.number}
                 self._hits.add(sha)
-                descent = _Descent(numbers, anchored=set(numbers))
-                self._add(_Version(commit_times[sha], sha, line.origin.path), line.original_number, descent)
-        for _ in range(MAX_ROUNDS):
+                queried = _QueriedLines(numbers, anchored=set(numbers))
+                self._enqueue_line(
+                    _Version(commit_times[sha], sha, line.origin.path), line.original_number, queried
+                )
+        for _ in range(MAX_INDEX_SEARCHES):
             self._process_queue()
-            self._try(self._search_ended)
+            self._try(self._search_removed_lines)
         self._process_queue()
-        self._finish_ended()
+        self._record_introductions()
         return self._build_evolution()
 
-    def _try(self, step: Callable[[], None]) -> None:
-        """Run a step. If git takes too long or an object is missing, the explanation is complete without it."""
+    def _try(self, work: Callable[[], None]) -> None:
+        """Run a part of the work. If git takes too long or an object is unreadable, note that and go on without it."""
         try:
-            step()
+            work()
         except GitTimeout:
-            self._is_bounded = True
+            self._is_limit_reached = True
         except UnreadableObject as error:
             logger.warning("Some earlier commits could not be read: %s", error)
             self.limitations.append("Some earlier commits could not be read.")
 
     def _process_queue(self) -> None:
-        """Process the versions, newest first, until none is left or the work reaches its bounds."""
-        while self._queue and not self._is_bounded:
+        """Process the versions, newest first, until none is left or a limit is reached."""
+        while self._queue and not self._is_limit_reached:
             date, sha, path = heapq.heappop(self._queue)
             version = _Version(-date, sha, path)
-            descents = self._pending.pop(version)
+            queried_lines = self._pending.pop(version)
             if len(self._finders) >= MAX_COMMITS or time.monotonic() > self.deadline:
-                self._is_bounded = True
+                self._is_limit_reached = True
                 break
-            self._try(partial(self._process, version, descents))
+            self._try(partial(self._process_version, version, queried_lines))
 
-    def _search_ended(self) -> None:
-        """Search the index for the lines that ended, and go on with those that an earlier commit had removed."""
+    def _search_removed_lines(self) -> None:
+        """Search the index for commits that removed the lines without a source, and follow these lines from there."""
         if self.searcher is None:
             return
         if time.monotonic() > self.deadline:
-            self._is_bounded = True
+            self._is_limit_reached = True
             return
-        ended = [end for end in self._ended if not end.is_searched]
-        self.searcher.search([end.line for end in ended])
-        restored: dict[tuple[str, bytes], dict[int, _Descent]] = defaultdict(dict)
+        unsearched = [entry for entry in self._lines_without_source if not entry.is_searched]
+        self.searcher.search([entry.line for entry in unsearched])
+        restored: dict[tuple[str, bytes], dict[int, _QueriedLines]] = defaultdict(dict)
         try:
-            for end in ended:
+            for entry in unsearched:
                 if time.monotonic() > self.deadline:
-                    self._is_bounded = True
+                    self._is_limit_reached = True
                     break
                 check_cancelled()
-                end.is_searched = True
-                source = self.searcher.find_removed(end.line)
+                entry.is_searched = True
+                source = self.searcher.find_removed(entry.line)
                 if source:
-                    self._ended.remove(end)
-                    self._record(end.version, "restored", end.line.text, end.descent)
-                    target = restored[source.parent, source.path].setdefault(source.number, _Descent())
-                    target.add(_Descent(set(end.descent.lines), set(end.descent.lines)))
-        finally:  # an error of one line must not end the history of those found before
+                    self._lines_without_source.remove(entry)
+                    self._record(entry.version, "restored", entry.line.text, entry.queried)
+                    target = restored[source.parent, source.path].setdefault(source.number, _QueriedLines())
+                    target.add(_QueriedLines(set(entry.queried.lines), set(entry.queried.lines)))
+        finally:  # after an error, the lines found before it are still followed
             for (parent, path), numbers in restored.items():
-                self._blame(parent, path, numbers)
+                self._enqueue_sources(parent, path, numbers)
 
-    def _finish_ended(self) -> None:
+    def _record_introductions(self) -> None:
         """Record the lines without a source as introduced, and add their leads."""
-        for end in self._ended:
-            self._record(end.version, "introduced", end.line.text, end.descent)
+        for entry in self._lines_without_source:
+            self._record(entry.version, "introduced", entry.line.text, entry.queried)
             if time.monotonic() < self.deadline:
                 check_cancelled()
-                self._try(partial(self._add_leads, end))
+                self._try(partial(self._add_leads, entry))
             else:
-                self._is_bounded = True
+                self._is_limit_reached = True
 
-    def _add(self, version: _Version, number: int, descent: _Descent) -> None:
+    def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
         pending = self._pending[version]
         if not pending:
             heapq.heappush(self._queue, (-version.date, version.commit_sha, version.path))
-        pending.setdefault(number, _Descent()).add(descent)
+        pending.setdefault(number, _QueriedLines()).add(queried)
 
-    def _process(self, version: _Version, descents: dict[int, _Descent]) -> None:
-        """Find the sources of a version's lines, record what the commit did, and blame the sources."""
+    def _process_version(self, version: _Version, queried_lines: dict[int, _QueriedLines]) -> None:
+        """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
         repository, sha = self.repository, version.commit_sha
         if sha in repository.shallow_boundary:
-            if any(descent.lines - descent.anchored for descent in descents.values()):
+            if any(queried.lines - queried.anchored for queried in queried_lines.values()):
                 self.limitations.append(
-                    "The history of this shallow clone ends: earlier commits are missing."
+                    "This is a shallow clone, so earlier commits are missing. Run `git fetch --unshallow`."
                 )
             return
         lines = read_lines(repository, find_blob(repository, sha, version.path))
         followed = {
-            number: descent
-            for number, descent in descents.items()
+            number: queried
+            for number, queried in queried_lines.items()
             if number <= len(lines) and extract_features(lines[number - 1]).weight >= MIN_WEIGHT
         }
         if not followed:
@@ -242,37 +254,37 @@ class LineTracer:
         sources = finder.find_sources(version.path, followed)
         try:
             sources |= self._find_copies(version, finder, lines, followed.keys() - sources.keys())
-        except GitTimeout:  # the other sources are known
-            self._is_bounded = True
-        next_lines: dict[tuple[str, bytes], dict[int, _Descent]] = defaultdict(dict)
-        for number, descent in followed.items():
+        except GitTimeout:  # use the sources that are no copies
+            self._is_limit_reached = True
+        next_lines: dict[tuple[str, bytes], dict[int, _QueriedLines]] = defaultdict(dict)
+        for number, queried in followed.items():
             text = lines[number - 1]
             source = sources.get(number)
             if source:
-                self._record(version, source.step, text, descent)
-                inexact = set(descent.inexact) if source.is_exact else set(descent.lines)
-                target = next_lines[source.parent, source.path].setdefault(source.number, _Descent())
-                target.add(_Descent(set(descent.lines), inexact))
+                self._record(version, source.step, text, queried)
+                inexact = set(queried.inexact) if source.is_exact else set(queried.lines)
+                target = next_lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
+                target.add(_QueriedLines(set(queried.lines), inexact))
             else:
-                queried = self.queried_texts[min(descent.lines)]
-                line = EndedLine(sha, version.path, number, version.date, text, queried)
-                self._ended.append(_EndedDescent(line, version, descent))
+                queried_text = self.queried_texts[min(queried.lines)]
+                line = EndedLine(sha, version.path, number, version.date, text, queried_text)
+                self._lines_without_source.append(_LineWithoutSource(line, version, queried))
         for (parent, path), numbers in next_lines.items():
-            self._blame(parent, path, numbers)
+            self._enqueue_sources(parent, path, numbers)
 
-    def _record(self, version: _Version, step: StepName, text: str, descent: _Descent) -> None:
-        """Record a step of the lines that are past their hit."""
-        lines = descent.lines - descent.anchored
+    def _record(self, version: _Version, step: StepName, text: str, queried: _QueriedLines) -> None:
+        """Record what a commit did to a line. Queried lines for which it is the hit are left out."""
+        lines = queried.lines - queried.anchored
         if lines:
             record = self._steps.setdefault((version, step), _Step(text))
-            if not record.descent.lines or min(lines) < min(record.descent.lines):
+            if not record.queried.lines or min(lines) < min(record.queried.lines):
                 record.text = text
-            record.descent.add(_Descent(lines, descent.inexact & lines))
+            record.queried.add(_QueriedLines(lines, queried.inexact & lines))
 
     def _find_copies(
         self, version: _Version, finder: SourceFinder, lines: Sequence[str], numbers: Set[int]
     ) -> dict[int, LineSource]:
-        """Return the sources of lines that the commit copied from lines that stay in the parent."""
+        """Return the sources of lines that the commit copied: the original is in the parent and was not removed."""
         numbers = {
             number
             for number in numbers
@@ -282,7 +294,7 @@ class LineTracer:
         if len(finder.parents) != 1 or not numbers:
             return {}
         if self._copy_searches >= MAX_COPY_SEARCHES:
-            self.limitations.append("Some lines were not searched for a line that they are a copy of.")
+            self.limitations.append("The sources of some copied lines were not searched.")
             return {}
         self._copy_searches += 1
         parent = finder.parents[0]
@@ -301,7 +313,7 @@ class LineTracer:
         }
 
     def _find_idioms(self, revision: str, texts: Set[str]) -> set[str]:
-        """Return the keys of those lines that a revision has so often that a copy has no certain source."""
+        """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have."""
         if not texts:
             return set()
         patterns = [argument for text in texts for argument in ("-e", text)]
@@ -313,10 +325,10 @@ class LineTracer:
         counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
         return {key for text in texts if counts[key := build_key(text)] > MAX_EQUAL_LINES}
 
-    def _add_leads(self, end: _EndedDescent) -> None:
+    def _add_leads(self, entry: _LineWithoutSource) -> None:
         """Add guesses about the idea of a line: what it replaced, and the oldest commits with its literal or name."""
-        version = end.version
-        replaced = self._finders[version.commit_sha].find_replaced(version.path, end.line.number)
+        version = entry.version
+        replaced = self._finders[version.commit_sha].find_replaced(version.path, entry.line.number)
         leads: list[Lead] = []
         if replaced:
             parent, path = replaced[0].parent, replaced[0].path
@@ -328,9 +340,9 @@ class LineTracer:
                 )
                 for line in (result.lines if result else ())
             )
-        leads += self.searcher.find_leads(end.line) if self.searcher else ()
+        leads += self.searcher.find_leads(entry.line) if self.searcher else ()
         for lead in leads:
-            self._leads.setdefault(lead.commit_sha, (lead, set()))[1].update(end.descent.lines)
+            self._leads.setdefault(lead.commit_sha, (lead, set()))[1].update(entry.queried.lines)
 
     def _run_blame(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
@@ -343,14 +355,17 @@ class LineTracer:
             return None
         return result
 
-    def _blame(self, revision: str, path: bytes, descents: Mapping[int, _Descent]) -> None:
-        result = self._run_blame(revision, path, descents)
+    def _enqueue_sources(
+        self, revision: str, path: bytes, queried_lines: Mapping[int, _QueriedLines]
+    ) -> None:
+        """Blame the sources of lines in a parent, and enqueue them in the versions that wrote them."""
+        result = self._run_blame(revision, path, queried_lines)
         if result is None:
             return
         for line in result.lines:
             sha = line.origin.commit_sha
             version = _Version(result.commit_times[sha], sha, line.origin.path)
-            self._add(version, line.original_number, descents[line.number])
+            self._enqueue_line(version, line.original_number, queried_lines[line.number])
 
     def _build_evolution(self) -> Evolution:
         dates = {version.commit_sha: version.date for version, _ in self._steps}
@@ -359,20 +374,20 @@ class LineTracer:
         records = sorted(self._steps.items(), key=lambda item: positions[item[0][0].commit_sha])
         # The commits that introduced lines come first, then those of most lines.
         by_weight = sorted(
-            records, key=lambda item: (item[0][1] != "introduced", -len(item[1].descent.lines))
+            records, key=lambda item: (item[0][1] != "introduced", -len(item[1].queried.lines))
         )
         shown_keys = {key for key, _ in by_weight[:MAX_STEPS]}
         shown = [(key, record) for key, record in records if key in shown_keys]
         if len(records) > len(shown):
-            self.limitations.append(f"{len(records) - len(shown)} more steps are not listed.")
+            self.limitations.append(f"Steps not listed: {len(records) - len(shown)}.")
         leads = [
             self._build_lead(lead, lines)
             for sha, (lead, lines) in self._leads.items()
             if sha not in positions and sha not in self._hits
         ][:MAX_LEADS]
         if self.searcher is None:
-            self.limitations.append("There is no index, so restored lines and some leads are missing.")
-        if self._is_bounded:
+            self.limitations.append(notes.describe_missing_index(self.reader))
+        if self._is_limit_reached:
             self.limitations.append(
                 "The search for earlier commits stopped at its limit: some may be missing."
             )
@@ -389,10 +404,10 @@ class LineTracer:
             commit_author=commit.author_name,
             commit_date=format_rfc3339(commit.commit_date),
             file_path=decode_path(version.path),
-            lines=tuple(sorted(record.descent.lines)),
+            lines=tuple(sorted(record.queried.lines)),
             step=step,
             text=truncate_line(record.text.strip()),
-            provenance="INFERRED" if record.descent.inexact else "EXACT",
+            provenance="INFERRED" if record.queried.inexact else "EXACT",
         )
 
     def _build_lead(self, lead: Lead, lines: Iterable[int]) -> EvolutionLead:
@@ -417,7 +432,7 @@ def trace_evolution(
     commit_times: Mapping[str, int],
     content: Sequence[bytes],
 ) -> Evolution:
-    """Return the evolution of blamed lines; without an index, without restored lines and leads."""
+    """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index."""
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines: ask for fewer.")
     searcher = LineSearcher(repository, git, reader) if reader.index else None
@@ -428,7 +443,7 @@ def trace_evolution(
 
 
 def crop_message(message: str) -> str:
-    """Return a message, cut between words after MAX_MESSAGE_CHARACTERS."""
+    """Return at most `MAX_MESSAGE_CHARACTERS` of a message, with `…` for the words that are left out."""
     if len(message) <= MAX_MESSAGE_CHARACTERS:
         return message
     return message[:MAX_MESSAGE_CHARACTERS].rsplit(None, 1)[0] + " …"

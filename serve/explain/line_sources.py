@@ -28,11 +28,11 @@ from serve.explain.line_similarity import (
 
 SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
-# Least similarity of an edited line: below, the block was replaced by other code.
+# Least similarity of an edited line. If no removed line reaches it, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
 # A moved line must be better than an edited one by this much, because most edits stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
-# Least similarity of a moved line: alone, and if the lines around it moved with it.
+# Least similarity of a moved line: alone, and with this support (similarity of the lines around both lines, 0 to 1).
 MIN_MOVE_SCORE: Final = 0.8
 MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
 MOVE_SUPPORT: Final = 0.6
@@ -41,26 +41,28 @@ FILE_SUPPORT: Final = 0.25
 ROLE_SUPPORT: Final = 0.5
 # A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
 UNSUPPORTED_WEIGHT: Final = 2.0
-# A moved line of equal text is exact from this support.
+# A moved line of equal text is exact if it has at least this support.
 EXACT_SUPPORT: Final = 0.5
-# A removed line that is clearly more similar to another added line is the source of that one.
+# A removed line that is more similar to another added line by this much is not the source of a line.
 RIVAL_ADVANTAGE: Final = 0.1
 # Least weight of words of a line that is followed: braces and lone keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
-# Nonblank lines before and after that support a move.
+# Nonblank lines before and as many after a line, from which support is computed.
 SUPPORT_LINES: Final = 2
-# Weight of a line such as a brace in the support; one with words weighs up to 1.
+# Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
 MIN_SUPPORT_WEIGHT: Final = 0.1
-# Lines that a block replaced, for leads: more of them are other code.
-REPLACED_LINES: Final = 3
-# Bounds of the search for moved lines in a commit that changes much (vendored code, mass edits).
+# Replaced lines that become leads of a line, those closest to its position in the block: the others are unrelated.
+MAX_REPLACED_LINES: Final = 3
+# Limits of the search for moved lines in a commit that changes much (vendored code, mass edits).
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
 MAX_MOVE_CANDIDATES: Final = 40
-# A copied line needs more than a moved one, because the original stays: idioms are everywhere.
+# Rarest words by which similar removed lines are looked up: lines that are similar enough share most of their words.
+MAX_SEARCH_WORDS: Final = 3
+# A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_SUPPORT: Final = 0.5
-# Lines of one block that are compared with a line, the first ones: 400 take 0.4 s.
+# Lines from the start of a block that are compared with one line: 400 take 0.4 s.
 MAX_BLOCK_LINES: Final = 400
 NON_SOURCE_PATH: Final = re.compile(
     rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
@@ -106,7 +108,7 @@ class _RemovedLines:
         """Return the lines of equal text, and those that share a rare word."""
         candidates = self.by_key.get(features.key, [])[:MAX_MOVE_CANDIDATES]
         postings = sorted((self.by_word[word] for word in features.words if word in self.by_word), key=len)
-        for posting in postings[:3]:
+        for posting in postings[:MAX_SEARCH_WORDS]:
             if len(posting) <= MAX_MOVE_CANDIDATES:
                 candidates = [*candidates, *posting]
         return candidates
@@ -140,7 +142,7 @@ class SourceFinder:
         return {number: match.source for number, match in matches.items()}
 
     def find_removed(self, path: bytes, key: str) -> LineSource | None:
-        """Return the line of a text that the commit removed from a file, as an inferred source of a restored line."""
+        """Return the line with this key that the commit removed from a file. A later commit may have restored it."""
         for position, parent in enumerate(self.parents):
             for change in self._list_changes(position):
                 if (change.old_path or change.path) == path:
@@ -151,7 +153,7 @@ class SourceFinder:
         return None
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
-        """Return the lines that a line's block replaced in the first parent, nearest first, if it has no source."""
+        """Return lines that the block of a line without a source replaced in the first parent, nearest first."""
         if not self.parents:
             return []
         comparison = self._compare_file(0, path, find_blob(self.repository, self.sha, path))
@@ -286,7 +288,7 @@ class _FileComparison:
         return _Match(1.0, self._create_source(number + shift, step, is_exact=True))
 
     def find_replaced(self, number: int) -> list[LineSource]:
-        """Return the lines that the block of a line replaced, those at its relative position first."""
+        """Return lines that the block of a line replaced, those closest to its relative position first."""
         part = next((part for part in self.parts or () if number in part.added), None)
         if part is None:
             return []
@@ -295,7 +297,9 @@ class _FileComparison:
             old for old in part.removed if extract_features(self.old_lines[old - 1]).weight >= MIN_WEIGHT
         ]
         informative.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - position))
-        return [self._create_source(old, "modified", is_exact=False) for old in informative[:REPLACED_LINES]]
+        return [
+            self._create_source(old, "modified", is_exact=False) for old in informative[:MAX_REPLACED_LINES]
+        ]
 
     def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
         position = (number - part.added[0]) / len(part.added)
@@ -311,15 +315,15 @@ class _FileComparison:
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
             if score == 1:
-                step = self._name_step(old_number, number)
+                step = self._get_step_of_equal_line(old_number, number)
                 return _Match(score, self._create_source(old_number, step, is_exact=True))
             old = extract_features(self.old_lines[old_number - 1])
             if old.key not in self.added_keys and not self._has_better_rival(part, number, old, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return None
 
-    def _name_step(self, old_number: int, number: int) -> SourceStep:
-        """Return the step of a line of equal text in the same block."""
+    def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
+        """Return the step for a removed line that is equal to a line in the same block."""
         if self.old_path != self.path:
             return "renamed"
         is_same = self.old_lines[old_number - 1].rstrip("\r") == self.lines[number - 1].rstrip("\r")
@@ -361,7 +365,7 @@ def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str],
 
 
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
-    """Check whether an equal line that stays where it is was the source of a line: the lines around must be similar."""
+    """Check whether a line is a copy of an equal line that was not removed: the lines around both must be similar."""
     return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
 
 
@@ -412,16 +416,18 @@ def _index_removed_lines(removed: Sequence[_RemovedLine], added_keys: Mapping[st
 
 
 def _is_move(
-    score: float, support: float, features: LineFeatures, path: bytes, old_path: bytes, file_path: bytes
+    score: float, support: float, features: LineFeatures, path: bytes, candidate_path: bytes, old_path: bytes
 ) -> bool:
-    """Check whether a removed line is similar enough to be the source of a line, given the lines around both."""
+    """Check whether a removed line is the source of a line of the file `path`, which the parent has as `old_path`."""
     if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
         return False
-    if old_path in (path, file_path):
+    if candidate_path in (path, old_path):
         return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
-    is_same_role = _is_source(old_path) or not _is_source(path)
+    is_same_role = _is_source(candidate_path) or not _is_source(path)
     return support >= (
-        FILE_SUPPORT if is_same_role and _get_extension(path) == _get_extension(old_path) else ROLE_SUPPORT
+        FILE_SUPPORT
+        if is_same_role and _get_extension(path) == _get_extension(candidate_path)
+        else ROLE_SUPPORT
     )
 
 

@@ -105,6 +105,13 @@ def describe_enrichment_limitation(
     return None
 
 
+def describe_missing_index(reader: FileHistoryReader) -> str:
+    """Say what the evolution of lines lacks without an index, or with one that cannot be read."""
+    reason = "The index cannot be read" if reader.error else "There is no index"
+    remedy = "" if reader.error else " Run `lineage index`."
+    return f"{reason}, so restored lines and some possible earlier commits are missing.{remedy}"
+
+
 def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
     """Say what the user can do about the index; return None if nothing is to be done."""
     if enrichment.error:

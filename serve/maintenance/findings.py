@@ -48,7 +48,7 @@ class CheckContext:
 
 
 def report_ok(name: str, found: str, remedy: str = "") -> CheckResult:
-    """Return a result that needs no action."""
+    """Return a result for something that works. A remedy is optional advice."""
     return CheckResult(name, Verdict.OK, found, remedy)
 
 

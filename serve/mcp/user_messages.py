@@ -1,7 +1,7 @@
 """Messages of the user to the agents of maps: answers to questions, and comments.
 
-The page writes them into the documents. A session gets each of them once: with the answer to a call, in the field
-`fromUser`, or by waiting for an answer. See `mindmap.questions` for which session gets what.
+The page writes them into the documents of the maps. A session gets each message once: in the field `fromUser` of the
+answer to its next call about the map, or when it waits for an answer. `mindmap.questions` has the rules.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from serve.viewer import discovery
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap, format_file_name
 
-# Interval of the check for a change of the map while a call waits for an answer.
+# While a call waits for an answer, it checks for a change of the map in this interval.
 POLL_SECONDS: Final = 0.25
-# Interval of the check for an open page meanwhile, a local HTTP request.
+# In this interval it also checks whether the page is open, with a local HTTP request.
 PAGE_CHECK_SECONDS: Final = 5.0
 
 
@@ -33,8 +33,8 @@ PAGE_CHECK_SECONDS: Final = 5.0
 class UserMessages:
     """Messages of the user to one client.
 
-    `session` is the id of the client, which gets the answers to its questions. `is_stopping` returns True when the
-    program ends, so that a call must not wait any longer.
+    `session`: id of the client, which gets the answers to its questions. `is_stopping`: returns True when the program
+    ends, so that calls stop waiting.
     """
 
     store: MapStore
@@ -42,20 +42,20 @@ class UserMessages:
     is_stopping: Callable[[], bool]
 
     def add_pending_messages(self, function: Callable[..., ToolOutput]) -> Callable[..., ToolOutput]:
-        """Return a tool's function that adds the pending messages about its map to its answer."""
+        """Wrap a tool's function: the answer to a call also has the pending messages about the map of the call."""
 
         @functools.wraps(function)
         def call_and_add_messages(**arguments: Any) -> ToolOutput:
             mindmap_id: str = arguments.get("mindmapId", "")
             pending = self._list_pending(mindmap_id) if mindmap_id else {}
             result = function(**arguments)
-            # Marked as delivered after the call, as it may fail. It may also have removed the node, or the map.
+            # After the call, because it may fail. Listed before it, because it may remove the node or the map.
             return add_messages(result, self._deliver(mindmap_id, pending)[0].values()) if pending else result
 
         return call_and_add_messages
 
     async def wait_for_answer(self, mindmap_id: str, question_id: str, seconds: float) -> AnswerResult:
-        """Wait until the question is answered, another message is pending, no page is open, or the time is over.
+        """Wait until the question is answered, another message is pending, no page is open, or `seconds` have passed.
 
         Raises UnknownQuestion.
         """
@@ -76,7 +76,7 @@ class UserMessages:
         messages, delivered = await to_thread.run_sync(self._deliver, mindmap_id, {})
         messages.pop(question_id, None)
         if delivered:
-            with suppress(UnknownQuestion):  # its node was removed since it was read
+            with suppress(UnknownQuestion):  # its node was removed after the last read
                 _, question = find_question(delivered, question_id)
         answer = question.answer or ""
         hint = "" if answer else problem or "The user has not answered. Wait again, or go on."
@@ -85,7 +85,7 @@ class UserMessages:
         )
 
     def find_page_problem(self, mindmap_id: str) -> str:
-        """Return the reason if the user does not see a question now, with what to do; else an empty text."""
+        """Return why the user cannot see a question now, and what to do. Return an empty text if a page is open."""
         if discovery.is_page_open(self.store.path):
             return ""
         address = discovery.read_address(self.store.path, mindmap_id)
@@ -95,15 +95,16 @@ class UserMessages:
         )
 
     def _list_pending(self, mindmap_id: str) -> dict[str, str]:
-        with suppress(LineageError):  # the call itself reports that
+        with suppress(LineageError):  # the call itself reports this error
             return list_messages(self.store.read(mindmap_id), self.session)
         return {}
 
     def _deliver(self, mindmap_id: str, pending: Mapping[str, str]) -> tuple[dict[str, str], Mindmap | None]:
-        """Mark the pending messages as delivered. Return them, with those of `pending` that the map has no more.
+        """Mark the pending messages of the map as delivered; return them and the changed map.
 
-        Messages of `pending` that another session has received meanwhile are left out. Also returns the map, in which
-        they are marked; None if it cannot be read or written. Then they stay pending.
+        `pending`: messages from before the call. Those that the map no longer has are returned, too; those that another
+        session received in the meantime are not. If the map cannot be read or written, messages stay pending, and the
+        returned map is None.
         """
         messages: dict[str, str] = {}
 
@@ -118,12 +119,12 @@ class UserMessages:
             document, _ = self.store.change(mindmap_id, mark)
         except NoSuchMindmap:
             return dict(pending), None
-        except LineageError:  # an error would hide the result of a call that has changed the map
+        except LineageError:  # an error here would hide the result of the call
             return {}, None
         return messages, document
 
     def _read_version(self, mindmap_id: str) -> tuple[int, int] | None:
-        """Return a value that differs after each change of a map; None if its file cannot be read."""
+        """Return a value that changes with each write of a map's file; None if the file cannot be read."""
         try:
             status = (self.store.path / format_file_name(mindmap_id)).stat()
         except OSError:

@@ -88,7 +88,7 @@ def test_closing_an_issue_is_a_fix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "paths", "is_noticed"),
+    ("subject", "paths", "is_user_facing"),
     [
         ("Add a parser", SOURCE, True),
         ("Add a parser", (), True),
@@ -100,15 +100,15 @@ def test_closing_an_issue_is_a_fix() -> None:
         ("Whatever", SOURCE, False),
     ],
 )
-def test_noticed_changes(subject: str, paths: tuple[str, ...], is_noticed: bool) -> None:
+def test_user_facing_changes(subject: str, paths: tuple[str, ...], is_user_facing: bool) -> None:
     """Users notice features, fixes and the like in program files, and every breaking change."""
-    assert classify_commit(subject, "", paths, closes_issue=False).is_noticed == is_noticed
+    assert classify_commit(subject, "", paths, closes_issue=False).is_user_facing == is_user_facing
 
 
 def test_breaking_changes() -> None:
     """An exclamation mark or a footer marks a breaking change, with or without a type."""
     assert classify("fix!: x").is_breaking and classify("feat(a)!: x").is_breaking
-    assert classify("core!: drop Python 3.8").is_breaking and classify("net/http(a)!: x").is_noticed
+    assert classify("core!: drop Python 3.8").is_breaking and classify("net/http(a)!: x").is_user_facing
     assert classify("Whatever", body="text\n\nBREAKING CHANGE: no more x").is_breaking
     assert not classify("fix: x!", body="no BREAKING CHANGE: here").is_breaking
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.repository import open_repository
 from serve.explain import line_evolution
 from serve.explain.file_history import EndedLine, LineSearcher
 from serve.explain.line_sources import LineSource
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
+from serve.repositories import locate_index
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
 from tests.serve.sample_index import build_index
@@ -162,7 +164,9 @@ def test_restored_line(repo: Repo, home: Path) -> None:
     repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
     assert list_steps(trace(repo, home, "net.py", 3)) == [("introduced", "Restore connect", "EXACT")]
     limitation = trace(repo, home, "net.py", 3).evolution_limitation
-    assert limitation == "There is no index, so restored lines and some leads are missing."
+    assert limitation == (
+        "There is no index, so restored lines and some possible earlier commits are missing. Run `lineage index`."
+    )
     build_index(repo, home)
     details = trace(repo, home, "net.py", 3)
     assert list_steps(details) == [
@@ -170,6 +174,16 @@ def test_restored_line(repo: Repo, home: Path) -> None:
         ("introduced", "Add connect", "INFERRED"),
     ]
     assert details.evolution_limitation is None
+
+
+def test_unreadable_index(repo: Repo, home: Path) -> None:
+    """If the index cannot be read, the note on restored lines says so and does not ask for a new index."""
+    build_index(repo, home)
+    locate_index(home, open_repository(repo.path)).database.write_bytes(b"nonsense" * 1000)
+    limitation = trace(repo, home, "net.py", 3).evolution_limitation
+    assert limitation == (
+        "The index cannot be read, so restored lines and some possible earlier commits are missing."
+    )
 
 
 def test_unreadable_object_of_one_line_keeps_the_others(
@@ -316,7 +330,7 @@ def test_number_of_commits_is_bounded(repo: Repo, home: Path, monkeypatch: pytes
     monkeypatch.setattr(line_evolution, "MAX_STEPS", 2)
     details = trace(repo, home, "net.py", 3)
     assert [step.commit_message for step in details.evolution] == ["Edit 1", "Add connect"]
-    assert "1 more steps are not listed." in (details.evolution_limitation or "")
+    assert "Steps not listed: 1." in (details.evolution_limitation or "")
 
 
 def test_many_lines_are_not_followed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +346,7 @@ def test_evolution_ends_at_a_shallow_boundary(repo: Repo, home: Path, tmp_path: 
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
     details = trace(shallow, home, "net.py", 3)
     assert details.evolution == ()
-    assert "The history of this shallow clone ends" in (details.evolution_limitation or "")
+    assert "Run `git fetch --unshallow`." in (details.evolution_limitation or "")
 
 
 def test_uncommitted_changes(repo: Repo, home: Path) -> None:

@@ -1,4 +1,4 @@
-// Icons as SVG paths in a square of 16. Types and statuses differ in shape, not only in colour.
+// Icons as SVG paths in a 16 x 16 viewBox. Types and statuses differ in shape, not only in colour.
 
 export interface Icon {
   line?: string;
@@ -54,6 +54,6 @@ export const TOOL_ICONS: Record<string, Icon> = {
   follow: { line: "M1.500 8c2-3.500 4-5 6.500-5s4.500 1.500 6.500 5c-2 3.500-4 5-6.500 5s-4.500-1.500-6.500-5z", solid: "M8 5.750a2.250 2.250 0 1 1 0 4.500a2.250 2.250 0 1 1 0-4.500z" },
 };
 
-/** Returns a task's icon by status, and that of any other node by type. */
+/** Returns the icon of a node's status; without one, that of its type. */
 export const getIcon = (type: string, status: string | null): Icon =>
   (status === null ? undefined : STATUS_ICONS[status]) ?? TYPE_ICONS[type] ?? TYPE_ICONS["note"]!;
