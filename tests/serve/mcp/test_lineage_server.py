@@ -407,7 +407,7 @@ def test_both_answers_have_the_compatibility_verdict(
     """Status, reason and missing components are fields; the hint has them as a sentence with the command."""
     build_index(repo, home, **metadata)
     for tool, arguments in (
-        ("find_pattern", {"query": "timeout"}),
+        ("find_pattern", {"query": "timeout", "no_rerank": True}),
         ("explain_change", {"file": "src/tcp.py"}),
     ):
         meta = extract_structured_content(call_tool(create_server(repo, home), tool, **arguments))["_meta"]
