@@ -33,17 +33,22 @@ ROOT = Path(__file__).parents[2]
 # after its vectors were inserted, before its commit. Arguments: repository, data directory, number.
 KILLED_RUN = """
 import os, signal, sys
+from contextlib import contextmanager
 from pathlib import Path
 from pipeline import run
 from stores import writer
 from tests.pipeline.histories import run_index
 from tests.repos import Repo
 calls = []
-def record_usage_or_die(*_):
-    calls.append(1)
-    if len(calls) == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-writer._record_cache_usage = record_usage_or_die
+run_transaction = writer.run_transaction
+@contextmanager
+def run_transaction_or_die(connection, **tables):
+    with run_transaction(connection, **tables):
+        yield
+        calls.extend([None] * (tables.keys() == {"vectors_in"}))
+        if len(calls) == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+writer.run_transaction = run_transaction_or_die
 run.TEXTS_PER_CHUNK = 1
 run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]))
 """

@@ -18,7 +18,7 @@ requires_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="n
 MEASURE_FREED_MEMORY = """
 import re
 from pathlib import Path
-from pipeline import malloc
+from pipeline import workers
 def read_resident_kilobytes():
     return int(re.search(r"Rss: +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())[1])
 {configuration}
@@ -31,7 +31,7 @@ print(read_resident_kilobytes() - kilobytes_before)
 """
 PRINT_MALLOC_INFO = """
 import ctypes, threading
-from pipeline import malloc
+from pipeline import workers
 {configuration}
 libc, barrier = ctypes.CDLL(None), threading.Barrier(4)
 libc.malloc.restype = ctypes.c_void_p
@@ -64,7 +64,7 @@ def test_threads_share_an_arena() -> None:
 
 def run_program(program: str, *, is_configured: bool) -> str:
     """Run a program, with or without the malloc limits. Return its output."""
-    source = program.format(configuration="malloc.configure_malloc()" if is_configured else "")
+    source = program.format(configuration="workers.configure_malloc()" if is_configured else "")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)
     }
