@@ -187,12 +187,12 @@ def _load_mindmap(mindmap_id: str | None) -> Mindmap:
     return maps.read_latest() if mindmap_id is None else maps.read(mindmap_id)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def _open_browser(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
         typer.echo(f"Cannot open a browser. Open {address} yourself.", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -210,11 +210,9 @@ def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def read_blame(
-    blame_process: GitProcess, timeout_seconds: float = RUN_TIMEOUT_SECONDS
-) -> BlameResult | BlameFailed:
+def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
     """Wait for git and return its result. Raises GitTimeout: git can take exponential time to match attributes."""
-    output = blame_process.wait(timeout_seconds)
+    output = blame_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
     if output.exit_code:
         last_line = output.stderr.splitlines()[-1] if output.stderr else "no reason given"
         return BlameFailed(last_line.removeprefix("fatal: "))
