@@ -1,15 +1,15 @@
-"""Graph of the bundled cross-encoder, a module of its own because it imports NumPy, which most commands do not need.
+"""ONNX graph of the bundled cross-encoder, built from its weights in full precision or int8.
 
-The ONNX graph is built from the bundled weights, in full precision or int8.
-The two segments of the input, question and text, pass the first layers separately and the last ones together. The score
-combines the similarity of their tokens before and after the last layers (MaxSim of late interaction: Khattab and
-Zaharia, 2020), the cosine of their mean vectors, and a small dense layer over both means.
+It is not part of `cross_encoder`, because it imports NumPy, which most commands do not need. The two segments of the
+input, question and text, pass the first layers separately and the last ones together. The score combines the similarity
+of their tokens before and after the last layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of
+their mean vectors, and a small dense layer over both means.
 
 Tensors of the bundled file, besides those of the layers:
 
 - `apart`, `layers`: numbers of separate and of all layers
 - `side`: segment embeddings of question and text
-- `telling`: layer for the importance of a question token
+- `importance`: layer for the importance of a question token; the file calls it by an older name
 - `joint`: dense layer over both means
 - `scale`: weights of the three similarities
 - `out`: output layer
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,14 @@ from pipeline.encoders.minilm import HIDDEN_SIZE, MICROSOFT, WEIGHT_LEVELS, quan
 from pipeline.encoders.onnx_graph import OPSET, Tensors, TransformerGraph, serialize_model
 from pipeline.options import Precision
 
+# Names of tensors in the bundled file that differ from those in this module.
+_OLD_NAMES: Final = {"telling.weight": "importance.weight", "telling.bias": "importance.bias"}
+
 
 def load_weights(file: Path) -> Tensors:
     """Load all tensors of a float16 `.npz` file as float32."""
     with file.open("rb") as stream, np.load(stream) as arrays:
-        return {name: arrays[name].astype(np.float32) for name in arrays.files}
+        return {_OLD_NAMES.get(name, name): arrays[name].astype(np.float32) for name in arrays.files}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ class _CrossEncoderGraph(TransformerGraph):
 
     def add_token_importance(self, question: str, name: str) -> str:
         """Add the importance of each question token, between 0 and 1."""
-        matrix = self.add_constant("telling.matrix", self.source["telling.weight"].T)
+        matrix = self.add_constant("importance.matrix", self.source["importance.weight"].T)
         logits = self.add_node("MatMul", [question, matrix], f"{name}.product")
-        logits = self.add_node("Add", [logits, self.add_model_tensor("telling.bias")], f"{name}.logits")
+        logits = self.add_node("Add", [logits, self.add_model_tensor("importance.bias")], f"{name}.logits")
         importance = self.add_node("Sigmoid", [logits], f"{name}.sigmoid")
         return self.add_node("Squeeze", [importance, "axis_2"], f"{name}.importance")
 

@@ -93,7 +93,7 @@ def rename_layer_tensors(state: Mapping[str, Value], number: int, name: str) -> 
 UNCHANGED_NAMES: Final = ("side", "scale")
 OTHER_MODULES: Final = {
     "embedding_norm": "embeddings.LayerNorm",
-    "telling": "telling",
+    "importance": "importance",
     "joint": "joint",
     "out": "out",
 }

@@ -109,7 +109,7 @@ INITIAL_LANE_WEIGHTS: Final = (0.0, 7.0)
 class CrossEncoder(TransformerBase):
     """Cross-encoder: a relevance score for each (query, text) pair.
 
-    `side` holds the segment embeddings of query and text, `telling` computes the importance of a query token, and
+    `side` holds the segment embeddings of query and text, `importance` computes the importance of a query token, and
     `scale` weighs the three similarities; the bundled file has these names. `lane_weights` weighs the retrievers'
     scores in training, so that the text score learns what they miss.
     """
@@ -117,7 +117,7 @@ class CrossEncoder(TransformerBase):
     def __init__(self, weights: Weights) -> None:
         super().__init__(weights, (*SEPARATE_LAYERS, *JOINT_LAYERS))
         self.side = nn.Parameter(torch.zeros(2, HIDDEN_SIZE))
-        self.telling = create_zero_linear(1)
+        self.importance = create_zero_linear(1)
         self.joint = nn.Linear(2 * HIDDEN_SIZE, HIDDEN_SIZE)
         self.out = create_zero_linear(1)
         self.scale = nn.Parameter(torch.tensor(INITIAL_SIMILARITY_WEIGHTS))
@@ -164,7 +164,7 @@ class CrossEncoder(TransformerBase):
         units = [functional.normalize(states.float(), dim=-1).to(x.dtype) for states in (query_states, x)]
         products = torch.matmul(units[0], units[1].transpose(1, 2)).float()
         nearest = products.masked_fill(~text[:, None, :], -1).amax(-1)
-        token_weights = torch.sigmoid(self.telling(query_states.float())[..., 0]) * question
+        token_weights = torch.sigmoid(self.importance(query_states.float())[..., 0]) * question
         return (nearest * token_weights).sum(1) / token_weights.sum(1)
 
 

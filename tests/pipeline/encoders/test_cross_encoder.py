@@ -175,7 +175,7 @@ def create_random_weights(random: np.random.Generator) -> Tensors:
         source |= dict(create_dense(f"layer.{layer}.intermediate.dense", 4 * HIDDEN_SIZE, HIDDEN_SIZE))
         source |= dict(create_dense(f"layer.{layer}.output.dense", HIDDEN_SIZE, 4 * HIDDEN_SIZE))
         source |= dict(create_norm(f"layer.{layer}.output.LayerNorm"))
-    source |= dict(create_dense("telling", 1, HIDDEN_SIZE)) | dict(
+    source |= dict(create_dense("importance", 1, HIDDEN_SIZE)) | dict(
         create_dense("joint", HIDDEN_SIZE, 2 * HIDDEN_SIZE)
     )
     source |= dict(create_dense("out", 1, HIDDEN_SIZE))
@@ -214,7 +214,7 @@ def compute_reference_score(source: Tensors, question: Floats, text: Floats) -> 
 
     def compute_max_similarity(question: Floats, text: Floats) -> float:
         nearest = (normalize(question) @ normalize(text).T).max(1)
-        importance = 1 / (1 + np.exp(-apply_dense(question, "telling")[:, 0]))
+        importance = 1 / (1 + np.exp(-apply_dense(question, "importance")[:, 0]))
         return float((nearest * importance).sum() / importance.sum())
 
     question, text = (apply_layer(apply_norm(x, "embeddings.LayerNorm"), "layer.0") for x in (question, text))
