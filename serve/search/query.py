@@ -153,7 +153,6 @@ def _describe_profile(
 
     `referring_commits`: phrase about the commits of the hints' numbers.
     """
-    cues = f"cue words {', '.join(classification.cues)}" if classification.cues else "no cue words"
     applied_hints = {
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
@@ -162,7 +161,11 @@ def _describe_profile(
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
-    explanation = f"{cues}; {classification.retrieval_profile.description}"
+    explanation = classification.retrieval_profile.description
+    if classification.cues:
+        explanation = f"cue words {', '.join(classification.cues)}; {explanation}"
+    elif not classification.modifier:
+        explanation = f"no cue words; {explanation}"
     if classification.modifier:
         explanation += f"; {classification.modifier.value}"
     if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):

@@ -79,6 +79,9 @@ def test_explanation_of_an_origin_or_removal() -> None:
     assert (
         profile.name == "ImplementationPattern" and f"; {query.Modifier.REMOVAL.value}" in profile.explanation
     )
+    without_cues = parse("when was the flag removed").query_profile
+    assert without_cues.name == "Unknown"
+    assert without_cues.explanation == f"default lanes and weights; {query.Modifier.REMOVAL.value}"
 
 
 def test_both_parts_of_a_qualified_name_are_named() -> None:
