@@ -220,8 +220,10 @@ class IndexRun:
 
     def _choose_branch_patterns(self) -> Sequence[str] | None:
         """Return the patterns of the branches to index; None keeps those of the index."""
-        if self.options.head_only or not (self.options.branch_patterns or self.options.rebuild):
-            return () if self.options.head_only else None
+        if self.options.head_only:
+            return ()
+        if not (self.options.branch_patterns or self.options.rebuild):
+            return None
         recorded_patterns = write.load_branch_patterns(self.location)
         return list(dict.fromkeys((*recorded_patterns, *self.options.branch_patterns)))
 

@@ -103,7 +103,7 @@ def list_branch_candidates(
 ) -> list[str]:
     """Return the commits that the tips reach, but neither `head` nor the known commits, parents before children.
 
-    Only these commits are read, and those of `head` if there are any. The order depends on that of the tips.
+    The order depends on that of the tips. If every tip is known, nothing is read, not even the history of `head`.
     """
     excluded = set(filter(None, known_commits))
     new_tips = [tip for tip in tips if tip not in excluded]

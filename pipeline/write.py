@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ from stores.writer import (
     replace_head,
 )
 
+Record = TypeVar("Record")
+
 
 class IncompatibleIndex(LineageError):
     """The index has vectors of another encoder or cache mode, so this program cannot add to it."""
@@ -65,7 +68,7 @@ class RunStart:
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
     `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no row of their messages.
-    `branch_commits`: those of the pending commits that HEAD does not reach. `branch_tips`: commits of the branches.
+    `branch_commits`: pending commits that a branch reaches, but not HEAD. `branch_tips`: commits of the branches.
     `obsolete_commits`: those of the unreadable commits that neither HEAD nor a branch reaches; this run does not retry
     them.
     `head_files`: path -> blob of each file in the recorded HEAD snapshot.
@@ -140,7 +143,11 @@ def start_run(
     # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
     watermark = summary.last_indexed_commit if summary else None
     candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
-    branch_tips = list_branch_tips(repository, create_git_program(repository), branch_patterns)
+    branch_tips = (
+        list_branch_tips(repository, create_git_program(repository), branch_patterns)
+        if branch_patterns
+        else []
+    )
     # As for HEAD, unreadable commits are looked for in the whole history of the branches.
     known_commits = () if unreadable_commits else (watermark, *known_tips)
     branch_candidates = list_branch_candidates(repository, head, branch_tips, known_commits)
@@ -165,7 +172,7 @@ def start_run(
             pending_commits=(*without_hunks, *pending),
             unreadable_commits=unreadable_commits,
             commits_without_hunks=frozenset(without_hunks),
-            branch_commits=frozenset(branch_candidates),
+            branch_commits=frozenset(branch_candidates).intersection(pending),
             branch_tips=tuple(branch_tips),
             obsolete_commits=unreadable_commits.difference(candidates, branch_candidates),
             head_files=history.load_head_files(connection),
@@ -175,11 +182,7 @@ def start_run(
 
 def load_index_versions(location: IndexLocation) -> RecordedVersions | None:
     """Return the versions recorded in the index; None if there is no index or it cannot be read."""
-    try:
-        with database.open_for_reading(location) as connection:
-            return compatibility.load_recorded_versions(connection)
-    except (NotIndexed, DamagedIndex, NewerSchema):
-        return None
+    return _load_if_readable(location, compatibility.load_recorded_versions)
 
 
 def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode | None:
@@ -190,11 +193,15 @@ def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode
 
 def load_branch_patterns(location: IndexLocation) -> tuple[str, ...]:
     """Return the patterns of branches recorded in the index; none if there is no index or it cannot be read."""
+    return _load_if_readable(location, history.load_branch_patterns) or ()
+
+
+def _load_if_readable(location: IndexLocation, load: Callable[[Connection], Record]) -> Record | None:
     try:
         with database.open_for_reading(location) as connection:
-            return history.load_branch_patterns(connection)
+            return load(connection)
     except (NotIndexed, DamagedIndex, NewerSchema):
-        return ()
+        return None
 
 
 def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, profile: Profile) -> str | None:

@@ -35,7 +35,8 @@ _DIFF_TREE: Final = (
 _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
 # Fields of a commit in the output, without the files: the five of the format after the sha, and an empty one.
 _COMMIT_FIELDS: Final = 6
-_DOTS: Final = re.compile(r"\.{2,3}")
+# Dots of a range, outside of braces.
+_DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
 # A revision, with spaces between braces only.
 _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
 
@@ -86,11 +87,8 @@ def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -
         f"--format={separator}{_FORMAT}",
         stdin="".join(f"{sha}\n" for sha in shas).encode(),
     )
-    fields = output.stdout.split(b"\0")
-    starts: list[int] = []
-    for position, field in enumerate(fields):
-        if field.startswith(separator.encode()):
-            starts.append(position)
+    fields, start_mark = output.stdout.split(b"\0"), separator.encode()
+    starts = [position for position, field in enumerate(fields) if field.startswith(start_mark)]
     ends = [*starts[1:], len(fields) - 1][: len(starts)]
     return [
         _parse_commit(sha, fields[start + 1 : end], repository.shallow_boundary)
@@ -128,21 +126,21 @@ def list_included_names(text: str) -> list[str]:
     for word in _WORD.findall(text):
         if not word.startswith("^"):
             parts = _DOTS.split(word)
-            names += parts if "..." in word else parts[-1:]
+            names += parts if "..." in _DOTS.findall(word) else parts[-1:]
     return [name or "HEAD" for name in names]
 
 
 def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the commits of the refs that match a pattern, each once, in the order of the refs' names.
+    """Return the commits of the refs that match a pattern, each once, in the order of the refs' names. Needs a pattern.
 
     A pattern is as for `git for-each-ref`: a glob, a name, or the directories that a name starts with. It selects local
     branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
-    commits that the repository does not have, are left out.
+    commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
     """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
-    if not full_patterns:
-        return []
     output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
+    if output.exit_code:
+        raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
     tips: dict[str, None] = {}
     for sha in output.stdout.decode("ascii").split():
         with suppress(UnreadableObject):

@@ -255,9 +255,12 @@ def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, opt
 
     if not location.database.exists() or load_index_versions(location) is not None:
         return
+    # Without the patterns of the index, only those of this run remain.
+    branches = [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
     defaults = (
         *((f"--encoder {encoder_name}",) if options.encoder is None else ()),
         *((f"--embed-cache {EmbedCacheMode.OFF}",) if options.embed_cache is None else ()),
+        *(() if options.head_only else branches),
     )
     if defaults:
         logger.warning(

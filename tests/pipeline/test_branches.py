@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from pipeline import write
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import open_repository
 from pipeline.walk import list_branch_candidates
 from serve.cli.index import _load_versions_if_current
 from serve.cli.options import IndexOptions
 from stores import database, history
+from stores.connections import IndexWriter
 from stores.history import IndexSummary
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import get_location, hide_object, run_index
@@ -68,6 +70,28 @@ def test_branches_are_indexed_besides_head(repo: Repo, tmp_path: Path) -> None:
     run_index(repo, tmp_path, branch_patterns=("topic/*",), commit_batch=1)
     check_commits(repo, tmp_path, "main", "topic/b")
     assert load_summary(repo, tmp_path).last_indexed_commit == repo.head
+    assert is_current(repo, tmp_path)
+
+
+def test_run_without_patterns_starts_no_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a run with branches lists the refs."""
+    monkeypatch.setattr(write, "create_git_program", None)
+    run_index(repo, tmp_path)
+    check_commits(repo, tmp_path, "main")
+    with pytest.raises(TypeError):
+        run_index(repo, tmp_path, branch_patterns=ALL)
+
+
+def test_damaged_refs_keep_the_recorded_tips(repo: Repo, tmp_path: Path) -> None:
+    """A run that cannot list the refs fails; the next one continues from the recorded branches."""
+    run_index(repo, tmp_path, branch_patterns=ALL)
+    packed_refs = repo.path / ".git/packed-refs"
+    packed_refs.write_text("no reference\n", encoding="ascii")
+    with pytest.raises(UnreadableObject, match="the references cannot be read"):
+        run_index(repo, tmp_path)
+    packed_refs.unlink()
     assert is_current(repo, tmp_path)
 
 
@@ -192,6 +216,9 @@ def test_unreadable_commit_of_a_branch(repo: Repo, tmp_path: Path) -> None:
         unreadable = {entry.commit_sha for entry in summary.unreadable_commits}
         assert unreadable == set(repo.git("rev-parse", "topic/a", "topic/b").split())
         assert run_index(repo, tmp_path).unreadable_commits
+        with IndexWriter(get_location(repo, tmp_path)) as writer:
+            start = write.start_run(writer, open_repository(repo.path), repo.head, None)
+        assert start.branch_commits == unreadable == set(start.pending_commits)
     assert not is_current(repo, tmp_path)
     assert run_index(repo, tmp_path).unreadable_commits == ()
     check_commits(repo, tmp_path, "--branches")

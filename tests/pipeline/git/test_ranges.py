@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pipeline.git import commit_graph
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.ranges import (
     BadRange,
     list_branch_tips,
@@ -102,6 +104,15 @@ def test_spaces_between_braces(tmp_path: Path) -> None:
     assert list_included_names(text) == ["HEAD^{/change  of}"]
 
 
+def test_dots_between_braces(repo: Repo) -> None:
+    """Dots in the pattern of a message separate no revisions, neither in the names nor in an error."""
+    assert list_included_names("HEAD^{/fix a..b} v1..HEAD^{/a...b} v2...HEAD^{/a..b}") == [
+        *("HEAD^{/fix a..b}", "HEAD^{/a...b}", "v2", "HEAD^{/a..b}")
+    ]
+    with pytest.raises(BadRange, match=re.escape("The repository has no commit 'HEAD^{/fix a..b}'.")):
+        resolve(repo, "HEAD^{/fix a..b}")
+
+
 def test_more_tips_than_a_command_line_has(repo: Repo) -> None:
     """Thousands of indexed tips do not exceed the length of a command line."""
     git = commit_graph.create_git_program(open_repository(repo.path))
@@ -150,7 +161,7 @@ def test_tips_of_branches(repo: Repo, pattern: str) -> None:
 
 
 def test_refs_without_a_commit(tmp_path: Path) -> None:
-    """A tag of a tree, and a branch whose commit is missing, have no tip. Without patterns there are no tips."""
+    """A tag of a tree, and a branch whose commit is missing, have no tip."""
     repo = Repo.create(tmp_path / "repo")
     head = repo.commit_file("a.py", "a = 1\n")
     repo.git("tag", "tree", "HEAD^{tree}")
@@ -158,7 +169,16 @@ def test_refs_without_a_commit(tmp_path: Path) -> None:
     repository = open_repository(repo.path)
     git = commit_graph.create_git_program(repository)
     assert list_branch_tips(repository, git, ["refs/heads", "refs/tags"]) == [head]
-    assert list_branch_tips(repository, git, []) == []
+
+
+def test_unreadable_refs(tmp_path: Path) -> None:
+    """If git cannot list the refs, that is an error, and not a repository without branches."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit("First")
+    (repo.path / ".git/packed-refs").write_text("no reference\n", encoding="ascii")
+    repository = open_repository(repo.path)
+    with pytest.raises(UnreadableObject, match=r"the references cannot be read: fatal: .*packed-refs"):
+        list_branch_tips(repository, commit_graph.create_git_program(repository), ["refs/heads"])
 
 
 def test_names_of_included_revisions() -> None:

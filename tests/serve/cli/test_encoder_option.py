@@ -135,11 +135,14 @@ def test_one_process_uses_both_encoders(repo: Repo, tmp_path: Path, home: Path) 
 
 
 def test_rebuild_of_unreadable_index_warns(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A rebuild that cannot read the recorded encoder warns and uses the default."""
+    """A rebuild that cannot read the recorded encoder and branches warns and uses the defaults."""
     assert run_index(repo, "--encoder", "static") == 0
     get_location(repo, home).database.write_bytes(b"no database")
     assert run_index(repo, "--rebuild", "--yes") == 0
-    assert "The options recorded in the index cannot be read" in capfd.readouterr().err
+    assert (
+        "The options recorded in the index cannot be read."
+        " Rebuilding it with --encoder minilm --embed-cache off --head-only."
+    ) in " ".join(capfd.readouterr().err.split())
     assert load_recorded_model(repo, home) == EMBEDDING_MODEL
 
 
