@@ -44,11 +44,11 @@ FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 def refresh(repository: Repository, graph_dir: Path) -> None:
     """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
-    In shallow clones and repositories with replaced commits, git writes no graph and reports no error; the next index
+    A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and reports no error; the next index
     run tries again. The graph affects only speed, so failures are ignored.
     """
     with suppress(GitNotFound, UnreadableGitConfig, OSError):
-        if is_damaged(graph_dir):
+        if _has_damaged_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)
         head = repository.read_head()
@@ -63,22 +63,29 @@ def get_graph_file(graph_dir: Path) -> Path:
 
 
 def is_damaged(graph_dir: Path) -> bool:
-    """Return whether there is a graph that cannot be read, or does not have the content that git wrote."""
+    """Return whether there is a graph that cannot be read now, or does not have the content that git wrote."""
+    try:
+        return _has_damaged_graph(graph_dir)
+    except OSError:
+        return True
+
+
+def _has_damaged_graph(graph_dir: Path) -> bool:
+    """Return whether the graph must be replaced. Raises OSError if it cannot be read now (too many open files)."""
     file = get_graph_file(graph_dir)
     try:
         status = file.stat()
-    except OSError as error:
-        return not isinstance(error, FileNotFoundError)
-    return not _has_valid_checksum(file, (status.st_ino, status.st_size, status.st_mtime_ns))
+        return not _has_valid_checksum(file, (status.st_ino, status.st_size, status.st_mtime_ns))
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
 
 
 @lru_cache(maxsize=256)
 def _has_valid_checksum(file: Path, stamp: tuple[int, int, int]) -> bool:  # noqa: ARG001 - part of the cache key
     # 10 to 15 ms for the 4.3 MB of 60,000 commits, once per process and file.
-    try:
-        content = memoryview(file.read_bytes())
-    except OSError:
-        return False
+    content = memoryview(file.read_bytes())
     checksum = hashlib.sha1(content[:-CHECKSUM_BYTES], usedforsecurity=False).digest()
     return checksum == content[-CHECKSUM_BYTES:]
 

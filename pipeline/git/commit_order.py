@@ -22,7 +22,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository, UnreadableObject
 
-# Arguments for git that print each commit with its parents, children first, before the tips.
+# Prints each commit with its parents, children first. The tips follow these arguments.
 HISTORY_ARGUMENTS: Final = ("rev-list", "--date-order", "--parents")
 
 # Commits to read because the graph lacks them. An index run writes the graph again when it lacks 200.

@@ -25,13 +25,12 @@ MAX_REPOSITORIES: Final = 4
 
 Value = TypeVar("Value")
 
-# Time after which releases count as unknown. A history of 100,000 commits takes about a second.
+# Time after which releases or merges count as unknown. A history of 100,000 commits takes about a second.
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
 
 # Newest commits, whose merges are found. git lists 100,000 commits with their parents in half a second.
-MAX_COMMITS: Final = 100_000
-MERGES_TIMEOUT_SECONDS: Final = 10.0
+MAX_MERGE_COMMITS: Final = 100_000
 
 
 class _Entry(Generic[Value]):
@@ -121,8 +120,8 @@ _merges_cache: HistoryCache[Mapping[str, str]] = HistoryCache()
 def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str] | None:
     """Return the merge that brought each commit of a branch into the first-parent history of `head`.
 
-    Commits of the first-parent history have none. Of longer histories, only the newest `MAX_COMMITS` commits are read.
-    None if git fails or takes too long.
+    Commits of the first-parent history have none. Only the newest `MAX_MERGE_COMMITS` commits are read. None if git
+    fails or takes too long.
     """
     state = head, repository.shallow_boundary
     return _merges_cache.get(repository.objects_dir, state, lambda: _compute_merges(git, head))
@@ -130,9 +129,9 @@ def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[s
 
 def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
     # git lists a commit before its parents, so no listed commit has a child that is left out.
-    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
+    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_MERGE_COMMITS}", head)
     try:
-        output = git.run(*arguments, timeout_seconds=MERGES_TIMEOUT_SECONDS)
+        output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
     except GitTimeout:
         return None
     if output.exit_code:

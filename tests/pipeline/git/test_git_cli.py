@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from errno import EACCES, EMFILE
 from pathlib import Path
 from signal import SIGKILL
 from threading import Event, Timer
@@ -70,6 +71,26 @@ def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
     os.utime(lock_file, (stale_time, stale_time))
     commit_graph.refresh(open_repository(repo.path), graph_dir)
     assert not lock_file.exists() and (graph_dir / "info" / "commit-graph").exists()
+
+
+@pytest.mark.parametrize(("error_number", "is_replaced"), [(EMFILE, False), (EACCES, True)])
+def test_graph_that_cannot_be_read_now(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, is_replaced: bool
+) -> None:
+    """A read error does not count as damage later. The graph is replaced only if it may not be read at all."""
+    commit_graph.refresh(open_repository(repo.path), tmp_path)
+    file = commit_graph.get_graph_file(tmp_path)
+    written = file.stat().st_mtime_ns
+
+    def fail(_: Path) -> bytes:
+        raise OSError(error_number, "no reading")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        assert commit_graph.is_damaged(tmp_path)
+        commit_graph.refresh(open_repository(repo.path), tmp_path)
+    assert (file.stat().st_mtime_ns != written) == is_replaced
+    assert not commit_graph.is_damaged(tmp_path)
 
 
 def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
