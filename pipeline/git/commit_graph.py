@@ -44,8 +44,8 @@ FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 def refresh(repository: Repository, graph_dir: Path) -> None:
     """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
-    A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and reports no error; the next index
-    run tries again. The graph affects only speed, so failures are ignored.
+    A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and
+    reports no error; the next index run tries again. The graph affects only speed, so failures are ignored.
     """
     with suppress(GitNotFound, UnreadableGitConfig, OSError):
         if _has_damaged_graph(graph_dir):
