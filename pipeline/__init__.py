@@ -26,7 +26,8 @@ Used by the stages:
 - `file_roles`: role of a file (source, tests, prose) and its kind (code, prose, data); detection of generated files
 - `options`: options of an index: encoder, precision, embedding cache mode
 - `component_versions`: versions of the components that write rows
-- `workers`: ordered parallel map in groups, by joblib; embedding on a Dask cluster; limits of malloc
+- `workers`: ordered parallel map in groups, by joblib; limits of malloc
+- `cluster`: embedding on a Dask cluster
 - `cancellation`: cancellation of the work for a request
 - `signals`: termination signals, and their deferral
 - `profile`: timings of the phases of a run

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline import head_symbols, write
+from pipeline.cluster import use_cluster
 from pipeline.component_versions import get_encoder_name
 from pipeline.embed import TEXTS_PER_CHUNK, TEXTS_PER_TASK, EmbeddingCacheSession, EmbeddingStage
 from pipeline.encoders.base import Encoder
@@ -34,7 +35,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
-from pipeline.workers import map_groups, use_cluster
+from pipeline.workers import map_groups
 from pipeline.write import RunStart
 from stores import embedding_cache
 from stores.compatibility import CompatibilityVerdict

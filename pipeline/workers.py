@@ -1,18 +1,14 @@
-"""Workers: ordered parallel map by joblib, embedding on a Dask cluster, and limits on the memory that malloc retains.
+"""Workers: ordered parallel map by joblib, and limits on the memory that malloc retains.
 
 joblib starts new tasks however slowly their results are taken, and a history does not fit in memory. So tasks are run
 in groups, and at most two groups are in memory: one whose results the caller uses, and the next one, which runs
 meanwhile. An active `joblib.parallel_config` selects another backend, such as Dask, for the same tasks.
-
-To the workers of a Dask cluster only texts travel, and back only vectors. They need this package, but no repository and
-no index.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import hashlib
 import os
 import threading
 import warnings
@@ -22,8 +18,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, TypeVar
 
 from pipeline import signals
-from pipeline.encoders import base
-from pipeline.encoders.base import CHECKSUM_FILE
 from stores.errors import LineageError
 
 Item = TypeVar("Item")
@@ -36,9 +30,6 @@ IDLE_SECONDS: Final = 5
 GC_THRESHOLD: Final = 100_000
 # Time between two checks of a worker process for its parent, which may have been killed.
 PARENT_POLL_SECONDS: Final = 1.0
-
-CONNECT_SECONDS: Final = 10
-DISTRIBUTION: Final = "history-lineage"
 
 # Parameters of `mallopt`, from malloc.h.
 _TRIM_THRESHOLD: Final = -1
@@ -173,63 +164,6 @@ def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         end.wait(PARENT_POLL_SECONDS)
     os._exit(1)
-
-
-class ClusterUnavailable(LineageError):
-    """The cluster cannot be reached, has no workers, or has workers of another version."""
-
-
-@contextmanager
-def use_cluster(scheduler: str) -> Iterator[int]:
-    """Run the tasks of joblib on the workers of this Dask scheduler, during the body of the `with` statement.
-
-    Yields the number of threads of the cluster. `scheduler`: address such as `tcp://host:8786`.
-    Raises ClusterUnavailable before any work is sent.
-    """
-    import joblib
-
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ClusterUnavailable(
-            "The package `distributed` is not installed.",
-            hint="Run `pip install 'history-lineage[distributed]'`, here and on every worker.",
-        ) from error
-    try:
-        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterUnavailable(
-            f"No Dask scheduler answers at {scheduler}.",
-            hint="Start one with `dask scheduler`, and workers with `dask worker ADDRESS --nthreads 1`.",
-        ) from error
-    with client:
-        _check_workers(client.run(describe_worker, on_error="return"), scheduler)
-        with joblib.parallel_config(backend="dask", n_jobs=-1, client=client):
-            yield sum(client.nthreads().values())
-
-
-def describe_worker() -> str:
-    """Return the version of this package and a digest of its models; equal ones give equal vectors."""
-    from importlib import metadata
-
-    checksums = (base.MODELS_DIR / CHECKSUM_FILE).read_bytes()
-    return f"{metadata.version(DISTRIBUTION)}, models {hashlib.sha256(checksums).hexdigest()[:12]}"
-
-
-def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
-    """Raise ClusterUnavailable unless all workers have this package in this version. `descriptions`: by address."""
-    if not descriptions:
-        raise ClusterUnavailable(
-            f"The Dask scheduler at {scheduler} has no workers.",
-            hint=f"Start some with `dask worker {scheduler} --nthreads 1`.",
-        )
-    expected = describe_worker()
-    for address, description in sorted(descriptions.items()):
-        if description != expected:
-            raise ClusterUnavailable(
-                f"The Dask worker {address} cannot embed for this index: {description}. This machine has {expected}.",
-                hint="Install the same version of history-lineage on every worker, and restart them.",
-            )
 
 
 def configure_malloc() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pipeline.encoders import base, providers
+from pipeline.encoders import providers
 from pipeline.options import EncoderName
 from stores.types import EMBEDDING_DIMENSION
 
@@ -157,15 +157,13 @@ def create_session(model: Path | bytes) -> InferenceSession:
 
 def read_checksums() -> dict[str, str]:
     """Read the SHA-256 of each bundled file, by file name."""
-    lines = (base.MODELS_DIR / CHECKSUM_FILE).read_text(encoding="ascii").splitlines()
+    lines = (MODELS_DIR / CHECKSUM_FILE).read_text(encoding="ascii").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def find_corrupt_files() -> dict[str, str]:
     """Return a description of the fault of each bundled file that is missing or changed, by file name."""
-    faults = {
-        name: _describe_fault(base.MODELS_DIR / name, digest) for name, digest in read_checksums().items()
-    }
+    faults = {name: _describe_fault(MODELS_DIR / name, digest) for name, digest in read_checksums().items()}
     return {name: fault for name, fault in faults.items() if fault}
 
 

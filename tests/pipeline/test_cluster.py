@@ -10,11 +10,11 @@ import pytest
 from numpy import float32
 from numpy.typing import NDArray
 
-from pipeline import embed, workers
+from pipeline import embed
+from pipeline.cluster import ClusterUnavailable
 from pipeline.encoders.static import StaticEncoder
 from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, Progress, RunOptions
-from pipeline.workers import ClusterUnavailable
 from stores import locks
 from tests.bench.indexes import compute_fingerprint
 from tests.dask_cluster import Cluster, start_scheduler
@@ -25,8 +25,8 @@ from tests.repos import Repo
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Scheduler without workers."""
-    with start_scheduler(tmp_path_factory.mktemp("dask")) as workers:
-        yield workers
+    with start_scheduler(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_no_text_is_sent_to_another_version(
         raise AssertionError
 
     monkeypatch.setattr(embed, "encode_texts", encode_nothing)
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9.9")
+    monkeypatch.setattr("pipeline.cluster.metadata.version", lambda _: "9.9.9")
     with pytest.raises(
         ClusterUnavailable, match=r"tcp://127.* cannot embed .* This machine has 9\.9\.9"
     ) as error_info:
@@ -112,6 +112,6 @@ def test_cluster_without_workers(repo: Repo, tmp_path: Path, scheduler: Cluster)
 
 def test_no_scheduler(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address at which no scheduler answers is an error after a bounded wait."""
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr("pipeline.cluster.CONNECT_SECONDS", 1)
     with pytest.raises(ClusterUnavailable, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run_index(repo, tmp_path, "tcp://127.0.0.1:9")

@@ -120,6 +120,16 @@ def test_stopped_map_prints_nothing() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (3, "", "")
 
 
+def test_importing_is_light() -> None:
+    """Commands that only count the processors load neither joblib nor the encoders."""
+    program = (
+        "import sys; from pipeline.workers import count_usable_cpus; count_usable_cpus()\n"
+        "print(sorted({'joblib', 'numpy', 'pipeline.encoders'} & sys.modules.keys()))"
+    )
+    output = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True).stdout
+    assert output == b"[]\n"
+
+
 @pytest.mark.parametrize(
     ("number", "handler", "expected_output"),
     [
