@@ -1,5 +1,7 @@
-"""ONNX graphs of transformer models.
+"""ONNX graphs of transformer models, and a reader and writer of ONNX files.
 
+- `read_constants`, `serialize_model`: the few fields of ONNX's protobuf format that these graphs use. The package
+  `onnx` is not installed to run: ONNX Runtime needs only the bytes.
 - `TransformerGraph`: builder of transformer layers. Subclasses supply the weights and the matrix product.
 - `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is derived from the bundled int8
   file, so nothing is downloaded. Token lookup and normalization stay in NumPy, so that every node runs on every

@@ -1,5 +1,7 @@
 """Script that writes `encoder_reference.npz`: fp32 vectors of 60 hunks of this project's history.
 
+The hunks are those 20 of a sample of 500 whose vectors of the bundled encoder agree least with fp32, and 40 others.
+
     python -m tests.data.encoder_reference WEIGHTS
 
 WEIGHTS is the file that `pipeline.training.export` wrote next to the bundled one. Run it in a clone with the whole
@@ -15,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pipeline.encoders.base import load_tokenizer, sanitize_text
+from pipeline.encoders.base import OnnxEncoder, load_tokenizer, sanitize_text
 from pipeline.encoders.minilm import NumpyMiniLM
 from pipeline.extract import ExtractTask, extract_batches
 from pipeline.git.repository import open_repository
@@ -24,20 +27,30 @@ from pipeline.ignore import IgnoreRules
 
 ROOT: Final = Path(__file__).parent.parent.parent
 REFERENCE: Final = Path(__file__).with_suffix(".npz")
-HUNK_COUNT: Final = 60
+SAMPLE_SIZE: Final = 500
+WORST_COUNT: Final = 20
+OTHER_COUNT: Final = 40
 
 
 def main(weights: Path) -> None:
     """Sample hunks and write their texts and vectors."""
     texts = read_texts()
     order = np.random.default_rng(0).permutation(len(texts))
-    sample = [texts[position] for position in order[:HUNK_COUNT]]
+    sample = [texts[position] for position in order[:SAMPLE_SIZE]]
     with np.load(weights) as arrays:
         model = NumpyMiniLM(dict(arrays))
     tokenizer = load_tokenizer()
-    vectors = [model.embed(tokenizer.encode(text).ids) for text in sample]
-    as_bytes = np.frombuffer(json.dumps(sample).encode(), np.uint8)
-    np.savez_compressed(REFERENCE, texts=as_bytes, vectors=np.stack(vectors).astype(np.float16))
+    vectors = np.stack([model.embed(tokenizer.encode(text).ids) for text in sample])
+    selected = select_hunks((OnnxEncoder().encode(sample) * vectors).sum(1))
+    as_bytes = np.frombuffer(json.dumps([sample[position] for position in selected]).encode(), np.uint8)
+    np.savez_compressed(REFERENCE, texts=as_bytes, vectors=vectors[selected].astype(np.float16))
+
+
+def select_hunks(cosines: NDArray[np.float32]) -> list[int]:
+    """Return the positions of the lowest cosines and the first other ones, in their order."""
+    worst = np.argsort(cosines, kind="stable")[:WORST_COUNT].tolist()
+    others = [position for position in range(len(cosines)) if position not in worst]
+    return sorted([*worst, *others[:OTHER_COUNT]])
 
 
 def read_texts() -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -230,3 +232,17 @@ def compute_reference_score(source: Tensors, question: Floats, text: Floats) -> 
 
 def normalize(x: Floats) -> Floats:
     return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
+
+
+def test_importing_loads_no_heavy_library() -> None:
+    """Importing and creating the cross-encoder loads neither NumPy, the runtime, the tokenizer nor the graph."""
+    program = (
+        "import sys; from pipeline.encoders.cross_encoder import CrossEncoder; CrossEncoder()\n"
+        "graphs = {f'pipeline.encoders.{name}' for name in ('onnx_graph', 'cross_encoder_graph', 'minilm')}\n"
+        "print(sorted((graphs | {'onnxruntime', 'tokenizers', 'numpy'}) & sys.modules.keys()))"
+    )
+    root = Path(__file__).parents[3]
+    assert (
+        subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, check=True).stdout
+        == b"[]\n"
+    )

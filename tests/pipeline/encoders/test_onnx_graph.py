@@ -1,4 +1,4 @@
-"""Reader and writer of ONNX files."""
+"""ONNX graphs, and the reader and writer of ONNX files."""
 
 from __future__ import annotations
 
