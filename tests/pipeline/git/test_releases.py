@@ -1,9 +1,11 @@
-"""First releases of commits, compared with `git describe --contains`."""
+"""First releases of commits, compared with `git describe --contains`, their merges, and the cache of both."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -135,3 +137,78 @@ def test_missing_object(repo: Repo) -> None:
     """A tag of a missing object does not hide the other tags."""
     (repo.path / ".git/refs/tags/broken").write_text(f"{'1' * 40}\n", "ascii")
     assert {tag.name for tag in load(repo).values()} == {"v1.0", "v1.1", "v1.1.1", "release/2.0"}
+
+
+def load_merges(repo: Repo) -> dict[str, str]:
+    """Return the merge of each commit that a merge brought into the history of HEAD."""
+    repository = open_repository(repo.path)
+    git = GitProgram(repository.git_dir, None, repository.objects_dir)
+    return dict(releases.load_merges(repository, git, repo.head) or {})
+
+
+def test_merges(tmp_path: Path) -> None:
+    """Commits of a branch have its first merge, also those of a branch that was merged into the branch."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    repo.branch("outer")
+    first = repo.commit_file("b.py", "1\n")
+    repo.branch("inner")
+    inner = repo.commit_file("c.py", "1\n")
+    repo.switch("outer")
+    inner_merge = repo.merge("inner")
+    repo.switch("main")
+    merge = repo.merge("outer")
+    expected = {first: merge, inner: merge, inner_merge: merge}
+    assert load_merges(repo) == expected
+    repo.switch("outer")
+    second = repo.commit_file("b.py", "2\n")
+    repo.switch("main")
+    repo.commit_file("a.py", "2\n")
+    later = repo.merge("outer")
+    assert load_merges(repo) == expected | {second: later}
+
+
+def test_incomplete_history() -> None:
+    """Commits that were not read, as in a shallow clone or a long history, are left out."""
+    parents = {"head": ("line", "branch"), "line": ("missing",), "branch": ("root", "gone")}
+    assert releases.find_merges(parents, "head") == {"branch": "head"}
+    assert releases.find_merges({}, "head") == {}
+
+
+def test_failure_of_git(tmp_path: Path) -> None:
+    """Merges are unknown if git fails, and the failure is not cached."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    repository = open_repository(repo.path)
+    broken_git = GitProgram(tmp_path / "missing", None, repository.objects_dir)
+    (tmp_path / "missing").mkdir()
+    assert releases.load_merges(repository, broken_git, repo.head) is None
+    git = GitProgram(repository.git_dir, None, repository.objects_dir)
+    assert releases.load_merges(repository, git, repo.head) == {}
+
+
+def test_cached_states() -> None:
+    """A result counts for one state of one repository, and a failure is computed again."""
+    cache: releases.HistoryCache[int] = releases.HistoryCache()
+    results = iter([None, 1, 2, 3])
+    requests = [("a", 1), ("a", 1), ("a", 1), ("a", 2), ("b", 2), ("a", 2)]
+    found = [cache.get(Path(name), state, lambda: next(results)) for name, state in requests]
+    assert found == [None, 1, 1, 2, 3, 2]
+
+
+def test_cache_of_other_repositories_does_not_wait() -> None:
+    """A computation for one repository does not block one for another."""
+    cache: releases.HistoryCache[int] = releases.HistoryCache()
+    is_running, may_end = Event(), Event()
+
+    def compute() -> int:
+        is_running.set()
+        return int(may_end.wait(timeout=30))
+
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(cache.get, Path("a"), 1, compute)
+        assert is_running.wait(timeout=30)
+        assert cache.get(Path("b"), 1, lambda: 2) == 2
+        assert not slow.done()
+        may_end.set()
+        assert slow.result(timeout=30) == 1
