@@ -20,7 +20,6 @@ import numpy as np
 
 from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder, create_bundled_encoder
-from pipeline.git import commit_graph
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
@@ -159,10 +158,7 @@ class PatternSearcher:
             with self.open_search(request, repository, now) as search:
                 return self._search(search, (reranker or FeatureReranker()) if request.rerank else None)
         except NotIndexed:
-            commit_range = resolve_range(
-                repository, commit_graph.create_git_program(repository), request.commit_range
-            )
-            context = replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository), commit_range=commit_range)
+            context = replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository))
             query = parse_query(request, now, context)
             return FindAnswer((), build_meta(build_status_without_index(repository), query, ()))
 

@@ -26,6 +26,12 @@ def test_without_index(repo: Repo, home: Path) -> None:
     assert not home.exists()
 
 
+def test_without_index_and_git(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an index, a query without a range needs no git program."""
+    monkeypatch.setenv("PATH", "")
+    assert find(repo, home).meta.hint == "This repository is not indexed yet: run `lineage index`."
+
+
 def test_without_commits(tmp_path: Path, home: Path) -> None:
     """A repository without commits gives no hits and says why."""
     answer = find(Repo.create(tmp_path / "repo"), home)
