@@ -103,9 +103,7 @@ def find_with_cache(searcher: PatternSearcher, repo: Repo) -> list[FindAnswer]:
 
 
 def find_without_cache(repo: Repo, home: Path) -> list[FindAnswer]:
-    """Search with an empty cache."""
-    with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
-        return find_with_cache(searcher, repo)
+    return [find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=NOW) for request in REQUESTS]
 
 
 def locate(repo: Repo, home: Path) -> IndexLocation:
@@ -144,13 +142,15 @@ def delete(repo: Repo, home: Path) -> None:
 
 
 @given(st.lists(requests, min_size=1, max_size=4))
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_caching_does_not_change_answers(repo: Repo, home: Path, batch: list[FindRequest]) -> None:
     """After any requests, an answer equals the one of a search without a cache."""
+    uncached = [
+        find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=NOW) for request in batch
+    ]
     with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
-        for request in [*batch, *batch]:
-            uncached = find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=NOW)
-            assert searcher.find(request, repo.path, NOW) == uncached
+        cached = [searcher.find(request, repo.path, NOW) for request in [*batch, *batch]]
+    assert cached == [*uncached, *uncached]
 
 
 @pytest.mark.parametrize(
