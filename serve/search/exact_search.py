@@ -50,12 +50,9 @@ from stores import exact_search, history, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
-from stores.types import CommitRange
 
 # Characters before a match in a long line.
 MATCH_MARGIN: Final = 60
-# Commits of a range that the query names. For a few thousand it would take longer than for the whole index.
-MAX_LITERAL_COMMITS: Final = 500
 LIMITATION: Final = (
     "Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
 )
@@ -100,7 +97,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         condition, parameters = (
             _build_condition(filters, repository, connection) if request.has_filters else ("TRUE", {})
         )
-        condition = f"{condition} AND {_build_range_condition(commit_range)}"
+        condition = f"{condition} AND {exact_search.build_range_condition(commit_range)}"
         matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         is_searched = (
             commit_range.commits.__contains__
@@ -162,18 +159,6 @@ def _build_condition(
         work_tree=None if repository.is_bare else repository.root,
     )
     return build_filter_condition(parse_filters(filters, datetime.now(UTC), context))
-
-
-def _build_range_condition(commit_range: CommitRange | None) -> str:
-    """Return a condition for the commits of a short range, so that the database does not read all diffs.
-
-    On flask's 9,292 hunks, 204 commits took 28 ms instead of 233. Longer ranges are only filtered afterwards.
-    """
-    shas = commit_range.commits if commit_range else ()
-    if not 0 < len(shas) <= MAX_LITERAL_COMMITS:
-        return "TRUE"
-    literals = ", ".join(f"'{sha}'" for sha in sorted(shas))
-    return f"commit_sha IN ({literals})"
 
 
 def _complete_hunks(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from stores.exact_search import BadPattern, LinePattern
+from stores.exact_search import MAX_LITERAL_COMMITS, BadPattern, LinePattern, build_range_condition
+from stores.types import CommitRange
 
 
 @pytest.mark.parametrize(
@@ -50,3 +53,19 @@ def test_occurrences_do_not_overlap() -> None:
 def test_submodule_lines(text: str, is_possible: bool) -> None:
     """Submodules are read only for a text that a line `Subproject commit SHA` can contain."""
     assert LinePattern(text).may_match_submodules is is_possible
+
+
+@pytest.mark.parametrize(
+    ("shas", "condition"),
+    [
+        (None, "TRUE"),
+        ([], "FALSE"),
+        (["b", "a"], "commit_sha IN ('a', 'b')"),
+        (map(str, range(MAX_LITERAL_COMMITS + 1)), "TRUE"),
+    ],
+    ids=["no range", "empty range", "short range", "long range"],
+)
+def test_condition_of_a_range(shas: Iterable[str] | None, condition: str) -> None:
+    """The condition selects the commits of a short range and none of an empty one, and leaves others to the caller."""
+    commit_range = None if shas is None else CommitRange("text", frozenset(shas))
+    assert build_range_condition(commit_range) == condition

@@ -11,10 +11,10 @@ from serve.api_types import NamedRepository
 from serve.commit_types import ChangeSearchRequest
 from serve.errors import BadRequest
 from serve.find_types import FindRequest
-from serve.search import exact_search
 from serve.search.exact_search import search_changes
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import find_in_repositories
+from stores import exact_search
 from stores.snapshot import LANE_DEPTH
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder, build_index
