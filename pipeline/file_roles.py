@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, Literal
 
 from pipeline.syntax.languages import LANGUAGES_WITHOUT_SYMBOLS, detect_language
@@ -87,6 +88,9 @@ _TEST_FILE: Final = re.compile(
     r"|.*\.spec\.\w+|.*[_-]spec\.(?:rb|lua|cr|[cm]?[jt]sx?)"
 )
 
+# Paths whose roles are cached (27 us each), because commits change, and searches find, the same paths again and again.
+MAX_CACHED_PATHS: Final = 65_536
+
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
 
 # Files that build, run checks or hold the version: code, but not part of the program.
@@ -98,6 +102,7 @@ _BUILD_FILE: Final = re.compile(
 )
 
 
+@lru_cache(MAX_CACHED_PATHS)
 def classify_role(path: str) -> FileRole:
     """Return the role of a file by its path."""
     if is_test(path):

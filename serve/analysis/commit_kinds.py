@@ -13,9 +13,9 @@ The first of these rules that applies decides:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -81,8 +81,6 @@ _CONVENTIONAL: Final = re.compile(
 _PREFIX: Final = re.compile(
     r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
 )
-# Paths whose roles are cached, because the commits of a range change the same paths again and again.
-_MAX_CACHED_PATHS: Final = 65_536
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
 
@@ -147,7 +145,7 @@ class CommitKind:
 
 def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_issue: bool) -> CommitKind:
     """Return the kind of a commit. `paths`: files that it changes; none if they are unknown."""
-    roles = {_get_role(path) for path in paths}
+    roles = {classify_role(path) for path in paths}
     may_change_program = not roles or not roles <= {"tests", "prose"}
     is_breaking = _BREAKING_FOOTER.search(body) is not None
     match = _CONVENTIONAL.match(subject)
@@ -189,11 +187,5 @@ def _classify_words(subject: str) -> str | None:
 
 def count_kinds(kinds: Iterable[str]) -> dict[str, int]:
     """Return the number of each kind, in the order of output, without those that do not occur."""
-    occurrences = list(kinds)
-    counts = {kind: occurrences.count(kind) for kind in KINDS}
-    return {kind: count for kind, count in counts.items() if count}
-
-
-@lru_cache(_MAX_CACHED_PATHS)
-def _get_role(path: str) -> FileRole:
-    return classify_role(path)
+    counts = Counter(kinds)
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}

@@ -342,6 +342,7 @@ def _compare_other_files(
     rows = texts.rows[positions]
     scores = np.zeros(len(rows))
     scores[rows >= 0] = np.maximum(texts.compute_scores(results.query_vector, rows[rows >= 0]), 0)
+    requested_roles = query.roles | {"source"}
     scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
     has_file = dict.fromkeys(commits, False)
     shas, paths = (
@@ -351,7 +352,7 @@ def _compare_other_files(
         shas, paths, np.round(scores, vector_search.COSINE_DECIMALS).tolist(), strict=True
     ):
         scores_by_commit[sha].append(score)
-        has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in query.roles | {"source"})
+        has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in requested_roles)
     similarities = {
         sha: sum(map(mul, sorted(commit_scores, reverse=True)[1:], OTHER_HUNK_WEIGHTS))
         for sha, commit_scores in scores_by_commit.items()
