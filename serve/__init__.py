@@ -1,12 +1,11 @@
 """User interfaces: commands, MCP servers, daemon, viewer, search and explanation.
 
-- `analysis`: Data frames and charts of a history, for notebooks; `find_related_files`
+- `analysis`: Data frames and charts of a history, for notebooks; `find_related_files`; `summarize_range`
 - `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
 - `backend`: Choice between the daemon and an in-process engine
 - `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
-- `commit_kinds`: Kind of a commit: feature, fix, removal and so on
 - `commit_ranges`: Ranges of commits in requests, and how many of their commits an index has
 - `commit_types`: Requests and answers of `search_changes`, `show_commit` and `trace_symbol`, and their JSON
 - `config`: Package name and version; settings from environment variables
@@ -24,7 +23,6 @@
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
 - `mcp`: MCP servers of lineage and mindmap
 - `process`: Termination signals and standard streams
-- `range_summary`: Summary of a range of commits, with candidates for release notes
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Index location of a repository

@@ -17,8 +17,8 @@ from pipeline.git import commit_graph, ranges
 from pipeline.git.ranges import BadRange, RangeCommit
 from pipeline.git.releases import find_merges
 from pipeline.git.repository import open_repository
+from serve.analysis.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
 from serve.api_types import format_rfc3339
-from serve.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
 from serve.errors import BadRequest
 from serve.evidence import parse_remote_names
 from serve.references import (

@@ -103,8 +103,8 @@ def log_command(
     Release notes: features, fixes, performance, removals, reverts and breaking changes of program files. A merged pull
     request is one note. A commit and its revert are none.
     """
+    from serve.analysis.range_summary import summarize_range
     from serve.cli import render_changes
-    from serve.range_summary import summarize_range
 
     answer = summarize_range(commit_range, path, config.load_settings().home, limit=limit)
     print_answer(

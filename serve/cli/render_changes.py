@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from serve.analysis.commit_kinds import DISPLAY_NAMES
 from serve.cli.render import format_evidence, format_message_lines, get_line_style
-from serve.commit_kinds import DISPLAY_NAMES
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.range_summary import LogAnswer, ReleaseNote
+    from serve.analysis.range_summary import LogAnswer, ReleaseNote
 
 
 # Matching lines of a commit: several commits fit a screen. The JSON has more.

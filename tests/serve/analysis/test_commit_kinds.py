@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serve.commit_kinds import CommitKind, classify_commit, count_kinds
+from serve.analysis.commit_kinds import CommitKind, classify_commit, count_kinds
 
 SOURCE = ("src/app.py",)
 

@@ -9,14 +9,14 @@ import pytest
 from pipeline.git import commit_graph
 from pipeline.git.ranges import RangeCommit, read_commits
 from pipeline.git.repository import open_repository
-from serve.errors import BadRequest
-from serve.range_summary import (
+from serve.analysis.range_summary import (
     ClassifiedCommit,
     LogAnswer,
     count_directories,
     find_release_notes,
     summarize_range,
 )
+from serve.errors import BadRequest
 from serve.references import parse_references, remove_squash_suffix
 from tests.repos import FIRST_DATE, Repo
 

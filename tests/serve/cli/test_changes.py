@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from serve.analysis.range_summary import DirectoryCount, KindGroup, LogAnswer, ReleaseNote
 from serve.analysis.related_files import find_related_files
 from serve.api_types import Compatibility, IndexState
 from serve.cli.exit_codes import FAILED, USAGE_ERROR
@@ -34,7 +35,6 @@ from serve.commit_types import (
     TraceRequest,
 )
 from serve.explain.show_commit import show_commit
-from serve.range_summary import DirectoryCount, KindGroup, LogAnswer, ReleaseNote
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedFile, RelatedRequest
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
