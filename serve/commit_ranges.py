@@ -7,9 +7,9 @@ from all commits that HEAD reaches or the range has.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.git import ranges
 from pipeline.git.errors import UnreadableObject
@@ -18,9 +18,7 @@ from pipeline.git.ranges import BadRange
 from pipeline.git.repository import Repository
 from serve.errors import BadRequest
 from serve.text import escape_in_sentence, format_commit_count
-from stores import history
-from stores.hunk_details import Connection
-from stores.types import CommitRange, ReachabilityDelta
+from stores.types import CommitRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +65,32 @@ class RangeCoverage:
 
 def resolve_range(repository: Repository, git: GitProgram, text: str | None) -> CommitRange | None:
     """Return the commits of a request's range; None without one. Raises BadRequest."""
-    if text is None:
-        return None
+    return None if text is None else CommitRange(text, frozenset(list_commits(repository, git, text)))
+
+
+def list_commits(repository: Repository, git: GitProgram, text: str) -> tuple[str, ...]:
+    """Return the commits of a range, newest first. Raises BadRequest."""
     try:
-        return CommitRange(text, frozenset(ranges.list_range(repository, git, text)))
+        return ranges.list_range(repository, git, text)
     except BadRange as error:
         raise BadRequest(error.message, hint=error.hint) from error
-
-
-def add_to_reachability(
-    connection: Connection, reachability: ReachabilityDelta, commit_range: CommitRange
-) -> ReachabilityDelta:
-    """Return the reachability with the commits of the range added."""
-    is_reachable = history.build_reachability_test(connection, reachability)
-    outside = sorted(sha for sha in commit_range.commits if not is_reachable(sha))
-    return replace(reachability, added_commits=(*reachability.added_commits, *outside))
 
 
 def compute_coverage(
     repository: Repository,
     git: GitProgram,
-    connection: Connection,
     commit_range: CommitRange,
+    recorded_commits: Collection[str],
     indexed_tips: Iterable[str | None],
 ) -> RangeCoverage:
     """Return how much of the range the index has.
 
-    `indexed_tips`: commits that were indexed with all that they reach. Commits that change only ignored files have no
-    rows, so that a commit without rows is unindexed only if none of the tips reaches it.
+    `recorded_commits`: those of the range that have rows. `indexed_tips`: commits that were indexed with all that they
+    reach. Commits that change only ignored files have no rows, so that a commit without rows is unindexed only if none
+    of the tips reaches it.
     """
     text, commits = commit_range.text, commit_range.commits
-    unrecorded = commits - history.find_recorded_commits(connection, commits)
+    unrecorded = commits.difference(recorded_commits)
     if not unrecorded:
         return RangeCoverage(text, len(commits))
     unindexed = unrecorded & ranges.list_range_outside(repository, git, text, indexed_tips)

@@ -24,7 +24,7 @@ from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.walk import compute_reachability_delta, find_commits_to_index
 from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
-from serve.commit_ranges import RangeCoverage, add_to_reachability, compute_coverage
+from serve.commit_ranges import RangeCoverage, compute_coverage
 from serve.repositories import locate_index
 from serve.text import UNREADABLE_HINT, describe_vector_share, format_commit_count
 from stores import compatibility, history, index_copy, locks
@@ -172,11 +172,16 @@ def add_range(
     """Return the status for a question about a range: its commits are reachable, too."""
     if commit_range is None:
         return status
+    is_reachable = history.build_reachability_test(connection, status.reachability)
+    outside = sorted(sha for sha in commit_range.commits if not is_reachable(sha))
+    recorded_commits = history.find_recorded_commits(connection, commit_range.commits)
     tips = [status.last_indexed_commit, *history.load_branch_tips(connection)]
     return replace(
         status,
-        reachability=add_to_reachability(connection, status.reachability, commit_range),
-        range_coverage=compute_coverage(repository, git, connection, commit_range, tips),
+        reachability=replace(
+            status.reachability, added_commits=(*status.reachability.added_commits, *outside)
+        ),
+        range_coverage=compute_coverage(repository, git, commit_range, recorded_commits, tips),
     )
 
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.git import commit_graph, ranges
-from pipeline.git.ranges import BadRange, RangeCommit
+from pipeline.git.ranges import RangeCommit
 from pipeline.git.releases import find_merges
 from pipeline.git.repository import open_repository
 from serve.analysis.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
 from serve.api_types import format_rfc3339
+from serve.commit_ranges import list_commits
 from serve.errors import BadRequest
 from serve.evidence import parse_remote_names
 from serve.references import (
@@ -104,6 +105,10 @@ class LogAnswer:
     release_notes: tuple[ReleaseNote, ...]
     limitation: str | None = None
 
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> LogAnswer:
+        """Return a copy with `rewrite` applied to the text that suggests a command."""
+        return replace(self, limitation=self.limitation and rewrite(self.limitation))
+
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types."""
         fields = asdict(self)
@@ -174,10 +179,7 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
     location = find_index(home, repository)
     # The commit-graph of an index makes git faster.
     git = commit_graph.create_git_program(repository, location.git_directory if location else None)
-    try:
-        shas = ranges.list_range(repository, git, text)
-    except BadRange as error:
-        raise BadRequest(error.message, hint=error.hint) from error
+    shas = list_commits(repository, git, text)
     own_names = parse_remote_names(repository.config)
     commits = [
         ClassifiedCommit(commit, parse_references(commit.message, own_names))
@@ -202,7 +204,8 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
 def _describe_unread(count: int) -> str | None:
     if not count:
         return None
-    return f"{format_commit_count(count)} could not be read and are left out: run `git fsck`."
+    verb = "is" if count == 1 else "are"
+    return f"{format_commit_count(count)} could not be read and {verb} left out: run `git fsck`."
 
 
 def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[KindGroup]:

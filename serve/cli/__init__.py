@@ -1,7 +1,7 @@
 """Commands of the `lineage` and `mindmap` programs.
 
 - `app`: `lineage` program: all commands
-- `changes`: `lineage grep`, `lineage trace`, `lineage related` and `lineage show` commands
+- `changes`: `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show` commands
 - `entry`: entry point of `lineage`, with a fast path for git hooks
 - `exit_codes`: conversion of exceptions to messages and exit codes
 - `index`: `lineage index` of one repository: check of the options, run of the pipeline
@@ -12,7 +12,7 @@
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
-- `render_changes`: terminal output of `lineage grep`, `lineage show` and `lineage trace`
+- `render_changes`: terminal output of `lineage grep`, `lineage log`, `lineage show` and `lineage trace`
 - `render_explain`: terminal output of `lineage explain`
 - `render_mindmap`: terminal output of maps
 - `render_related`: terminal output of `lineage related`

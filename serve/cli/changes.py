@@ -107,6 +107,7 @@ def log_command(
     from serve.cli import render_changes
 
     answer = summarize_range(commit_range, path, config.load_settings().home, limit=limit)
+    answer = answer.rewrite_commands(add_path_to_commands)
     print_answer(
         partial(_format_json, answer.to_json_dict()),
         partial(render_changes.print_log_answer, answer),

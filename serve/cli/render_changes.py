@@ -20,7 +20,6 @@ from serve.commit_types import (
 )
 from serve.text import (
     SHA_DIGITS,
-    add_path_to_commands,
     escape_controls,
     escape_line,
     format_commit_count,
@@ -88,7 +87,7 @@ def print_log_answer(answer: LogAnswer, console: Console) -> None:
 
     console.print(Text(_format_log_title(answer), style="bold"))
     if answer.limitation:
-        console.print(Text(add_path_to_commands(answer.limitation), style="bold yellow"))
+        console.print(Text(escape_line(answer.limitation), style="bold yellow"))
     counts = {directory.path or "(top level)": directory.commits for directory in answer.directories}
     kinds = {DISPLAY_NAMES[group.kind]: group.count for group in answer.kinds}
     for heading, numbers in (("By directory", counts), ("By kind", kinds)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from serve.analysis.range_summary import (
 from serve.errors import BadRequest
 from serve.references import parse_references, remove_squash_suffix
 from tests.repos import FIRST_DATE, Repo
+from tests.serve.commands import run_captured
 
 GRACE = "Grace Hopper <grace@navy.example>"
 
@@ -124,7 +126,7 @@ def test_shallow_boundary(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_missing_objects(repo: Repo, tmp_path: Path) -> None:
-    """Commits that git cannot read are counted, and the answer says so."""
+    """Commits that git cannot read are counted, and the answer says so; the JSON has a command for the repository."""
     copy = repo.clone(tmp_path / "copy", "--branch=main")
     copy.git("unpack-objects", "-q", stdin=_take_packs(copy))
     tree = copy.git("rev-parse", "v1^{tree}")
@@ -134,6 +136,10 @@ def test_missing_objects(repo: Repo, tmp_path: Path) -> None:
     assert answer.limitation
     assert answer.limitation.startswith("2 commits could not be read")
     assert sum(group.count for group in answer.kinds) == 4
+    assert summarize(copy, "v1").limitation == "1 commit could not be read and is left out: run `git fsck`."
+    code, output, _ = run_captured("log", "HEAD", copy.path, "--json")
+    assert code == 0
+    assert json.loads(output)["limitation"].endswith(f"run `git -C {copy.path} fsck`.")
 
 
 def _take_packs(repo: Repo) -> bytes:
