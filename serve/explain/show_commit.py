@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
+from pipeline.git.ranges import suggest_references
 from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
@@ -35,7 +35,7 @@ from serve.commit_types import (
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader
 from serve.explain.file_history import LOCK_WAIT_SECONDS
-from serve.explain.notes import MAX_SUGGESTIONS, find_similar_files
+from serve.explain.notes import find_similar_files
 from serve.explain.target import MAX_FILE_BYTES, list_candidate_paths
 from serve.repositories import find_index
 from serve.text import SHA_DIGITS, escape_line, format_command
@@ -134,12 +134,12 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision:
         raise BadRequest(f"{revision!r:.200} is a range, not a commit.", hint=REVISION_HINT)
-    names = repository.list_references()
-    if revision in names:
+    if revision in repository.list_references():
         raise UnreadableObject(revision, "it names no commit of this clone")
-    similar_names = get_close_matches(revision, names, n=MAX_SUGGESTIONS)
-    suggestion = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
-    raise BadRequest(f"The repository has no commit {revision!r:.200}.", hint=f"{suggestion}{REVISION_HINT}")
+    suggestion = suggest_references(repository, revision)
+    raise BadRequest(
+        f"The repository has no commit {revision!r:.200}.", hint=f"{suggestion} {REVISION_HINT}".lstrip()
+    )
 
 
 def _resolve_with_git(repository: Repository, revision: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.repository import Repository
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.explain.show_commit import show_commit
@@ -153,6 +154,12 @@ def test_errors_say_what_to_do(
 ) -> None:
     """Each error names the mistake, or similar names."""
     assert message in get_error(repo, commit, path, lines=lines)
+
+
+def test_suggested_names_are_escaped(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A similar name with a control of the writing direction is shown with an escape."""
+    monkeypatch.setattr(Repository, "list_references", lambda _: ["topik\u202e"])
+    assert r"Did you mean 'topik\u202e'?" in get_error(repo, "topik")
 
 
 def test_sha_prefix(tmp_path: Path) -> None:
