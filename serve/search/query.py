@@ -273,6 +273,15 @@ MODIFIER_CUES: Final = {
         "started to, begin, began, learn, learned, learnt, was added, were added, added first"
     ),
 }
+# "How do we remove a header?" asks for an instruction: its infinitives are no cues.
+_INSTRUCTION: Final = re.compile(r"\bhow (?:do|does|to|can|could|should)\b")
+_INFINITIVES: Final = _compile_cues(
+    "remove, drop, delete, stop, lose, get rid, go away, introduce, start to, begin, learn, come from"
+)
+# "First" is a cue at the start and in these phrases. "Why does the first request fail?" asks for no origin.
+_FIRST_TIME: Final = re.compile(
+    r"\W*first\b|.*\b(?:when\b.*|since\b.*|who\b.*|which\b.*(?<!the )|at )\bfirst\b", re.DOTALL
+)
 # Statements such as "no longer fails" describe a change, whatever it did. So the cues count only in a question, or at
 # the start of a text: "first selector that compares texts".
 _QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
@@ -320,6 +329,10 @@ def find_modifier(text: str) -> Modifier | None:
     """Return what a question asks for besides its intent, by the most cues; None for statements."""
     lower = text.strip().lower()
     is_question = _QUESTION.match(lower) is not None
+    if not _FIRST_TIME.match(lower):
+        lower = re.sub(r"\bfirst\b", "", lower)
+    if instruction := _INSTRUCTION.search(lower):
+        lower = lower[: instruction.end()] + _INFINITIVES.sub("", lower[instruction.end() :])
     counts = {
         modifier: len(_find_cues(pattern, lower)) if is_question or pattern.match(lower) else 0
         for modifier, pattern in MODIFIER_CUES.items()
