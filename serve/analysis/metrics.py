@@ -175,12 +175,19 @@ def label_fix_commits(index: HistoryFrames) -> pl.DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RenamedHistory(HistoryFrames):
+    """Frames whose hunks are those of `follow_renames`, which then has nothing to do."""
+
+
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     """Return the reachable hunks with the newest path of their file as `file_path`, and no `old_path`.
 
     So a renamed file is counted once. A change of the old path on a branch that lacks the rename counts for the new
     path, too.
     """
+    if isinstance(index, RenamedHistory):
+        return index.hunks
     dates = index.commits.filter("reached").select("commit_sha", "commit_date")
     hunks = index.hunks.join(dates, on="commit_sha").sort("commit_date", "hunk_id", descending=True)
     if hunks["old_path"].null_count() == hunks.height:
@@ -233,7 +240,8 @@ def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
     read as text are left out.
     """
     is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
-    changed_files = _list_files_of_small_commits(index).filter(is_text)
+    is_small = pl.col("files") <= MAX_FILES_PER_COMMIT
+    changed_files = list_changed_files(index).filter(is_text & is_small)
     counts = changed_files.group_by("file_path").agg(changes=pl.len())
     pairs = (
         changed_files.join(changed_files, on="commit_sha", suffix="_other")
@@ -258,9 +266,12 @@ def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
     )
 
 
-def find_files_changed_with(index: HistoryFrames, is_selected: pl.Expr) -> pl.DataFrame:
+def find_files_changed_with(
+    index: HistoryFrames, changed_files: pl.DataFrame, is_selected: pl.Expr
+) -> pl.DataFrame:
     """Return the files that changed together with the selected file or files, in the order of their association.
 
+    - `changed_files`: of `list_changed_files`.
     - `together`: commits that change both. `changes`: all commits of the file. Larger commits are left out of both.
     - `confidence`: share of the selected files' commits that change it, too. `lift`: how many times as large as its
       share of all commits this is; 1 without association.
@@ -271,7 +282,7 @@ def find_files_changed_with(index: HistoryFrames, is_selected: pl.Expr) -> pl.Da
     and few others change, and many common commits count more than few. Files that are no more frequent in the selected
     commits than in others are left out.
     """
-    files = _list_files_of_small_commits(index)
+    files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
     total, selected = files["commit_sha"].n_unique(), selected_commits.height
     together, changes = pl.col("together").cast(pl.Float64), pl.col("changes").cast(pl.Float64)
@@ -309,21 +320,16 @@ def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr
     return 2 * pl.sum_horizontal(terms)
 
 
-def count_large_commits(index: HistoryFrames, is_selected: pl.Expr) -> int:
-    """Return how many commits of the selected files are left out of co-changes, as too large."""
-    return int(
-        _count_files(index)
-        .filter(is_selected & (pl.col("files") > MAX_FILES_PER_COMMIT))["commit_sha"]
-        .n_unique()
-    )
+def count_large_commits(changed_files: pl.DataFrame, is_selected: pl.Expr) -> int:
+    """Return how many commits of the selected files are left out of co-changes, as too large.
+
+    `changed_files`: of `list_changed_files`.
+    """
+    is_large = pl.col("files") > MAX_FILES_PER_COMMIT
+    return int(changed_files.filter(is_selected & is_large)["commit_sha"].n_unique())
 
 
-def _list_files_of_small_commits(index: HistoryFrames) -> pl.DataFrame:
-    """Return the files of each reachable commit with at most MAX_FILES_PER_COMMIT files."""
-    return _count_files(index).filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
-
-
-def _count_files(index: HistoryFrames) -> pl.DataFrame:
+def list_changed_files(index: HistoryFrames) -> pl.DataFrame:
     """Return each file of each reachable commit once, with the number of `files` of the commit."""
     files = follow_renames(index).select("commit_sha", "file_path").unique()
     return files.with_columns(files=pl.len().over("commit_sha"))

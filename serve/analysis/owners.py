@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,12 +16,14 @@ from typing import Final
 import polars as pl
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.git_cli import GitProcess, GitProgram, GitTimeout
 from pipeline.git.objects import is_bot
 from pipeline.git.repository import Repository
-from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, blame_revision
-from serve.explain.target import read_committed_target
+from serve.explain import notes
+from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, blame_revision, read_blame
+from serve.explain.target import Target, read_committed_target
 from serve.related_types import Bot, Owner, RecentAuthor
+from stores.errors import LineageError
 from stores.frames import HistoryFrames
 
 # Time limit for git blame: of a file, or of all files of a directory together.
@@ -71,22 +73,45 @@ class RecentWork:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryBlame:
-    """Surviving lines of each commit in the files of a directory.
-
-    `files`: number of text files. `blamed_files`: those that were blamed in time. `failed_files`: those that git could
-    not blame.
-    """
+class SurvivingLines:
+    """Number of surviving lines of each commit, and sentences about what limits the count."""
 
     lines: Mapping[str, int]
-    files: int
-    blamed_files: int
-    failed_files: int
+    limitations: tuple[str, ...] = ()
+
+
+class UnknownAuthors(LineageError):
+    """git cannot read the author of a commit."""
 
 
 def count_surviving_lines(lines: Iterable[BlamedLine]) -> dict[str, int]:
     """Return the number of blamed lines of each commit, without uncommitted lines."""
     return dict(Counter(line.origin.commit_sha for line in lines if line.is_committed))
+
+
+def read_surviving_lines(
+    repository: Repository,
+    git: GitProgram,
+    target: Target,
+    blame: GitProcess | None,
+    ignore_revs: BlameIgnoreRevs,
+) -> SurvivingLines:
+    """Return the surviving lines of a file. `blame`: running git blame; None if the file has no lines."""
+    limitations = tuple(notes.describe_file_limitations(target, ignore_revs, repository, git))
+    if blame is None:
+        return SurvivingLines({}, limitations)
+    try:
+        result = read_blame(blame, MAX_BLAME_SECONDS)
+    except GitTimeout:
+        sentence = (
+            f"git blame did not finish within {MAX_BLAME_SECONDS:.0f} seconds, "
+            "so the owners of the file are unknown."
+        )
+        return SurvivingLines({}, (*limitations, sentence))
+    if isinstance(result, BlameFailed):
+        return SurvivingLines({}, (*limitations, notes.describe_blame_failure(result, repository)))
+    line_limitations = notes.describe_line_limitations(result.lines, repository)
+    return SurvivingLines(count_surviving_lines(result.lines), (*limitations, *line_limitations))
 
 
 def blame_directory(
@@ -95,10 +120,12 @@ def blame_directory(
     head: str,
     blobs: Mapping[bytes, str],
     ignore_revs: BlameIgnoreRevs,
-    max_seconds: float,
-) -> DirectoryBlame:
-    """Blame files of HEAD in the given order, until the time is over. `blobs`: blob of each file, by path."""
-    deadline = time.monotonic() + max_seconds
+) -> SurvivingLines:
+    """Return the surviving lines of files of HEAD, blamed in the given order until the time is over.
+
+    `blobs`: blob of each file, by path.
+    """
+    deadline = time.monotonic() + MAX_BLAME_SECONDS
     counts: Counter[str] = Counter()
     files = blamed_files = failed_files = 0
     for path, blob in blobs.items():
@@ -124,7 +151,18 @@ def blame_directory(
         else:
             counts.update(count_surviving_lines(result.lines))
             blamed_files += 1
-    return DirectoryBlame(counts, files, blamed_files, failed_files)
+    limitations = (*_describe_unblamed_files(files, blamed_files, failed_files), ignore_revs.note)
+    return SurvivingLines(counts, tuple(filter(None, limitations)))
+
+
+def _describe_unblamed_files(files: int, blamed_files: int, failed_files: int) -> Iterator[str]:
+    if blamed_files + failed_files < files:
+        yield (
+            f"Owners cover only {blamed_files:,} of {files:,} files, those with the most commits: "
+            "git blame took too long for the rest."
+        )
+    if failed_files:
+        yield f"git blame failed for {failed_files:,} of {files:,} files."
 
 
 def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
@@ -159,13 +197,17 @@ def list_recent_work(
 
 
 def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
-    """Return the author of each commit. git applies `.mailmap`, because libgit2 compares addresses with their case."""
+    """Return the author of each commit. git applies `.mailmap`, because libgit2 compares addresses with their case.
+
+    Raises UnknownAuthors.
+    """
     stdin = "".join(f"{sha}\n" for sha in dict.fromkeys(shas)).encode()
     if not stdin:
         return {}
     output = git.run(*LOG_ARGUMENTS, stdin=stdin)
     if output.exit_code:
-        raise UnreadableObject("HEAD", output.stderr or "git log failed")
+        last_line = output.stderr.splitlines()[-1] if output.stderr else "git log failed"
+        raise UnknownAuthors(last_line.removeprefix("fatal: "))
     entries = (entry.split("\n") for entry in output.stdout.decode("utf-8", "replace").split("\0") if entry)
     return unify_authors({sha: Author(name, email) for sha, name, email in entries})
 

@@ -19,13 +19,15 @@ import polars as pl
 from pipeline.git import commit_graph
 from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, decode_path
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitProcess, GitTimeout
+from pipeline.git.git_cli import GitProcess
 from pipeline.git.repository import Repository, open_repository
 from serve.analysis import metrics, owners
+from serve.analysis.metrics import RenamedHistory
+from serve.analysis.owners import SurvivingLines, UnknownAuthors
 from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
-from serve.explain import cache, notes
-from serve.explain.blame import BlameFailed, load_ignore_revs, read_blame, start_blame
+from serve.explain import cache
+from serve.explain.blame import load_ignore_revs, start_blame
 from serve.explain.deleted_file import describe_missing_file
 from serve.explain.target import Target, list_candidate_paths, resolve_target
 from serve.explain_types import ExplainRequest
@@ -83,28 +85,29 @@ class RequestedPath:
         return pl.col("file_path").str.starts_with(f"{self.path}/") if self.path else pl.lit(True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """Data of the index about a file or directory.
 
-    `subject`: the file or directory. `frames`: all hunks, with the newest paths of their files; for a file, only its
-    symbols. `old_paths`: former names of the file, newest first. `symbol_lines`: first line of each symbol of the file
-    at HEAD, by qualified name.
+    `subject`: the file or directory. `frames`: all hunks; for a file, only its symbols. `old_paths`: former names of
+    the file, newest first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
     """
 
     status: IndexStatus
     subject: RequestedPath
-    frames: HistoryFrames
+    frames: RenamedHistory
     old_paths: tuple[str, ...]
     symbol_lines: Mapping[str, int]
 
+    @cached_property
+    def changed_files(self) -> pl.DataFrame:
+        """Files of each commit, with their number."""
+        return metrics.list_changed_files(self.frames)
 
-@dataclass(frozen=True, slots=True)
-class SurvivingLines:
-    """Number of surviving lines of each commit, and sentences about what limits the count."""
-
-    lines: Mapping[str, int]
-    limitations: tuple[str, ...] = ()
+    @cached_property
+    def file_hotspots(self) -> pl.DataFrame:
+        """All files, those with the most commits first."""
+        return metrics.find_file_hotspots(self.frames)
 
 
 def find_related_files(
@@ -147,10 +150,10 @@ class _Finder:
             subject = history.subject
             if subject.target is not target:
                 blame = self._start_blame(stack, subject.target)
-            details = self._build_details(history)
+            hot_spots = tuple(islice(self._find_hot_spots(history), self.request.limit))
             hits = tuple(islice(self._find_hits(history), self.request.limit))
             lines = self._read_lines(blame, history)
-        details = self._add_owners(details, history, lines)
+        details = self._build_details(history, hot_spots, lines)
         return RelatedAnswer(
             hits,
             RelatedMeta(
@@ -165,13 +168,7 @@ class _Finder:
         if not any(path is not None for path in list_candidate_paths(self.repository, file, self.cwd)):
             raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
         target = resolve_target(self.repository, self.head, file, self.cwd)
-        blocking_file = (
-            cache.find_blocking_file(self.repository, target) if target.content is not None else None
-        )
-        if blocking_file:
-            note = f"git would wait forever for {blocking_file}, because it is no regular file."
-            return Target(target.path, note=note)
-        return target
+        return cache.refuse_blocked_target(self.repository, target)
 
     def _start_blame(self, stack: ExitStack, target: Target) -> GitProcess | None:
         """Start git blame of a file. Return None if the file has no lines."""
@@ -184,7 +181,7 @@ class _Finder:
     def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> History:
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
-        renamed = replace(history, hunks=metrics.follow_renames(history))
+        renamed = metrics.RenamedHistory(history.commits, metrics.follow_renames(history), history.symbols)
         subject = self._select_subject(target, history, renamed)
         hunks = renamed.hunks.filter(subject.selection)
         old_paths: tuple[str, ...] = ()
@@ -234,7 +231,9 @@ class _Finder:
 
     def _find_hits(self, history: History) -> Iterator[RelatedFile]:
         """Yield the files of HEAD that change together with the subject, those with the strongest association first."""
-        rows = metrics.find_files_changed_with(history.frames, history.subject.selection)
+        rows = metrics.find_files_changed_with(
+            history.frames, history.changed_files, history.subject.selection
+        )
         subjects = _load_subjects(history.frames, rows["last_commit"])
         for row in rows.iter_rows(named=True):
             if self._has_file(row["file_path"]):
@@ -255,7 +254,7 @@ class _Finder:
         """
         subject = history.subject
         if subject.is_directory:
-            rows = metrics.find_file_hotspots(history.frames).filter(subject.selection)
+            rows = history.file_hotspots.filter(subject.selection)
         else:
             rows = metrics.find_symbol_hotspots(history.frames)
         at_head = not subject.target.is_missing
@@ -271,80 +270,27 @@ class _Finder:
                 name, row["changes"], row["fixes"], line, row["last_commit"], _format_date(row["last_date"])
             )
 
-    def _build_details(self, history: History) -> RelatedDetails:
-        subject = history.subject
-        commits = history.frames.hunks.filter(subject.selection)["commit_sha"].n_unique()
-        return RelatedDetails(
-            path=subject.path or ".",
-            kind="directory" if subject.is_directory else "file",
-            old_paths=history.old_paths,
-            commits=commits,
-            large_commits=metrics.count_large_commits(history.frames, subject.selection),
-            max_files=metrics.MAX_FILES_PER_COMMIT,
-            lines=0,
-            owners=(),
-            recent_since=None,
-            recent_until=None,
-            recent_authors=(),
-            bots=(),
-            hot_spots=tuple(islice(self._find_hot_spots(history), self.request.limit)),
-            limitation=None,
-        )
-
     def _read_lines(self, blame: GitProcess | None, history: History) -> SurvivingLines:
         """Return the surviving lines of the file or directory that git blame finds within the time limit."""
-        subject, head = history.subject, self.head
-        if subject.is_directory:
-            return (
-                self._blame_directory(history, head)
-                if head and not subject.target.is_missing
-                else SurvivingLines({})
-            )
-        limitations = notes.describe_file_limitations(
-            subject.target, self.ignore_revs, self.repository, self.git
-        )
-        if subject.target.is_missing:
+        subject = history.subject
+        if subject.target.is_missing or self.head is None:
             return SurvivingLines({})
-        if blame is None:
-            return SurvivingLines({}, tuple(limitations))
-        try:
-            result = read_blame(blame, owners.MAX_BLAME_SECONDS)
-        except GitTimeout:
-            sentence = (
-                f"git blame did not finish within {owners.MAX_BLAME_SECONDS:.0f} seconds, "
-                "so the owners of the file are unknown."
+        if not subject.is_directory:
+            return owners.read_surviving_lines(
+                self.repository, self.git, subject.target, blame, self.ignore_revs
             )
-            return SurvivingLines({}, (*limitations, sentence))
-        if isinstance(result, BlameFailed):
-            return SurvivingLines({}, (*limitations, notes.describe_blame_failure(result, self.repository)))
-        line_limitations = notes.describe_line_limitations(result.lines, self.repository)
-        return SurvivingLines(owners.count_surviving_lines(result.lines), (*limitations, *line_limitations))
+        blobs = dict(self._rank_files(history))
+        return owners.blame_directory(self.repository, self.git, self.head, blobs, self.ignore_revs)
 
-    def _blame_directory(self, history: History, head: str) -> SurvivingLines:
-        """Blame the files of a directory, those with the most commits first."""
+    def _rank_files(self, history: History) -> Iterator[tuple[bytes, str]]:
+        """Yield path and blob of each file of HEAD in the directory, those with the most commits first."""
         prefix = f"{history.subject.path}/" if history.subject.path else ""
         files = {path: file for path, file in self._head_files.items() if path.startswith(prefix)}
-        changed_files = metrics.find_file_hotspots(history.frames)["file_path"]
-        ranked = [path for path in changed_files if path in files]
-        ranked += sorted(files.keys() - set(ranked))
-        blame = owners.blame_directory(
-            self.repository,
-            self.git,
-            head,
-            dict(files[path] for path in ranked),
-            self.ignore_revs,
-            owners.MAX_BLAME_SECONDS,
-        )
-        limitations = [self.ignore_revs.note] if self.ignore_revs.note else []
-        if blame.failed_files:
-            limitations.insert(0, f"git blame failed for {blame.failed_files:,} of {blame.files:,} files.")
-        if blame.blamed_files + blame.failed_files < blame.files:
-            sentence = (
-                f"Owners cover only {blame.blamed_files:,} of {blame.files:,} files, those with the most commits: "
-                "git blame took too long for the rest."
-            )
-            limitations.insert(0, sentence)
-        return SurvivingLines(blame.lines, tuple(limitations))
+        for path in history.file_hotspots["file_path"]:
+            if path in files:
+                yield files.pop(path)
+        for path in sorted(files):
+            yield files[path]
 
     @cached_property
     def _head_files(self) -> Mapping[str, tuple[bytes, str]]:
@@ -352,27 +298,39 @@ class _Finder:
         files = self.repository.list_raw_files(self.head) if self.head else []
         return {decode_path(path): (path, blob) for path, blob in files}
 
-    def _add_owners(
-        self, details: RelatedDetails, history: History, surviving: SurvivingLines
+    def _build_details(
+        self, history: History, hot_spots: tuple[HotSpot, ...], surviving: SurvivingLines
     ) -> RelatedDetails:
+        subject, limit = history.subject, self.request.limit
         period = owners.find_recent_period(history.frames)
-        selection = history.subject.selection
-        work = owners.list_recent_work(history.frames, selection, period) if period else []
-        authors = owners.load_authors(self.git, [*surviving.lines, *(item.commit_sha for item in work)])
-        limit = self.request.limit
-        limitations = list(filter(None, (history.subject.note, *surviving.limitations)))
-        if not details.commits:
+        work = owners.list_recent_work(history.frames, subject.selection, period) if period else []
+        limitations = list(filter(None, (subject.note, *surviving.limitations)))
+        lines = surviving.lines
+        try:
+            authors = owners.load_authors(self.git, [*lines, *(item.commit_sha for item in work)])
+        except UnknownAuthors as error:
+            limitations.append(f"The owners are unknown: {error}.")
+            authors, lines, work = {}, {}, []
+        commits = history.frames.hunks.filter(subject.selection)["commit_sha"].n_unique()
+        if not commits:
             limitations.append(
-                f"The index has no commits that change {escape_in_sentence(details.path)}. It may ignore this path."
+                f"The index has no commits that change {escape_in_sentence(subject.path or '.')}. "
+                "It may ignore this path."
             )
-        return replace(
-            details,
+        return RelatedDetails(
+            path=subject.path or ".",
+            kind="directory" if subject.is_directory else "file",
+            old_paths=history.old_paths,
+            commits=commits,
+            large_commits=metrics.count_large_commits(history.changed_files, subject.selection),
+            max_files=metrics.MAX_FILES_PER_COMMIT,
             lines=sum(surviving.lines.values()),
-            owners=owners.rank_owners(surviving.lines, authors)[:limit],
+            owners=owners.rank_owners(lines, authors)[:limit],
             recent_since=_format_date(period[0]) if period else None,
             recent_until=_format_date(period[1]) if period else None,
             recent_authors=owners.rank_recent_authors(work, authors)[:limit],
-            bots=owners.list_bots(surviving.lines, work, authors)[:MAX_BOTS],
+            bots=owners.list_bots(lines, work, authors)[:MAX_BOTS],
+            hot_spots=hot_spots,
             limitation=" ".join(limitations) or None,
         )
 

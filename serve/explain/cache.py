@@ -86,9 +86,14 @@ def compute_answer_key(
     return _hash_dependencies(dependencies)
 
 
-def find_blocking_file(repository: Repository, target: Target) -> Path | None:
-    """Return a file, such as a pipe, that git would wait for forever before it blames the target; usually None."""
-    return next(filter(blocks_on_open, _list_dependency_files(repository, target)), None)
+def refuse_blocked_target(repository: Repository, target: Target) -> Target:
+    """Return the target; with a note in place of its content if git would wait forever for a file, such as a pipe."""
+    files = _list_dependency_files(repository, target) if target.content is not None else ()
+    blocking_file = next(filter(blocks_on_open, files), None)
+    if blocking_file is None:
+        return target
+    note = f"git would wait forever for {blocking_file}, because it is no regular file."
+    return Target(target.path, note=note)
 
 
 def compute_history_key(repository: Repository, head: str) -> bytes:

@@ -94,15 +94,11 @@ class Explainer:
         if target.is_missing and head:
             git = commit_graph.create_git_program(repository, location.git_directory if location else None)
             target = resolve_missing_file(repository, git, head, target)
-        blocking_file = cache.find_blocking_file(repository, target) if target.content is not None else None
-        if blocking_file:
-            note = f"git would wait forever for {blocking_file}, because it is no regular file."
-            target = Target(target.path, note=note)
         return ExplainContext(
             request=request,
             repository=repository,
             head=head,
-            target=target,
+            target=cache.refuse_blocked_target(repository, target),
             location=location,
             ignore_revs=load_ignore_revs(repository),
             histories=self._histories,

@@ -253,14 +253,16 @@ def test_related_prints_json_when_piped(
     repo.commit_file("other.py", "x = 1\n")
     for number in range(2):
         repo.write("a.py", f"def run():\n    return {number}\n")
-        repo.write("c.py", f"x = {number}\n")
+        for name in ("c.py", "e.py", "f.py"):
+            repo.write(name, f"x = {number}\n")
         sha = repo.commit_file("b.py", f"x = {number}\n", f"Fix {number}")
     monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "home"))
     build_index(repo, tmp_path / "home")
     document = json.loads(read_output(capsys, "related", "a.py", repo.path))
     last_commit = {"commit_sha": sha, "commit_date": "2020-01-01T15:00:00Z"}
     common = {"support": 2, "confidence": 1.0, "lift": 1.5, "commit_subject": "Fix 1"} | last_commit
-    assert document["hits"] == [{"file_path": "b.py"} | common, {"file_path": "c.py"} | common]
+    names = ["b.py", "c.py", "e.py", "f.py"]
+    assert document["hits"] == [{"file_path": name} | common for name in names]
     person = {"name": "Ada Lovelace", "email": "ada@example.org", "share": 1.0, "lines": 2}
     assert document["meta"]["related"] == {
         "path": "a.py",
@@ -283,11 +285,10 @@ def test_related_prints_json_when_piped(
         return hits
 
     assert list_hits("--fields", "support, file_path") == [
-        {"support": 2, "file_path": "b.py"},
-        {"support": 2, "file_path": "c.py"},
+        {"support": 2, "file_path": name} for name in names
     ]
     assert len(list_hits("--limit", "1")) == 1
-    assert len(list_hits("--compact")) == 2
+    assert len(list_hits("--compact")) == 3
     for arguments, code, message in (
         (("d.py",), FAILED, "does not exist in HEAD and never did"),
         (("../d.py",), USAGE_ERROR, "is not inside the repository"),
