@@ -78,6 +78,12 @@ def get_explicit_home(environment: Mapping[str, str] | None = None) -> str | Non
     return str(load_settings(variables).home) if variables.get("LINEAGE_HOME") else None
 
 
+def make_home_absolute() -> None:
+    """Make LINEAGE_HOME absolute in this process's environment, before the working directory changes."""
+    if home := get_explicit_home():
+        os.environ["LINEAGE_HOME"] = home
+
+
 def get_explicit_maps_dir(environment: Mapping[str, str] | None = None) -> str | None:
     """Return MINDMAP_DATA_DIR as an absolute path, like `get_explicit_home`; None if unset."""
     variables = os.environ if environment is None else environment

@@ -326,6 +326,7 @@ def serve_mindmap() -> None:
 def main() -> None:
     """Run `lineage-mcp`."""
     if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - also of names that `Path` cannot have
+        config.make_home_absolute()
         os.chdir(sys.argv.pop(1))  # the session answers about its working directory
     settings = config.load_settings()
     if len(sys.argv) > 1:

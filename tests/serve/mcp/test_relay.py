@@ -9,10 +9,13 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
+from serve import config
+from serve.config import Settings
 from serve.mcp import relay
 from serve.mcp.relay import LINEAGE, MINDMAP, Relay, RelayedServer
 from stores.errors import LineageError
@@ -308,3 +311,20 @@ def test_relay_remembers_watched_maps(server: Server) -> None:
     session.write({"id": 9, "result": "text"})
     server.read_as_client()
     assert list(server.relay.watched_maps) == ["mm_a"]
+
+
+def test_relative_home_and_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative LINEAGE_HOME is in the directory of the client, not in PATH, for all servers of the relay."""
+    (tmp_path / "repository").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LINEAGE_HOME", "indexes")
+    monkeypatch.setattr(sys, "argv", ["lineage-mcp", "repository"])
+    homes: list[Path] = []
+
+    def record_homes(_: RelayedServer, settings: Settings) -> None:
+        homes.extend([settings.home, config.load_settings().home])
+
+    monkeypatch.setattr(relay, "serve_client", record_homes)
+    relay.main()
+    assert homes == [tmp_path / "indexes"] * 2
+    assert Path.cwd() == tmp_path / "repository"
