@@ -1,6 +1,7 @@
 """MCP server of mindmaps: tools, resources, a prompt and usage instructions.
 
-As a program it serves one client on stdio without the daemon. Its arguments are the ids of maps to watch at once.
+As a program it serves one client on stdio without the daemon. Its arguments are the id of the client and the ids of maps
+to watch at once.
 """
 
 from __future__ import annotations
@@ -89,13 +90,13 @@ def create_mindmap_server(
     return MindmapServer(server, store, watcher)
 
 
-def main() -> None:
-    """Serve the client that started this program, and exit when it disconnects."""
+def main(session: str = "", mindmap_ids: Iterable[str] = ()) -> None:
+    """Serve the client that started this program, and exit when it disconnects. Watch the workspaces of these maps."""
     process.configure_streams()
     config.configure_libraries()
     settings = config.load_settings()
-    mindmap_server = create_mindmap_server(settings.maps_dir)
-    mindmap_server.resume_watching(sys.argv[1:] if __name__ == "__main__" else ())
+    mindmap_server = create_mindmap_server(settings.maps_dir, session)
+    mindmap_server.resume_watching(mindmap_ids)
     base.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
 
 
@@ -135,4 +136,4 @@ def _add_prompt(server: MCPServer[Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], sys.argv[2:])

@@ -42,7 +42,7 @@ EXIT_POLL_SECONDS: Final = 0.01
 INTERNAL_ERROR: Final = -32603
 CALL_METHOD: Final = "tools/call"
 LOST_CALL: Final = (
-    "The daemon ended before it answered. The change may or may not have been made. "
+    "The daemon ended before it answered. If the call changes a map, the change may or may not have been made. "
     "Read the map with get_mindmap (or list_mindmaps) before you repeat the call."
 )
 
@@ -77,7 +77,8 @@ class Relay:
 
     `open_session` returns a connection to a session of the daemon. If a later session cannot be opened, one of a server
     without a daemon replaces it. `output` gets the session's lines. `crash_hint` ends the error for a lost request.
-    `watched_maps` are the maps whose workspaces the session watches, as a later session has to.
+    `client_id` is the id of the client in all of its sessions. `watched_maps` are the maps whose workspaces the session
+    watches, as a later session has to.
     """
 
     def __init__(
@@ -86,11 +87,13 @@ class Relay:
         output: BinaryIO,
         crash_hint: str = "",
         server: RelayedServer = LINEAGE,
+        client_id: str = "",
     ) -> None:
         self._open_session = open_session
         self._output = output
         self._crash_hint = crash_hint
         self._server = server
+        self._client_id = client_id
         self.watched_maps: dict[str, None] = {}
         self._lock = threading.Lock()  # for the connection, and for writing to it
         self._connection: socket.socket | None = None
@@ -151,7 +154,7 @@ class Relay:
             connection = self._open_session()
         except (LineageError, OSError, ValueError):
             try:
-                connection = start_server(self._server, self.watched_maps)
+                connection = start_server(self._server, self._client_id, self.watched_maps)
             except OSError as error:
                 self._reject_requests(list(self._unanswered), f"No server could be started: {error}.")
                 return
@@ -258,10 +261,14 @@ class Relay:
             os._exit(1)
 
 
-def start_server(server: RelayedServer, watched_maps: Iterable[str] = ()) -> socket.socket:
-    """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
+def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
+    """Start an MCP server in a process of its own, and return a connection to its stdin and stdout.
+
+    That of mindmap gets the id of the client and the watched maps as arguments.
+    """
     connection, server_end = socket.socketpair()
-    command = [sys.executable, "-P", "-m", server.module, *watched_maps]
+    arguments = (client_id, *watched_maps) if server is MINDMAP else ()
+    command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
         subprocess.Popen(
             command, stdin=server_end.fileno(), stdout=server_end.fileno()
@@ -306,6 +313,7 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
         sys.stdout.buffer,
         f"See its log: {DaemonPaths(settings.home).log}.",
         server,
+        client_id,
     )
     try:
         relay.connect()

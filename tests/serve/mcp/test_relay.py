@@ -35,7 +35,7 @@ class Server:
         reading, writing = os.pipe()
         self.client: BinaryIO = os.fdopen(reading, "rb")
         self.output: BinaryIO = os.fdopen(writing, "wb")
-        self.relay = Relay(self.open_session, self.output, server=relayed_server)
+        self.relay = Relay(self.open_session, self.output, "", relayed_server, "client-1")
         self.is_available = True
 
     def open_session(self) -> socket.socket:
@@ -171,10 +171,12 @@ def test_request_that_ends_two_daemons_is_an_error(server: Server) -> None:
 
 
 def test_server_without_a_daemon_replaces_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If no other session can be had, a server of the relay's own continues."""
+    """If no other session can be had, a server of the relay's own continues, for the same client."""
     connection, server_end = socket.socketpair()
     server.sockets.append(server_end)
-    monkeypatch.setattr(relay, "start_server", lambda *_: connection)
+    monkeypatch.setattr(
+        relay, "start_server", lambda *arguments: connection if arguments[1] == "client-1" else None
+    )
     session = server.start_session()
     server.is_available = False
     session.end()
@@ -271,7 +273,7 @@ def test_lost_call_of_mindmap_is_not_repeated(server: Server) -> None:
     session.end()
     error = server.read_as_client()
     assert error["id"] == 2
-    assert "may or may not have been made" in error["error"]["message"]
+    assert "If the call changes a map, the change may or may not have been made." in error["error"]["message"]
     assert "get_mindmap" in error["error"]["message"]
     assert server.accept().read(3) == [INITIALIZE, INITIALIZED, listing]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ from mcp.client import Client
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from mindmap.questions import add_comment, answer_question
+from serve.mcp import base, relay
+from serve.mcp import mindmap_server as server_module
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.viewer import discovery
 from stores.mindmap_files import FolderUnusable
@@ -185,6 +189,26 @@ def test_answer_is_carried_to_the_session_that_asked(
     assert read_messages(mindmap_server, document) == []
     wait = {"mindmapId": document.id, "questionId": question_id}
     assert call_tool(other_server, "wait_for_answer", **wait)["answer"] == "B"
+
+
+def test_answer_is_carried_after_the_daemon_has_ended(
+    store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that the relay starts in place of the daemon has the id of the client, whose answers it carries."""
+    first_server = create_mindmap_server(store.path, "client-1")
+    answer(store, document, ask(first_server, document)["questionId"])
+    commands: list[list[str]] = []
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
+    relay.start_server(relay.MINDMAP, "client-1", [document.id]).close()
+    ((*_, module, client_id, map_id),) = commands
+    assert (module, map_id) == ("serve.mcp.mindmap_server", document.id)
+    servers: list[Any] = []
+    monkeypatch.setenv("MINDMAP_DATA_DIR", str(store.path))
+    monkeypatch.setattr(base, "serve_stdio", lambda server, *_, **__: servers.append(server))
+    monkeypatch.setattr(sys, "argv", [module, client_id, map_id])
+    runpy.run_path(server_module.__file__, run_name="__main__")
+    (result,) = call_tools(servers[0], ("get_mindmap", {"mindmapId": document.id}))
+    assert result["fromUser"][0].endswith("B")
 
 
 def test_comment_is_carried_once(
