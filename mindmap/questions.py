@@ -88,9 +88,11 @@ def answer_question(document: Mindmap, question_id: str, answer: str, now: str) 
     return EditResult(changed, message, (question_id,), node_count=1)
 
 
-def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResult:
-    """Remove a question that needs no answer any more. Raises UnknownQuestion."""
+def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResult | None:
+    """Remove a question that needs no answer any more; return None if it has one. Raises UnknownQuestion."""
     node, question = find_question(document, question_id)
+    if question.answer is not None:
+        return None
     message = f"Withdrew the question {_shorten(question.text)!r}"
     node = replace(node, questions=tuple(other for other in node.questions if other.id != question_id))
     changed = _log_change(document, node, message, edit_timestamp(document, now))

@@ -64,6 +64,7 @@ class MindmapTools:
         destructive = base.create_write_annotations(is_destructive=True)
         return [
             base.create_tool(
+                # A tool that is a coroutine function waits, and adds the messages itself when it is done.
                 function
                 if inspect.iscoroutinefunction(function)
                 else self.messages.add_pending_messages(function),
@@ -296,16 +297,17 @@ class MindmapTools:
         mindmapId: str,
         questionId: str,
         seconds: Annotated[int, Field(ge=0, le=MAX_WAIT_SECONDS)] = 45,
-        withdraw: Annotated[bool, Field(description="remove the question")] = False,
+        withdraw: Annotated[bool, Field(description="remove the question if it has no answer")] = False,
     ) -> mindmap_types.AnswerResult:
         """Wait until the user answers or comments."""
         if withdraw:
-            await to_thread.run_sync(
+            _, result = await to_thread.run_sync(
                 self.store.change,
                 mindmapId,
                 lambda document: withdraw_question(document, questionId, utc_now()),
             )
-            return mindmap_types.AnswerResult(question_id=questionId, hint="The question was withdrawn.")
+            if result:
+                return mindmap_types.AnswerResult(question_id=questionId, hint="The question was withdrawn.")
         return await self.messages.wait_for_answer(mindmapId, questionId, seconds)
 
     def delete_mindmap(

@@ -18,6 +18,7 @@ from anyio import sleep, to_thread
 from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.map_store import MapStore
 from mindmap.questions import UnknownQuestion, find_question, has_message, list_messages, mark_delivered
+from pipeline.cancellation import check_cancelled
 from serve.mcp.mindmap_types import AnswerResult, ToolOutput, add_messages
 from serve.viewer import discovery
 from stores.errors import LineageError
@@ -25,8 +26,10 @@ from stores.mindmap_files import NoSuchMindmap, format_file_name
 
 # While a call waits for an answer, it checks for a change of the map in this interval.
 POLL_SECONDS: Final = 0.25
-# In this interval it also checks whether the page is open, with a local HTTP request.
+# In this interval it also checks whether the page is open, with a local HTTP request. A page that is loaded again, or
+# whose viewer restarts, is back before the next check, so only several negative checks in a row end a wait.
 PAGE_CHECK_SECONDS: Final = 5.0
+CHECKS_WITHOUT_PAGE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,11 @@ class UserMessages:
             mindmap_id: str = arguments.get("mindmapId", "")
             pending = self._list_pending(mindmap_id) if mindmap_id else {}
             result = function(**arguments)
+            if not pending:
+                return result
+            check_cancelled()  # nobody reads the answer to a cancelled call
             # After the call, because it may fail. Listed before it, because it may remove the node or the map.
-            return add_messages(result, self._deliver(mindmap_id, pending)[0].values()) if pending else result
+            return add_messages(result, self._deliver(mindmap_id, pending)[0].values())
 
         return call_and_add_messages
 
@@ -59,18 +65,26 @@ class UserMessages:
 
         Raises UnknownQuestion.
         """
-        version, problem, next_check = None, "", 0.0
+        version, problem, next_check, checks_without_page = None, "", 0.0, 0
         deadline = time.monotonic() + seconds
         while True:
             new_version = self._read_version(mindmap_id)
-            if new_version is None or new_version != version or time.monotonic() >= next_check:
-                version, next_check = new_version, time.monotonic() + PAGE_CHECK_SECONDS
+            is_check_due = time.monotonic() >= next_check
+            if new_version is None or new_version != version or is_check_due:
+                version = new_version
                 document = await to_thread.run_sync(self.store.read, mindmap_id)
                 _, question = find_question(document, question_id)
                 if question.answer is not None or list_messages(document, self.session):
                     break
+            if is_check_due:
+                next_check = time.monotonic() + PAGE_CHECK_SECONDS
                 problem = await to_thread.run_sync(self.find_page_problem, mindmap_id)
-            if problem or time.monotonic() >= deadline or self.is_stopping():
+                checks_without_page = checks_without_page + 1 if problem else 0
+            if (
+                checks_without_page == CHECKS_WITHOUT_PAGE
+                or time.monotonic() >= deadline
+                or self.is_stopping()
+            ):
                 break
             await sleep(POLL_SECONDS)
         messages, delivered = await to_thread.run_sync(self._deliver, mindmap_id, {})
@@ -109,7 +123,6 @@ class UserMessages:
         messages: dict[str, str] = {}
 
         def mark(document: Mindmap) -> EditResult | None:
-            messages.clear()
             messages.update(list_messages(document, self.session))
             changed = EditResult(mark_delivered(document, self.session, utc_now()), "") if messages else None
             messages.update({name: text for name, text in pending.items() if not has_message(document, name)})

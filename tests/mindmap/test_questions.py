@@ -97,7 +97,9 @@ def test_comment_goes_to_the_first_session(document: Mindmap) -> None:
 def test_messages_leave_the_map_with_their_node(document: Mindmap) -> None:
     """A withdrawn question, and those of a removed node, are no longer in the map."""
     asked, question_id = ask(document)
-    withdrawn = withdraw_question(asked, question_id, NOON).document
+    withdrawal = withdraw_question(asked, question_id, NOON)
+    assert withdrawal is not None
+    withdrawn = withdrawal.document
     assert not has_message(withdrawn, question_id)
     removed = remove_nodes(asked, [find_id(asked, "Store")], NOON).document
     for changed in (withdrawn, removed):

@@ -17,9 +17,12 @@ from mcp.client import Client
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from mindmap.questions import add_comment, answer_question
+from pipeline.cancellation import RequestCancelled, use_flag
 from serve.mcp import base, relay
 from serve.mcp import mindmap_server as server_module
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
+from serve.mcp.mindmap_types import MapListing
+from serve.mcp.user_messages import UserMessages
 from serve.viewer import discovery
 from stores.mindmap_files import FolderUnusable
 from tests.mindmap.sample_maps import NOON, create_map, find_id
@@ -72,12 +75,15 @@ def read_messages(server: MindmapServer, document: Mindmap) -> list[str]:
     return messages
 
 
-def test_question_without_a_page(mindmap_server: MindmapServer, store: MapStore, document: Mindmap) -> None:
+def test_question_without_a_page(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without an open page the agent learns at once that nobody sees the question, which is stored anyway."""
     result = ask(mindmap_server, document)
     assert result["hint"].startswith("No page is open") and "mindmap viewer --open" in result["hint"]
     (question,) = store.read(document.id).nodes[find_id(document, "Store")].questions
     assert (question.id, question.options) == (result["questionId"], ("A", "B"))
+    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
     wait = {"mindmapId": document.id, "questionId": result["questionId"], "seconds": 300}
     started_at = time.monotonic()
     assert call_tool(mindmap_server, "wait_for_answer", **wait)["hint"].startswith("No page is open")
@@ -121,6 +127,17 @@ def test_wait_ends_without_an_answer(
     assert "There is no question" in expect_tool_error(mindmap_server, "wait_for_answer", **question)
 
 
+def test_withdrawn_question_with_an_answer(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap
+) -> None:
+    """A question that the user answered meanwhile is not withdrawn; the agent gets the answer."""
+    question = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
+    answer(store, document, question["questionId"])
+    withdrawn = call_tool(mindmap_server, "wait_for_answer", **question, withdraw=True)
+    assert (withdrawn["answer"], withdrawn["hint"]) == ("B", "")
+    assert len(store.read(document.id).nodes[find_id(document, "Store")].questions) == 1
+
+
 def test_answer_after_the_last_look(
     mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,14 +157,15 @@ def test_answer_after_the_last_look(
 def test_wait_ends_when_the_page_is_closed(
     mindmap_server: MindmapServer, document: Mindmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user closes the page while a call waits and the map does not change."""
-    looks = iter([True, True, False])
+    """The user closes the page while a call waits and the map does not change. A page that is loaded again is open."""
+    looks = iter([True, True, False, True, False, False])
     monkeypatch.setattr(discovery, "is_page_open", lambda _: next(looks))
     monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
     monkeypatch.setattr("serve.mcp.user_messages.POLL_SECONDS", 0.01)
     wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
     waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=20)
     assert waited["hint"].startswith("No page is open")
+    assert not list(looks)
 
 
 @pytest.mark.usefixtures("open_page")
@@ -231,6 +249,23 @@ def test_failed_call_carries_nothing(
     assert len(read_messages(mindmap_server, document)) == 1
 
 
+def test_cancelled_call_carries_nothing(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap
+) -> None:
+    """A call that the client cancels while it runs does not use up a comment."""
+    comment(store, document, "Keep it")
+    cancelled = threading.Event()
+
+    def cancel_and_return(mindmapId: str) -> MapListing:  # noqa: ARG001, N803
+        cancelled.set()
+        return MapListing(maps=[], total=0, problems=[])
+
+    call = UserMessages(store, "", lambda: False).add_pending_messages(cancel_and_return)
+    with use_flag(cancelled), pytest.raises(RequestCancelled):
+        call(mindmapId=document.id)
+    assert len(read_messages(mindmap_server, document)) == 1
+
+
 def test_change_is_reported_when_marking_fails(
     mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,23 +283,6 @@ def test_change_is_reported_when_marking_fails(
         result = call_tool(mindmap_server, "add_nodes", mindmapId=document.id, nodes=[{"label": "Step"}])
     assert result["ids"] and "fromUser" not in result
     assert len(read_messages(mindmap_server, document)) == 1
-
-
-def test_repeated_marking_forgets_the_first_run(
-    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the store applies an edit again to a newer map, messages that only the older one had are not returned."""
-    older = store.read(document.id)
-    older = add_comment(older, find_id(older, "Cache"), "Delivered elsewhere", NOON).document
-    comment(store, document, "Keep it")
-    change = MapStore.change
-
-    def change_twice(store: MapStore, mindmap_id: str, edit: Callable[..., Any]) -> Any:
-        edit(older)
-        return change(store, mindmap_id, edit)
-
-    monkeypatch.setattr(MapStore, "change", change_twice)
-    assert [text.rpartition(": ")[2] for text in read_messages(mindmap_server, document)] == ["Keep it"]
 
 
 @pytest.mark.parametrize("is_map_deleted", [True, False])
