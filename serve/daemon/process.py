@@ -160,10 +160,12 @@ def compute_git_config_digest() -> str:
 
 
 def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
+    page_source = _ROOT / "mindmap" / "web"  # thousands of files in a checkout
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):
-            # A checkout has the page's source, with thousands of files.
-            subdirectories[:] = sorted(name for name in subdirectories if name != "web")
+            subdirectories[:] = sorted(
+                name for name in subdirectories if Path(directory, name) != page_source
+            )
             paths = (Path(directory, name) for name in sorted(files) if name.endswith(SOURCE_SUFFIXES))
             yield from ((path, path.stat()) for path in paths)
 

@@ -260,3 +260,15 @@ def test_exited_daemons_are_reaped(home: Path) -> None:
     process.start_daemon(DaemonPaths(home))
     with pytest.raises(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_build_id_of_all_sources_but_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build id changes with every source in the packages, also in a folder named `web`, but not with the page's."""
+    monkeypatch.setattr(process, "_ROOT", tmp_path)
+    ids = [process.compute_build_id()]
+    for folder in ("mindmap/web", "serve/web", "serve/mindmap/web"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "module.py").touch()
+        ids.append(process.compute_build_id())
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
