@@ -350,6 +350,11 @@ def use_client(name: str | None) -> Iterator[None]:
         _client.reset(token)
 
 
+def get_client() -> str | None:
+    """Return the name of the MCP client that edits the map; None if it is the user or unknown."""
+    return _client.get()
+
+
 @dataclass(frozen=True, slots=True)
 class EditResult:
     """A map after an edit.
@@ -366,11 +371,6 @@ class EditResult:
     link_count: int = 0
     file_count: int = 0
     warning: str = ""
-
-
-def get_client() -> str | None:
-    """Return the name of the MCP client that edits the map; None if it is the user or unknown."""
-    return _client.get()
 
 
 def edit_timestamp(document: Mindmap, now: str) -> str:

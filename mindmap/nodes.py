@@ -393,6 +393,8 @@ def _describe_difference(before: Node, after: Node) -> str:
         parts.append(f"{before.status or 'no status'} -> {after.status}")
     if before.reason != after.reason and after.reason:
         parts.append(f"reason: {shorten_label(after.reason)}")
+    elif before.reason and not after.reason and before.status == after.status:
+        parts.append("reason removed")
     return f"{shorten_label(before.label)}: {', '.join(parts) or 'unchanged'}"
 
 

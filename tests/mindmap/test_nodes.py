@@ -420,7 +420,8 @@ def test_reason_of_a_blocked_task() -> None:
     assert tree.summarize(renamed).blocked_tasks == ("Ship: No key",)
     other = update_nodes(renamed, [NodeUpdate(deploy, reason="No host")], NOON)
     assert (other.document.nodes[deploy].reason, other.message) == ("No host", "Ship: reason: No host")
-    assert update_nodes(renamed, [NodeUpdate(deploy, reason="")], NOON).document.nodes[deploy].reason is None
+    cleared = update_nodes(renamed, [NodeUpdate(deploy, reason="")], NOON)
+    assert (cleared.document.nodes[deploy].reason, cleared.message) == (None, "Ship: reason removed")
     for change in ({"status": "in_progress"}, {"type": "note"}):
         assert (
             update_nodes(renamed, [NodeUpdate(deploy, **change)], NOON).document.nodes[deploy].reason is None
