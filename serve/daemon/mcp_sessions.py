@@ -15,7 +15,7 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from serve.backend import InProcessBackend
 from serve.call_queue import CallQueue
-from serve.mcp import base
+from serve.mcp import stdio
 from serve.mcp.calls import QueuedCalls
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.mindmap_server import create_mindmap_server
@@ -47,7 +47,7 @@ async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> N
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
     server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
     server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
-    await base.serve_lines(server, _LineStream(stream))
+    await stdio.serve_lines(server, _LineStream(stream))
 
 
 async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> None:
@@ -62,7 +62,7 @@ async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> N
     )
     try:
         await asyncio.to_thread(mindmap_server.resume_watching, call.watched_maps)
-        await base.serve_lines(mindmap_server.server, _LineStream(stream))
+        await stdio.serve_lines(mindmap_server.server, _LineStream(stream))
     finally:
         await asyncio.shield(asyncio.to_thread(mindmap_server.close))
 

@@ -23,7 +23,7 @@ from mindmap.document import encode, use_client
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
 from serve import config, process
-from serve.mcp import base
+from serve.mcp import stdio
 from serve.mcp.mindmap_tools import MindmapTools
 from serve.mcp.user_messages import UserMessages
 from serve.workspace_git import find_git
@@ -77,7 +77,7 @@ def create_mindmap_server(
     store = MapStore(directory)
     watcher = Watcher(store, find_git)
     messages = UserMessages(store, session or secrets.token_hex(8), is_stopping)
-    server = base.create_server(
+    server = stdio.create_server(
         "mindmap",
         title="mindmap",
         version=config.read_version(),
@@ -97,7 +97,7 @@ def main(session: str = "", mindmap_ids: Iterable[str] = ()) -> None:
     settings = config.load_settings()
     mindmap_server = create_mindmap_server(settings.maps_dir, session)
     mindmap_server.resume_watching(mindmap_ids)
-    base.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
+    stdio.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
 
 
 async def _record_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

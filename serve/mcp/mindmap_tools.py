@@ -34,7 +34,7 @@ from mindmap.nodes import (
 from mindmap.questions import ask_question, withdraw_question
 from mindmap.watcher import Watcher
 from serve.errors import BadRequest
-from serve.mcp import base, mindmap_types
+from serve.mcp import mindmap_types, tools
 from serve.mcp.user_messages import UserMessages
 from serve.viewer import discovery
 from serve.workspace_git import find_git, open_git
@@ -58,12 +58,12 @@ class MindmapTools:
 
     def build_tools(self) -> list[Tool]:
         """Return all tools in the order in which agents see them."""
-        read_only = base.create_read_only_annotations()
-        write = base.create_write_annotations()
-        idempotent = base.create_write_annotations(is_idempotent=True)
-        destructive = base.create_write_annotations(is_destructive=True)
+        read_only = tools.create_read_only_annotations()
+        write = tools.create_write_annotations()
+        idempotent = tools.create_write_annotations(is_idempotent=True)
+        destructive = tools.create_write_annotations(is_destructive=True)
         return [
-            base.create_tool(
+            tools.create_tool(
                 # A tool that is a coroutine function waits, and adds the messages itself when it is done.
                 function
                 if inspect.iscoroutinefunction(function)
@@ -93,9 +93,9 @@ class MindmapTools:
     def create_mindmap(
         self,
         title: str,
-        workspacePath: Annotated[str | base.Unset, Field(description="git work tree, absolute")] = None,
+        workspacePath: Annotated[str | tools.Unset, Field(description="git work tree, absolute")] = None,
         nodes: Annotated[
-            list[mindmap_types.NodeInput] | base.Unset,
+            list[mindmap_types.NodeInput] | tools.Unset,
             WithJsonSchema({"description": "as in add_nodes", "type": "array", "items": {"type": "object"}}),
         ] = None,
     ) -> mindmap_types.CreateResult:
@@ -124,7 +124,7 @@ class MindmapTools:
         self,
         query: Annotated[str, Field(description="words in title, labels or files")] = "",
         workspacePath: Annotated[
-            str | base.Unset, Field(description="workspace or a directory in it, absolute")
+            str | tools.Unset, Field(description="workspace or a directory in it, absolute")
         ] = None,
         limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
     ) -> mindmap_types.MapListing:
@@ -176,7 +176,7 @@ class MindmapTools:
         mindmapId: str,
         nodeIds: list[str],
         parentId: str,
-        position: Annotated[int, Field(ge=0, description="among the children, from 0")] | base.Unset = None,
+        position: Annotated[int, Field(ge=0, description="among the children, from 0")] | tools.Unset = None,
     ) -> mindmap_types.ChangeResult:
         """Move nodes and their subtrees under another node."""
         return self._change(
@@ -191,10 +191,10 @@ class MindmapTools:
         self,
         mindmapId: str,
         add: Annotated[
-            list[mindmap_types.LinkInput] | base.Unset, Field(description="same ends and label: update")
+            list[mindmap_types.LinkInput] | tools.Unset, Field(description="same ends and label: update")
         ] = None,
         remove: Annotated[
-            list[mindmap_types.LinkRemovalInput] | base.Unset,
+            list[mindmap_types.LinkRemovalInput] | tools.Unset,
             WithJsonSchema(
                 {"description": "by id, or from, to, label", "type": "array", "items": {"type": "object"}}
             ),
@@ -211,13 +211,13 @@ class MindmapTools:
         self,
         mindmapId: str,
         path: Annotated[str, Field(description="absolute, or in the workspace")],
-        action: Annotated[mindmap_types.Action | base.Unset, Field(description="default: modify")] = None,
-        nodeId: Annotated[str | base.Unset, Field(description="default: task in progress")] = None,
-        previousPath: Annotated[str | base.Unset, Field(description="before a rename")] = None,
-        lines: Annotated[str | base.Unset, Field(description="10-20")] = None,
-        symbols: list[str] | base.Unset = None,
+        action: Annotated[mindmap_types.Action | tools.Unset, Field(description="default: modify")] = None,
+        nodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
+        previousPath: Annotated[str | tools.Unset, Field(description="before a rename")] = None,
+        lines: Annotated[str | tools.Unset, Field(description="10-20")] = None,
+        symbols: list[str] | tools.Unset = None,
         changes: Annotated[
-            list[mindmap_types.CodeChangeInput] | base.Unset,
+            list[mindmap_types.CodeChangeInput] | tools.Unset,
             WithJsonSchema(
                 {
                     "description": "kind (add, modify, fix, refactor, rename, remove, test), symbol, previousSymbol, "
@@ -227,7 +227,7 @@ class MindmapTools:
                 }
             ),
         ] = None,
-        summary: str | base.Unset = None,
+        summary: str | tools.Unset = None,
     ) -> mindmap_types.AttachResult:
         """Log what you did to a file, or that reading it was important. A path that is logged already is updated and
         its changes are merged.
@@ -250,8 +250,8 @@ class MindmapTools:
     def sync_git_status(
         self,
         mindmapId: str,
-        workspacePath: Annotated[str | base.Unset, Field(description="required if the map has none")] = None,
-        targetNodeId: Annotated[str | base.Unset, Field(description="default: task in progress")] = None,
+        workspacePath: Annotated[str | tools.Unset, Field(description="required if the map has none")] = None,
+        targetNodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
     ) -> mindmap_types.AttachResult:
         """Attach all files that differ from HEAD, and watch the workspace from now on. Call it when you continue a map
         and before you finish.
@@ -266,8 +266,8 @@ class MindmapTools:
         self,
         mindmapId: str,
         message: str,
-        nodeId: str | base.Unset = None,
-        file: str | base.Unset = None,
+        nodeId: str | tools.Unset = None,
+        file: str | tools.Unset = None,
     ) -> mindmap_types.ChangeResult:
         """Note a finding, a test run or a reason, without a change of the map."""
         return self._change(
@@ -279,7 +279,7 @@ class MindmapTools:
         mindmapId: str,
         nodeId: str,
         question: str,
-        options: list[str] | base.Unset = None,
+        options: list[str] | tools.Unset = None,
     ) -> mindmap_types.AnswerResult:
         """Ask the user on the map's page. The answer comes with wait_for_answer or a later call."""
         _, result = self.store.change(

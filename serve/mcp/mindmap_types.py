@@ -19,7 +19,7 @@ from mindmap.links import LinkRemoval, NewLink
 from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
 from mindmap.tree import Progress, compute_progress
-from serve.mcp.base import Unset
+from serve.mcp.tools import Unset
 from stores.errors import LineageError
 
 NodeType = Literal[

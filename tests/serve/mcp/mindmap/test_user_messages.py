@@ -18,8 +18,8 @@ from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from mindmap.questions import add_comment, answer_question
 from pipeline.cancellation import RequestCancelled, use_flag
-from serve.mcp import base, relay
 from serve.mcp import mindmap_server as server_module
+from serve.mcp import relay
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.mcp.mindmap_types import MapListing
 from serve.mcp.user_messages import UserMessages
@@ -222,7 +222,7 @@ def test_answer_is_carried_after_the_daemon_has_ended(
     assert (module, map_id) == ("serve.mcp.mindmap_server", document.id)
     servers: list[Any] = []
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(store.path))
-    monkeypatch.setattr(base, "serve_stdio", lambda server, *_, **__: servers.append(server))
+    monkeypatch.setattr("serve.mcp.stdio.serve_stdio", lambda server, *_, **__: servers.append(server))
     monkeypatch.setattr(sys, "argv", [module, client_id, map_id])
     runpy.run_path(server_module.__file__, run_name="__main__")
     (result,) = call_tools(servers[0], ("get_mindmap", {"mindmapId": document.id}))

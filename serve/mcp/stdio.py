@@ -1,0 +1,211 @@
+"""Transport of both MCP servers: stdio or a connection of the daemon, invalid lines, and shutdown.
+
+The `mcp` library does not answer lines that are no valid messages (invalid JSON, or JSON that is nested too deeply).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, NoReturn
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver.context import Context
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_PARAMS,
+    PARSE_ERROR,
+    ErrorData,
+    GetPromptResult,
+    InputRequiredResult,
+    JSONRPCError,
+)
+from pydantic import ValidationError
+
+from serve import logs, process
+
+_ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
+_VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
+# Clients write the id of a message at its start or its end. Patterns find it in a message whose JSON is not valid.
+_ID_PATTERNS: Final = (
+    re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
+    re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
+    re.compile(rf".*[,{{]\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
+)
+# Characters at the start and the end of a line that are searched for the id.
+_SEARCHED_CHARS: Final = 300
+
+
+def create_server(
+    name: str,
+    *,
+    title: str,
+    version: str,
+    instructions: str,
+    tools: Sequence[Tool],
+    has_tools_only: bool = False,
+) -> MCPServer[Any]:
+    """Return a server with these tools. `has_tools_only`: do not advertise prompts and resources, as it has none."""
+    server = _StdioServer(
+        name,
+        title=title,
+        version=version,
+        instructions=instructions,
+        tools=list(tools),
+        log_level="WARNING",
+    )
+    if has_tools_only:
+        server.remove_handlers("prompts/", "resources/")
+    return server
+
+
+def serve_stdio(
+    server: MCPServer[Any], log_level: str, *, on_exit: Callable[[], None] = lambda: None
+) -> NoReturn:
+    """Serve one client on stdin and stdout until it disconnects or sends a signal, then exit the process.
+
+    `on_exit` runs before the exit. The exit does not wait for threads, because nobody reads their answers any more.
+    Some clients send a signal to a server that exits slowly; others send only a signal.
+    """
+    logs.configure(log_level)
+
+    def exit_process(code: int) -> NoReturn:
+        on_exit()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+    process.exit_on_termination_signals(exit_process)
+    code = 0
+    try:
+        anyio.run(server.run_stdio_async)
+    except BrokenPipeError:
+        pass
+    except BaseExceptionGroup as failures:
+        code = _report_failures(failures)
+    exit_process(code)
+
+
+async def serve_lines(server: MCPServer[Any], lines: Any = None) -> None:
+    """Serve one client until its input ends. `lines`: asynchronous text file; by default stdin and stdout."""
+    lowlevel_server = server._lowlevel_server  # noqa: SLF001 - the public methods only serve stdio and HTTP
+    async with stdio_server(lines, lines) as (incoming, outgoing):
+        stream = MessageStream(incoming, outgoing)
+        await lowlevel_server.run(stream, outgoing, lowlevel_server.create_initialization_options())
+
+
+class MessageStream:
+    """Stream of a client's messages. Invalid lines are answered with an error and skipped."""
+
+    def __init__(self, incoming: Any, outgoing: Any) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    @property
+    def last_context(self) -> Any:
+        """Context of the last message, which the library reads."""
+        return self._incoming.last_context
+
+    async def receive(self) -> Any:
+        """Return the next valid message."""
+        while isinstance(message := await self._incoming.receive(), Exception):
+            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
+        return message
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._incoming.aclose()
+
+    def __aiter__(self) -> MessageStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        while isinstance(message := await self._incoming.__anext__(), Exception):
+            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
+        return message
+
+    async def __aenter__(self) -> MessageStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _build_parse_error(error: Exception) -> JSONRPCError:
+    message_id, reason = None, str(error)
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False)[0]
+        reason = problem["msg"]
+        message_id = _find_message_id(problem["input"])
+    message = (
+        f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."
+    )
+    data = ErrorData(code=PARSE_ERROR, message=message)
+    return JSONRPCError(jsonrpc="2.0", id=message_id, error=data)
+
+
+def _find_message_id(content: Any) -> int | str | None:
+    """Return the id of an invalid message, or None. `content`: its object, or its line if that is no valid JSON."""
+    if isinstance(content, dict):
+        return content["id"] if isinstance(content.get("id"), (int, str)) else None
+    if not isinstance(content, str):
+        return None
+    start, end = content[:_SEARCHED_CHARS], content[-_SEARCHED_CHARS:]
+    for pattern, text in zip(_ID_PATTERNS, (start, start, end), strict=True):
+        if match := pattern.match(text):
+            return int(match["number"]) if match["number"] else match["text"]
+    return None
+
+
+def _report_failures(failures: BaseExceptionGroup[BaseException]) -> int:
+    """Print the failures of the server to stderr and return the exit code. A disconnected client is no failure."""
+    _, server_failures = failures.split(BrokenPipeError)
+    if server_failures is None:
+        return 0
+    # An OSError comes from stdin or stdout, as tools send theirs to the client.
+    _, unexpected_failures = server_failures.split(OSError)
+    with suppress(OSError):
+        if unexpected_failures is None:
+            error = process.build_output_write_error(_find_first_os_error(server_failures))
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201 - clients show stderr
+        else:
+            sys.excepthook(type(failures), failures, failures.__traceback__)
+    return 1
+
+
+def _find_first_os_error(failures: BaseException) -> OSError:
+    while isinstance(failures, BaseExceptionGroup):
+        failures = failures.exceptions[0]
+    return failures if isinstance(failures, OSError) else OSError(str(failures))
+
+
+class _StdioServer(MCPServer[Any]):
+    """MCP server on stdio that answers every line, including invalid ones."""
+
+    def remove_handlers(self, *prefixes: str) -> None:
+        """Remove the handlers of the methods with these prefixes, so that their capabilities are not advertised."""
+        handlers = self._lowlevel_server._request_handlers  # noqa: SLF001 - the library has no public way
+        for method in [method for method in handlers if method.startswith(prefixes)]:
+            del handlers[method]
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Get a prompt as the base class does, but report wrong arguments as invalid and not as a server error."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from error
+
+    async def run_stdio_async(self) -> None:
+        await serve_lines(self)
