@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall
     from serve.daemon.server import Service
 
-# Calls of one mindmap session that run at a time.
+# Calls of one mindmap session that run at a time: more than a client has agents, of which each may wait for an answer,
+# and less than the 40 threads of anyio, which all sessions share.
 MINDMAP_SLOTS: Final = 16
 # Events of a connection whose other end has been closed. Only Linux has the first.
 CLOSED_EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP

@@ -40,6 +40,7 @@ def test_text_is_readable_on_opening(site: Site, session: PageSession) -> None:
         site.create_map(maps.create_large_map(nodes, 14), f"mm_{nodes}") for nodes in (60, 112, 1_000)
     ]
     for (width, height), document in product(WINDOWS, documents):
+        session.page.goto("about:blank")  # else only the fragment changes, and the page is not loaded again
         set_size(session.page, width, height)
         page = session.open(f"#/map/{document.id}")
         path = find_active_path(document)

@@ -20,6 +20,7 @@ from tornado.testing import AsyncTestCase
 from mindmap.map_store import MapStore
 from mindmap.questions import answer_question
 from serve.daemon import mcp_sessions
+from stores import locks
 from tests.mindmap.sample_maps import NOON
 from tests.repos import Repo
 from tests.serve.daemon.daemons import build_environment, create_client, read_daemon_pid, wait_until
@@ -155,6 +156,23 @@ def test_killed_daemon(stopped_home: Path, repo: Repo, tmp_path: Path) -> None:
         assert [node.label for node in store.read(mindmap_id).nodes.values()] == ["Work", "Once"]
         repo.write("new.py", "1\n")
         wait_until(lambda: list_touched_paths(store, mindmap_id) == {"new.py"})
+
+
+def test_call_to_a_suspended_daemon(stopped_home: Path, tmp_path: Path) -> None:
+    """A call that the relay has answered with an error is not begun when the suspended daemon goes on."""
+    store = MapStore(tmp_path / "one" / "maps")
+    with run_program(stopped_home, tmp_path / "one") as program:
+        mindmap_id = program.call("create_mindmap", title="Work")["mindmapId"]
+        pid = read_daemon_pid(stopped_home)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: locks.is_process_suspended(pid))
+            program.start_call("add_nodes", mindmapId=mindmap_id, nodes=[{"label": "Late"}])
+            assert "may or may not have been made" in program.read()["error"]["message"]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: count_sessions(stopped_home) == 0)
+    assert len(store.read(mindmap_id).nodes) == 1
 
 
 class TestDisconnectedClient(AsyncTestCase):
