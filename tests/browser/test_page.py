@@ -169,7 +169,7 @@ def test_search_and_filters(site: Site, session: PageSession) -> None:
 
 
 def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) -> None:
-    """The button "Attach changed files" runs git sync in the workspace, and "Why?" shows a file's lineage and its commits."""
+    """A button attaches changed files to the active task, and "Why?" shows a file's lineage and its commits."""
     repo = Repo.create(tmp_path / "work")
     repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads\n\nIn one piece")
     repo.write("media/uploads.py", "a = 1\n" * 70 + "b = 2\n" + "a = 1\n" * 60)

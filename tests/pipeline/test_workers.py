@@ -35,10 +35,12 @@ from pipeline import workers
 def read_resident_kilobytes():
     return int(re.search(r"Rss: +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())[1])
 {configuration}
+blocks = [None] * 150  # at once: a growing list would leave small pieces between the blocks
 large = bytearray(16 << 20)
 del large
 kilobytes_before = read_resident_kilobytes()
-blocks = [bytearray(100 << 10) for _ in range(150)]
+for index in range(len(blocks)):
+    blocks[index] = bytearray(100 << 10)
 del blocks
 print(read_resident_kilobytes() - kilobytes_before)
 """

@@ -482,7 +482,7 @@ def test_unknown_authors(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = find("src/app.py")
     details = answer.meta.related
     assert answer.hits and details.hot_spots and details.lines == 13
-    assert details.owners == details.recent_authors == details.bots == ()
+    assert not (details.owners or details.recent_authors or details.bots)
     assert details.limitation == f"The owners are unknown: bad object {'1' * 40}."
 
 
@@ -528,5 +528,5 @@ def test_limit_and_compact(find: Find) -> None:
     hits = find("src/app.py").hits[:1] * 4
     reduced = replace(answer, hits=hits, meta=replace(answer.meta, related=details)).reduce()
     details = reduced.meta.related
-    lists = (reduced.hits, details.owners, details.recent_authors, details.hot_spots)
-    assert list(map(len, lists)) == [3, 3, 3, 3]
+    reduced_lists = (reduced.hits, details.owners, details.recent_authors, details.hot_spots)
+    assert list(map(len, reduced_lists)) == [3, 3, 3, 3]
