@@ -11,8 +11,8 @@ from typing import Final
 from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import EncoderName
-from stores.compatibility import ComponentVersions
-from stores.types import EMBEDDING_DIMENSION, SCHEMA_VERSION
+from stores.compatibility import EMBEDDING_DIMENSION, ComponentVersions
+from stores.migrations import SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"

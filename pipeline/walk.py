@@ -15,7 +15,7 @@ from pipeline.git import commit_graph
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.objects import collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
-from stores.types import ReachabilityDelta
+from stores.history import ReachabilityDelta
 
 Item = TypeVar("Item")
 

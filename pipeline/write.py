@@ -39,12 +39,11 @@ from stores.compatibility import (
 from stores.connections import IndexWriter
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
-from stores.history import UnreadableCommit
+from stores.history import ReachabilityDelta, UnreadableCommit
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.migrations import NewerSchema
 from stores.pending_work import RefreshedRows
-from stores.types import ReachabilityDelta
 from stores.writer import (
     Batch,
     HeadChange,

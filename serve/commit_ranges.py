@@ -18,7 +18,7 @@ from pipeline.git.ranges import BadRange
 from pipeline.git.repository import Repository
 from serve.errors import BadRequest
 from serve.text import escape_in_sentence, format_commit_count
-from stores.types import CommitRange
+from stores.filters import CommitRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pipeline.git.releases import Tag
 from pipeline.git.repository import Repository
 from serve.api_types import Release, format_rfc3339
 from serve.references import ISSUE, PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
-from stores.types import ReleaseFilter
+from stores.filters import ReleaseFilter
 
 if TYPE_CHECKING:
     from serve.commit_types import ChangeHit, CommitDetails

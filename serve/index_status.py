@@ -35,11 +35,11 @@ from stores.compatibility import (
     RecordedVersions,
 )
 from stores.database import NotIndexed
-from stores.history import CacheUsage, IndexSummary
+from stores.filters import CommitRange
+from stores.history import CacheUsage, IndexSummary, ReachabilityDelta
 from stores.hunk_details import Connection
 from stores.index_copy import IndexHolder
 from stores.index_location import IndexLocation
-from stores.types import CommitRange, ReachabilityDelta
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20

@@ -22,8 +22,8 @@ Writing and reading
 - `frames`: tables as polars frames
 
 Search
-- `snapshot`: reachable hunks as NumPy arrays, and top-k selection
-- `filters`: query filters as masks over hunks
+- `filters`: conditions of a query on hunks, in SQL
+- `snapshot`: reachable hunks as NumPy arrays, filters as masks over them, and top-k selection
 - `exact_search`: text or regular expression in added and removed lines; commits that changed given lines
 - `fulltext`: BM25 search
 - `vector_search`: vector search, vectors of commit messages, optional HNSW index by DuckDB's VSS extension
@@ -32,5 +32,4 @@ Search
 Others
 - `mindmap_files`: mindmap files and their names
 - `errors`: base exception, and conversion of system errors
-- `types`: schema version, embedding dimension, reachability difference and release filter
 """

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
+
+# Length of the vectors of every encoder; the current version of the component `embedding_dimension`.
+EMBEDDING_DIMENSION: Final = 384
 
 REBUILD_COMMAND: Final = "lineage index --rebuild --yes"
 FORCE_COMMAND: Final = "lineage index --force"

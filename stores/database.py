@@ -20,7 +20,7 @@ from stores.duckdb_engine import make_files_private
 from stores.errors import LineageError
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
-from stores.types import SCHEMA_VERSION
+from stores.migrations import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from stores import database, duckdb_engine, index_location, locks
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.duckdb_engine import make_files_private
 from stores.index_location import EMBEDDINGS_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy
 from stores.schema import DIGEST, VECTOR
-from stores.types import EMBEDDING_DIMENSION
 
 logger = logging.getLogger(__name__)
 

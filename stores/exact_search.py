@@ -12,7 +12,7 @@ import duckdb
 import re2
 
 from stores.errors import LineageError
-from stores.types import CommitRange
+from stores.filters import CommitRange
 
 # An expression that matches a line also matches its file, except with these: ends of a text, flags switched off.
 _TEXT_ANCHORS: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")

@@ -1,6 +1,7 @@
-"""Query filters (path, date, author, language) as a mask over the hunks of a snapshot.
+"""Conditions of a query on hunks (path, date, author, language, release, range of commits), and symbols that it quotes.
 
-The retrievers score all reachable hunks and apply the mask afterwards, so a filter never changes a score.
+`build_filter_condition` writes the conditions in SQL; `snapshot.apply_filter` makes masks over the hunks of a snapshot
+from them. DuckDB and pathspec are imported in functions, because explanations import this module and need neither.
 """
 
 from __future__ import annotations
@@ -11,14 +12,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-import duckdb
-import numpy as np
-from pathspec.patterns.gitignore import GitIgnorePatternError
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 from stores.errors import LineageError
-from stores.snapshot import Bools, Snapshot, to_int_array
-from stores.types import CommitRange, ReleaseFilter
 
 Parameter: TypeAlias = str | datetime
 
@@ -36,6 +30,33 @@ _BRACKET_HINT: Final = (
 
 class BadPathFilter(LineageError):
     """Path filter that is not a valid gitignore pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedSymbol:
+    """Name of a symbol that a query quotes. `parent` is the name of the enclosing symbol; empty if it is not given."""
+
+    name: str
+    parent: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.parent}.{self.name}" if self.parent else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFilter:
+    """Filter for commits whose first release is `tag`. `commits`: all of them."""
+
+    tag: str
+    commits: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRange:
+    """Filter for the commits of a range in git's syntax. `text`: as given. `commits`: all of them, indexed or not."""
+
+    text: str
+    commits: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +88,6 @@ class QueryFilter:
     def commit_filters(self) -> tuple[ReleaseFilter | CommitRange, ...]:
         """Conditions that list the commits which meet them."""
         return tuple(condition for condition in (self.release, self.commit_range) if condition is not None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FilterMask:
-    """Masks over the hunks of a snapshot.
-
-    is_included: hunks that meet all conditions. is_preferred: hunks that match a preferred path.
-    """
-
-    is_included: Bools
-    is_preferred: Bools
-
-
-_MASK_SQL: Final = """
-SELECT hunk_id, {included} AS included, {preferred} AS preferred
-FROM hunks JOIN commits USING (commit_sha)"""
-
-
-def apply_filter(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, query_filter: QueryFilter
-) -> FilterMask:
-    """Return the masks of this filter for the hunks of a snapshot."""
-    is_included, is_preferred = (
-        np.ones(len(snapshot.hunks), np.bool_),
-        np.zeros(len(snapshot.hunks), np.bool_),
-    )
-    if query_filter.has_conditions or query_filter.preferred_paths:
-        condition, parameters = build_filter_condition(query_filter)
-        preference, patterns = _build_preference_condition(query_filter.preferred_paths)
-        sql = _MASK_SQL.format(included=condition, preferred=preference)
-        table = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
-        positions = snapshot.hunks.positions.find_positions(to_int_array(table.column("hunk_id")))
-        is_reachable = positions >= 0
-        for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
-            mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
-    for commit_filter in query_filter.commit_filters:
-        is_included &= snapshot.hunks.mask_hunks_by_commit(commit_filter.commits)
-    return FilterMask(is_included, is_preferred)
 
 
 def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
@@ -144,6 +127,8 @@ def translate_path_pattern(pattern: str) -> tuple[str, bool]:
 
     Raises BadPathFilter if the pattern is invalid.
     """
+    import duckdb
+
     if _POSIX_CLASS.search(pattern):
         raise _build_bad_path_error(pattern, _BRACKET_HINT)
     regex, is_included = _to_regex(pattern)
@@ -158,6 +143,9 @@ def translate_path_pattern(pattern: str) -> tuple[str, bool]:
 
 
 def _to_regex(pattern: str) -> tuple[str, bool]:
+    from pathspec.patterns.gitignore import GitIgnorePatternError
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
     try:
         regex, is_included = GitIgnoreSpecPattern.pattern_to_regex(pattern)
     except GitIgnorePatternError as error:
@@ -167,7 +155,8 @@ def _to_regex(pattern: str) -> tuple[str, bool]:
     return regex, is_included
 
 
-def _build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
+def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
+    """Return the condition that a row of `hunks` is in a preferred path, in SQL, and the values of its parameters."""
     if not preferred_paths:
         return "FALSE", {}
     regex = "|".join(f"(?:{_remove_group_names(_to_regex(pattern)[0])})" for pattern in preferred_paths)

@@ -16,12 +16,13 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from stores.filters import FilterMask
+from stores.filters import QuotedSymbol
 from stores.snapshot import (
     INNERMOST_PARENT,
     LANE_DEPTH,
     PREFERRED_PATH_BOOST,
     Bools,
+    FilterMask,
     Floats,
     Ints,
     PositionLookup,
@@ -30,7 +31,6 @@ from stores.snapshot import (
     select_top_k,
     to_int_array,
 )
-from stores.types import QuotedSymbol
 
 # The usual saturation and length normalisation of BM25, also the defaults of DuckDB's full-text extension.
 K1: Final = 1.2

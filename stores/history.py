@@ -14,7 +14,6 @@ from typing import Final
 import duckdb
 
 from stores.database import fetch_int
-from stores.types import ReachabilityDelta
 
 # Only a changed line that can define the name can introduce or remove its symbol. A truncated diff may lack the line.
 _TOUCHES: Final = """
@@ -61,6 +60,20 @@ WITH names AS (
 SELECT name FROM names WHERE similarity >= $least ORDER BY similarity DESC, touches DESC, name LIMIT $limit"""
 # Below this similarity, names look unrelated.
 LEAST_SIMILARITY: Final = 0.88
+
+
+@dataclass(frozen=True, slots=True)
+class ReachabilityDelta:
+    """Difference between the recorded commits that HEAD reaches and those that the index's HEAD reaches.
+
+    The index's HEAD is that of its newest index run. `removed_commits`: only the index's HEAD reaches them.
+    `added_commits`: only the current HEAD reaches them. `is_complete`: the index's HEAD commit no longer exists, and
+    `added_commits` lists every recorded commit that the current HEAD reaches.
+    """
+
+    removed_commits: tuple[str, ...] = ()
+    added_commits: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

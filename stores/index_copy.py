@@ -29,7 +29,7 @@ from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
 from stores.errors import LineageError, StorageError
 from stores.index_location import DATABASE_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy, LockHolder
-from stores.types import SCHEMA_VERSION
+from stores.migrations import SCHEMA_VERSION
 
 # Wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
 COPY_AFTER_SECONDS: Final = 1.0

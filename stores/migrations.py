@@ -16,7 +16,17 @@ from typing import Final
 import duckdb
 
 from stores.errors import LineageError
-from stores.types import SCHEMA_VERSION
+
+SCHEMA_VERSION: Final = 6
+# Tables, columns and rows that each schema version added.
+SCHEMA_HISTORY: Final = {
+    1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
+    2: "component versions of the rows, HEAD of the newest finished index run, embedding cache usage",
+    3: "a row in `hunks` for each commit that changes no file itself",
+    4: "vectors as 8-bit codes",
+    5: "schemas of DuckDB's full-text index",
+    6: "patterns and tips of branches besides HEAD",
+}
 
 # Components that wrote rows of each part in schema 1, without the parsers, which depend on the languages in the index.
 _HISTORY_COMPONENTS: Final = (

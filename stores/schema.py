@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 
 DIGEST: Final = pa.binary(16)
 CODES: Final = pa.list_(pa.int8(), EMBEDDING_DIMENSION)

@@ -1,4 +1,4 @@
-"""Snapshot of an index as NumPy arrays, for ranking, and top-k selection.
+"""Snapshot of an index as NumPy arrays, query filters as masks over its hunks, and top-k selection.
 
 The position of a hunk is its place in content order: newest commit first, then by sha and path. Among equal scores
 the lower position comes first, so a ranking does not depend on the row numbers that the index happened to assign.
@@ -18,7 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import history, schema
-from stores.types import QuotedSymbol, ReachabilityDelta
+from stores.filters import (
+    QueryFilter,
+    QuotedSymbol,
+    build_filter_condition,
+    build_preference_condition,
+)
+from stores.history import ReachabilityDelta
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -40,6 +46,9 @@ INNERMOST_PARENT: Final = "split_part(split_part(parent, '.', -1), ' ', -1)"
 _SYMBOLS: Final = f"""
 SELECT symbol_id, word_count, file_path, name, {INNERMOST_PARENT} AS parent
 FROM head_symbols ORDER BY symbol_id"""
+_MASK_SQL: Final = """
+SELECT hunk_id, {included} AS included, {preferred} AS preferred
+FROM hunks JOIN commits USING (commit_sha)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,6 +179,39 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
     return Snapshot(
         hunks, _load_symbols(connection, path_dictionary.dictionary), len(path_dictionary.dictionary)
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterMask:
+    """Masks over the hunks of a snapshot.
+
+    is_included: hunks that meet all conditions. is_preferred: hunks that match a preferred path.
+    """
+
+    is_included: Bools
+    is_preferred: Bools
+
+
+def apply_filter(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, query_filter: QueryFilter
+) -> FilterMask:
+    """Return the masks of this filter for the hunks of a snapshot."""
+    is_included, is_preferred = (
+        np.ones(len(snapshot.hunks), np.bool_),
+        np.zeros(len(snapshot.hunks), np.bool_),
+    )
+    if query_filter.has_conditions or query_filter.preferred_paths:
+        condition, parameters = build_filter_condition(query_filter)
+        preference, patterns = build_preference_condition(query_filter.preferred_paths)
+        sql = _MASK_SQL.format(included=condition, preferred=preference)
+        table = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
+        positions = snapshot.hunks.positions.find_positions(to_int_array(table.column("hunk_id")))
+        is_reachable = positions >= 0
+        for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
+            mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
+    for commit_filter in query_filter.commit_filters:
+        is_included &= snapshot.hunks.mask_hunks_by_commit(commit_filter.commits)
+    return FilterMask(is_included, is_preferred)
 
 
 def select_top_k(

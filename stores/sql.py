@@ -15,11 +15,11 @@ import duckdb
 from duckdb.func import PythonUDFType
 
 from stores import compatibility, duckdb_engine, index_copy, migrations
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.database import READ_WAIT_SECONDS
 from stores.errors import LineageError
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,5 @@
 -- Tables of an index. `schema.py` has the same columns, types and nullability, with a description of
--- each column; a test compares the two. `types.py` lists what each schema version changed.
+-- each column; a test compares the two. `migrations.py` lists what each schema version changed.
 --
 -- No primary keys and no indexes: every batch would have to maintain them, DuckDB could not merge row
 -- groups, and no query needs one. `writer.py` keeps rows unique.

@@ -22,13 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import schema
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.database import fetch_int
 from stores.duckdb_engine import MissingExtension, load_extensions, make_files_private
-from stores.filters import FilterMask
+from stores.history import ReachabilityDelta
 from stores.index_location import DATABASE_FILE
 from stores.snapshot import (
     LANE_DEPTH,
     PREFERRED_PATH_BOOST,
+    FilterMask,
     Floats,
     Ints,
     RankedHunk,
@@ -38,7 +40,6 @@ from stores.snapshot import (
     to_digest_array,
     to_int_array,
 )
-from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
 from stores.vectors import (
     MAX_TEXTS_TO_FIT,
     WHITENING_BLOCK_ROWS,

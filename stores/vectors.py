@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stores import schema
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.duckdb_engine import READER_THREADS
 from stores.snapshot import Floats, Ints
-from stores.types import EMBEDDING_DIMENSION
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from stores import migrations, schema, types
+from stores import migrations, schema
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("pipeline", "stores", "serve", "mindmap")
@@ -83,15 +83,15 @@ def test_package_docstring(package: str) -> None:
 
 def test_schema_digest() -> None:
     """The tables do not change without a new schema version."""
-    assert SCHEMA_DIGESTS[types.SCHEMA_VERSION] == schema.compute_schema_digest()
-    assert set(SCHEMA_DIGESTS) == set(types.SCHEMA_HISTORY)
+    assert SCHEMA_DIGESTS[migrations.SCHEMA_VERSION] == schema.compute_schema_digest()
+    assert set(SCHEMA_DIGESTS) == set(migrations.SCHEMA_HISTORY)
 
 
 def test_full_text_digest() -> None:
     """The views and macros of full-text indexes do not change without a new schema version and a migration."""
     statements = re.sub(r"^\s*--.*\n", "", migrations.load_full_text_sql(), flags=re.MULTILINE)
     digest = hashlib.blake2b(statements.encode(), digest_size=8).hexdigest()
-    assert {types.SCHEMA_VERSION: digest} == {6: "04acbde9cf092845"}
+    assert {migrations.SCHEMA_VERSION: digest} == {6: "04acbde9cf092845"}
 
 
 def test_constraints_pin_without_addresses() -> None:

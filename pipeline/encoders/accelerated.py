@@ -18,8 +18,8 @@ from pipeline.encoders import providers
 from pipeline.encoders.base import EMBEDDING_MODEL, Encoder, OnnxEncoder, load_tokenizer, sanitize_text
 from pipeline.encoders.providers import COREML, CPU, CUDA
 from stores import locks
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.locks import Deadline
-from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.encoders import providers
 from pipeline.options import EncoderName
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.encoders import base
 from pipeline.encoders.base import STATIC_MODEL, sanitize_text
 from pipeline.text import count_terms
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np

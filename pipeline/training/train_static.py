@@ -25,8 +25,8 @@ import numpy.typing as npt
 from pipeline.encoders.static import Lexicon
 from pipeline.training.static_dataset import BLOCK_SIZE, NO_BAG, Bags, Ints, StaticTrainingSet
 from pipeline.training.word_bags import BagDataset, BagKind
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.errors import LineageError
-from stores.types import EMBEDDING_DIMENSION
 from stores.vectors import fit_whitening
 
 # Of the evaluation: queries per repository, and the ranks that count (MRR@10).

@@ -19,11 +19,11 @@ from serve.index_status import RecordedState, load_recorded_state
 from stores import hunk_details, snapshot, vector_search
 from stores.connections import ReaderPools
 from stores.database import Fingerprint
+from stores.history import ReachabilityDelta
 from stores.hunk_details import Connection, DiffCache
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
-from stores.types import ReachabilityDelta
 from stores.vector_search import CommitMessages, TextVectors
 
 # Five indexes of 15,000 hunks take about 130 MB.

@@ -45,9 +45,12 @@ from serve.index_status import (
     load_index_status,
 )
 from serve.repositories import locate_index
+from serve.search.query import parse_filters
+from serve.search.query_hints import RepositoryContext
 from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import exact_search, history, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
+from stores.filters import build_filter_condition
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
 
@@ -148,11 +151,6 @@ def _create_pattern(request: ChangeSearchRequest) -> LinePattern:
 def _build_condition(
     filters: FindRequest, repository: Repository, connection: Connection
 ) -> tuple[str, Mapping[str, Any]]:
-    # Imported here, because the parser of queries imports numpy, which a search without filters does not need.
-    from serve.search.query import parse_filters
-    from serve.search.query_hints import RepositoryContext
-    from stores.filters import build_filter_condition
-
     context = RepositoryContext(
         has_language=lambda _: True,
         has_path=partial(hunk_details.has_path, connection),

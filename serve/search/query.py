@@ -32,8 +32,7 @@ from serve.search.query_hints import (
     parse_hints,
     strip_question_phrases,
 )
-from stores.filters import BadPathFilter, QueryFilter, translate_path_pattern
-from stores.types import QuotedSymbol
+from stores.filters import BadPathFilter, QueryFilter, QuotedSymbol, translate_path_pattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pipeline.syntax.languages import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMB
 from pipeline.text import count_terms
 from serve.errors import BadRequest
 from serve.references import find_numbers
-from stores.types import CommitRange, QuotedSymbol, ReleaseFilter
+from stores.filters import CommitRange, QuotedSymbol, ReleaseFilter
 
 # A month counts 30 days and a year 365: relative ages need no calendar.
 AGE_UNITS: Final = {

@@ -24,11 +24,10 @@ import numpy as np
 from pipeline.cancellation import check_cancelled
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
-from stores import filters, fulltext, vector_search
-from stores.filters import FilterMask
+from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
-from stores.snapshot import LANE_DEPTH, RankedHunk, Snapshot, select_top_k_at
+from stores.snapshot import LANE_DEPTH, FilterMask, RankedHunk, Snapshot, apply_filter, select_top_k_at
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def run_retrievers(
         loaded_snapshot = load_snapshot()
         snapshot = loaded_snapshot.snapshot
         check_cancelled()
-        filter_mask = filters.apply_filter(connection, snapshot, query.filters)
+        filter_mask = apply_filter(connection, snapshot, query.filters)
         term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
         hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
         check_cancelled()

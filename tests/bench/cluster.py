@@ -22,7 +22,7 @@ from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, RunOptions
 from serve.repositories import locate_index
 from stores import locks
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 from tests.bench.histories import History, clone_history
 from tests.bench.programs import run_lineage
 from tests.bench.report import BenchmarkOptions, Row, main

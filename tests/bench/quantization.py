@@ -18,11 +18,11 @@ from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.repositories import locate_index
-from stores import database, filters, snapshot, vector_search
+from stores import database, snapshot, vector_search
 from stores.filters import QueryFilter
+from stores.history import ReachabilityDelta
 from stores.index_location import IndexLocation
 from stores.snapshot import Floats, Snapshot, to_digest_array
-from stores.types import ReachabilityDelta
 from stores.vectors import Vectors, Whitening, fit_whitening, normalize
 from tests.bench.programs import run_lineage
 from tests.bench.report import Row, create_temporary_directory, print_rows
@@ -63,7 +63,7 @@ def measure(name: str, location: IndexLocation, encoder: Encoder) -> Row:
         texts = vector_search.load_text_vectors(connection, loaded)
         text_by_hunk: dict[int, str] = dict(connection.execute(_TEXTS).fetchall())
         subjects = [subject for (subject,) in connection.execute(_SUBJECTS.format(count=QUERIES)).fetchall()]
-        everything = filters.apply_filter(connection, loaded, QueryFilter())
+        everything = snapshot.apply_filter(connection, loaded, QueryFilter())
     embeddings = _embed_hunks(loaded, text_by_hunk, encoder)
     # Fitted to the same texts as that of the codes, in the order of their digests.
     _, first_hunks = np.unique(to_digest_array(loaded.hunks.text_digests), return_index=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stores import database, snapshot, vector_search, writer
+from stores.history import ReachabilityDelta
 from stores.index_location import IndexLocation
-from stores.types import ReachabilityDelta
 from tests.bench import synthetic_index
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
 

@@ -21,11 +21,11 @@ import numpy as np
 
 from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
-from stores import database, filters, snapshot, vector_search
+from stores import database, snapshot, vector_search
 from stores.filters import QueryFilter
+from stores.history import ReachabilityDelta
 from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
-from stores.types import ReachabilityDelta
 from stores.vectors import Vectors
 from tests.bench import synthetic_index
 
@@ -54,8 +54,8 @@ def main() -> None:
 def _measure(location: IndexLocation, queries: Vectors, hnsw_file: Path | None) -> Measurement:
     with database.open_for_reading(location) as connection:
         loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
-        all_hunks = filters.apply_filter(connection, loaded, QueryFilter())
-        newest = filters.apply_filter(connection, loaded, _build_newest_filter(loaded))
+        all_hunks = snapshot.apply_filter(connection, loaded, QueryFilter())
+        newest = snapshot.apply_filter(connection, loaded, _build_newest_filter(loaded))
         opening_seconds, texts = _time(
             lambda: vector_search.load_text_vectors(connection, loaded, hnsw_file=hnsw_file)
         )

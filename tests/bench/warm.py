@@ -33,10 +33,11 @@ from serve.search.find_pattern import PatternSearcher, rank_candidates
 from serve.search.query_hints import EMPTY_CONTEXT
 from serve.search.rerank import CrossEncoderReranker, FeatureReranker, Reranker
 from serve.search.retrieval import fuse_rankings
-from stores import filters, fulltext
+from stores import fulltext
 from stores.filters import QueryFilter
+from stores.history import ReachabilityDelta
 from stores.hunk_details import Connection
-from stores.types import ReachabilityDelta
+from stores.snapshot import apply_filter
 from tests.bench import indexes
 from tests.bench.histories import History, clone_history
 from tests.bench.programs import run_git, run_lineage
@@ -107,7 +108,7 @@ def _query_daemon(history: History, home: Path, precision: Precision | None = No
 
 
 def _search_hunk_text(connection: Connection, snapshot: LoadedSnapshot) -> QueryFunction:
-    no_filter = filters.apply_filter(connection, snapshot.snapshot, QueryFilter())
+    no_filter = apply_filter(connection, snapshot.snapshot, QueryFilter())
 
     def ask(question: str) -> object:
         lookup = fulltext.look_up_terms(connection, snapshot.snapshot, count_terms(question))

@@ -25,8 +25,8 @@ from pipeline.text import count_terms
 from serve.index_status import load_index_status
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from stores import fulltext, vector_search
-from stores.filters import FilterMask, QueryFilter, apply_filter
-from stores.snapshot import LANE_DEPTH, RankedHunk
+from stores.filters import QueryFilter
+from stores.snapshot import LANE_DEPTH, FilterMask, RankedHunk, apply_filter
 from stores.vector_search import TextVectors
 from stores.vectors import Whitening
 from tests.bench import indexes

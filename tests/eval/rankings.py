@@ -29,10 +29,10 @@ from serve.search.query import Query
 from serve.search.query_hints import RepositoryContext
 from serve.search.rerank import FeatureReranker, Reranker
 from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings
-from stores import filters, fulltext, hunk_details, vector_search
+from stores import fulltext, hunk_details, vector_search
 from stores.filters import QueryFilter
-from stores.snapshot import LANE_DEPTH, RankedHunk
-from stores.types import ReachabilityDelta
+from stores.history import ReachabilityDelta
+from stores.snapshot import LANE_DEPTH, RankedHunk, apply_filter
 from stores.vector_search import TextVectors
 from stores.vectors import Whitening
 from tests.eval.baselines import BM25, GREP, BM25Index, GrepSearcher
@@ -129,7 +129,7 @@ class Ranker:
 
     def _rank_lanes(self, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
         index, snapshot = self.index, self.loaded.snapshot
-        mask = filters.apply_filter(index, snapshot, parsed.filters)
+        mask = apply_filter(index, snapshot, parsed.filters)
         raw_hits = vector_search.search(snapshot, self.unwhitened, results.query_vector, mask)
         yield _rank_hunks("vector, raw", raw_hits)
         yield _rank_hunks("vector, whitened", results.vector_lane)

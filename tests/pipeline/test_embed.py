@@ -20,9 +20,9 @@ from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from stores import database, history, pending_work
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.connections import IndexWriter
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
 from stores.vectors import quantize
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index

@@ -10,7 +10,7 @@ import pytest
 from pipeline import write
 from pipeline.git.repository import open_repository
 from stores import database, history, migrations
-from stores.types import SCHEMA_VERSION
+from stores.migrations import SCHEMA_VERSION
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index, turn_into_schema_2
 from tests.repos import Repo

@@ -20,9 +20,8 @@ from pipeline.text import count_terms
 from pipeline.walk import compute_reachability_delta, find_unreachable
 from serve.repositories import locate_index
 from stores import compatibility, database, history, index_location, schema, writer
-from stores.compatibility import ComponentVersions
+from stores.compatibility import EMBEDDING_DIMENSION, ComponentVersions
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
 from stores.writer import Batch
 from tests.repos import Repo
 

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from stores import migrations, schema
-from stores.compatibility import COMPONENT_NAMES, ComponentVersions
+from stores.compatibility import COMPONENT_NAMES, EMBEDDING_DIMENSION, ComponentVersions
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
 from stores.writer import Batch, HeadChange
 
 # Naive UTC, as in the database.

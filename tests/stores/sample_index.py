@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stores import schema
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.vectors import quantize_table
 
 FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - naive UTC, as in the database

@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 
 from stores import fulltext, snapshot, vector_search
-from stores.filters import QueryFilter, apply_filter
-from stores.snapshot import RankedHunk
-from stores.types import ReachabilityDelta
+from stores.filters import QueryFilter
+from stores.history import ReachabilityDelta
+from stores.snapshot import RankedHunk, apply_filter
 from stores.vectors import Vectors, Whitening
 
 NO_FILTER = QueryFilter()

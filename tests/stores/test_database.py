@@ -17,8 +17,7 @@ from stores.database import DamagedIndex, NotIndexed
 from stores.duckdb_engine import make_files_private
 from stores.errors import StorageError
 from stores.locks import IndexBusy
-from stores.migrations import NewerSchema
-from stores.types import SCHEMA_VERSION
+from stores.migrations import SCHEMA_VERSION, NewerSchema
 from tests.readonly_fs import make_read_only
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
 from tests.stores.processes import read_line, run_script, wait_for_exit

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from stores.exact_search import MAX_LITERAL_COMMITS, BadPattern, LinePattern, build_range_condition
-from stores.types import CommitRange
+from stores.filters import CommitRange
 
 
 @pytest.mark.parametrize(

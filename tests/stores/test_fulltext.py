@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stores.duckdb_engine import load_extensions
-from stores.filters import QueryFilter
+from stores.filters import QueryFilter, QuotedSymbol
+from stores.history import ReachabilityDelta
 from stores.snapshot import RankedHunk
-from stores.types import QuotedSymbol, ReachabilityDelta
 from tests.stores.sample_index import HeadSymbol, SampleHunk, create_index, make_sha
 from tests.stores.search_helpers import search_names, search_text
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from stores import history
-from stores.types import ReachabilityDelta
+from stores.history import ReachabilityDelta
 from tests.stores.sample_index import SampleHunk, create_index, make_sha
 
 

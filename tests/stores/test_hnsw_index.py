@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from stores import snapshot, vector_search, vectors
-from stores.filters import QueryFilter, apply_filter
-from stores.snapshot import RankedHunk
-from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from stores.compatibility import EMBEDDING_DIMENSION
+from stores.filters import QueryFilter
+from stores.history import ReachabilityDelta
+from stores.snapshot import RankedHunk, apply_filter
 from stores.vector_search import MAX_STALE_SHARE, HnswIndex, TextVectors
 from tests.stores.sample_index import SampleHunk, create_index, make_unit_vector
 from tests.stores.search_helpers import NO_FILTER, search_vectors

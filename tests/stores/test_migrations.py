@@ -22,9 +22,8 @@ from stores import compatibility, database, index_location, migrations
 from stores.compatibility import CompatibilityStatus, RowVersion
 from stores.database import NotIndexed
 from stores.index_location import IndexLocation
-from stores.migrations import MIGRATIONS, MigrationFailed
+from stores.migrations import MIGRATIONS, SCHEMA_HISTORY, SCHEMA_VERSION, MigrationFailed
 from stores.schema import TABLES
-from stores.types import SCHEMA_HISTORY, SCHEMA_VERSION
 from stores.vectors import quantize_table
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import run_index

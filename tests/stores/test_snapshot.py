@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stores import snapshot
+from stores.filters import QuotedSymbol
+from stores.history import ReachabilityDelta
 from stores.snapshot import PositionLookup
-from stores.types import QuotedSymbol, ReachabilityDelta
 from tests.stores.sample_index import HeadSymbol, SampleHunk, create_index, make_sha
 
 COMMITS = range(6)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from stores import snapshot, vector_search, vectors
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.filters import QueryFilter
-from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from stores.history import ReachabilityDelta
 from stores.vectors import quantize
 from tests.stores.sample_index import (
     SampleHunk,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from stores import schema
-from stores.types import EMBEDDING_DIMENSION
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.vectors import QuantizedVectors, _round_weights, quantize, quantize_table
 
 ROWS = 1_000

@@ -19,8 +19,8 @@ from serve.search.query import Query, parse_query
 from serve.search.query_hints import EMPTY_CONTEXT
 from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings
 from stores import database
+from stores.history import ReachabilityDelta
 from stores.hunk_details import Connection
-from stores.types import ReachabilityDelta
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.sample_index import WordEncoder, build_index
 

@@ -21,7 +21,7 @@ from serve.search.find_pattern import MAX_SHOWN_FILES
 from serve.search.rerank import WEAK_PROBABILITY
 from stores import database
 from stores.filters import to_naive_utc
-from stores.types import ReachabilityDelta
+from stores.history import ReachabilityDelta
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.sample_index import WordEncoder, build_index
 from tests.serve.search.helpers import ANY_CONTEXT, NOW, FindArguments, FindOptions, find

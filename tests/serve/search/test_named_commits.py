@@ -15,8 +15,8 @@ from serve.find_types import FindAnswer, FindRequest
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import find_in_repositories
 from serve.search.query_hints import EMPTY_CONTEXT, RepositoryContext, parse_hints
+from stores.filters import ReleaseFilter
 from stores.snapshot import LANE_DEPTH
-from stores.types import ReleaseFilter
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder, build_index
 from tests.serve.search.helpers import NOW, find

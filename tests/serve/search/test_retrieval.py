@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from serve.search.retrieval import order_with_messages
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.snapshot import RankedHunk
-from stores.types import EMBEDDING_DIMENSION
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 from stores.vectors import quantize
 from tests.repos import FIRST_DATE

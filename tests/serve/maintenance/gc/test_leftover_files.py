@@ -18,8 +18,8 @@ from serve.daemon.process import DaemonPaths
 from serve.maintenance import gc
 from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
 from stores import database, embedding_cache, index_location, locks, maintenance, writer
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.index_location import IndexLocation
-from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import sample_index
 from tests.serve.commands import run_index
