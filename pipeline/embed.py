@@ -22,12 +22,12 @@ from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.text import build_diff_text
 from pipeline.workers import map_groups
-from stores import pending_work, writer
+from stores import writer
 from stores.connections import IndexWriter
 from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA, EmbeddingCache
 from stores.history import CacheUsage
-from stores.pending_work import PendingHunk, PendingMessage
 from stores.schema import EMBEDDINGS, VECTOR
+from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
 # Texts per transaction: a killed run loses at most the vectors of two such chunks, a few seconds of work.
 TEXTS_PER_CHUNK: Final = 512
@@ -143,7 +143,7 @@ class EmbeddingStage:
         for start in range(0, pending.num_rows, self.texts_per_chunk):
             rows = pending.slice(start, self.texts_per_chunk)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
-                entries = pending_work.load_pending_texts(connection, rows)
+                entries = load_pending_texts(connection, rows)
             chunk = self._build_chunk(entries)
             self._chunks.append(chunk)
             yield [

@@ -21,11 +21,11 @@ from pipeline.git.repository import Repository
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
 from pipeline.workers import map_groups
-from stores import compatibility, pending_work
+from stores import compatibility
 from stores.compatibility import ComponentVersions
 from stores.connections import IndexWriter
 from stores.history import UnreadableCommit
-from stores.pending_work import RefreshedRows
+from stores.writer import RefreshedRows, finish_refresh, start_refresh
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class HistoryRefresh:
             components = compatibility.find_stale_history_components(recorded_versions, self.components)
             if not components:
                 return RefreshResult()
-            commits = pending_work.start_refresh(connection, components)
+            commits = start_refresh(connection, components)
         is_new = pc.is_in(commits["commit_sha"], pa.array(self.new_commits, pa.string()))
         commits = commits.filter(pc.invert(is_new))
         starts = range(0, commits.num_rows, self.commit_batch)
@@ -91,7 +91,7 @@ class HistoryRefresh:
         failed_commits = tuple(commit for result in results for commit in result.failed_commits)
         if not failed_commits:
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
-                pending_work.finish_refresh(connection, components)
+                finish_refresh(connection, components)
         return RefreshResult(sum(result.hunks for result in results), failed_commits, workers or 1)
 
     def _refresh_batches(self, batches: Sequence[pa.Table], workers: int | None) -> Iterator[RefreshResult]:

@@ -42,7 +42,7 @@ from stores.compatibility import CompatibilityVerdict
 from stores.connections import IndexWriter
 from stores.history import UnreadableCommit
 from stores.index_location import IndexLocation
-from stores.writer import delete_index
+from stores.maintenance import delete_index
 
 # Commits per transaction: a killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100

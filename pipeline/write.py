@@ -28,7 +28,7 @@ from pipeline.walk import (
     list_branch_candidates,
     list_candidate_commits,
 )
-from stores import compatibility, database, history, maintenance, pending_work
+from stores import compatibility, database, history, maintenance
 from stores.compatibility import (
     REBUILD_COMMAND,
     CompatibilityStatus,
@@ -43,12 +43,14 @@ from stores.history import ReachabilityDelta, UnreadableCommit
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.migrations import NewerSchema
-from stores.pending_work import RefreshedRows
+from stores.vectors import list_pending_texts
 from stores.writer import (
     Batch,
     HeadChange,
+    RefreshedRows,
     record_run_end,
     record_run_start,
+    refresh_rows,
     replace_batch,
     replace_head,
 )
@@ -235,7 +237,7 @@ def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile)
 
 def write_refreshed_rows(writer: IndexWriter, rows: RefreshedRows, profile: Profile) -> None:
     """Write new symbols and terms of recorded hunks in one transaction."""
-    _write_timed(writer, profile, "storage", lambda connection: pending_work.replace_rows(connection, rows))
+    _write_timed(writer, profile, "storage", lambda connection: refresh_rows(connection, rows))
 
 
 def finish_extraction(
@@ -256,7 +258,7 @@ def finish_extraction(
     `has_complete_head`: the HEAD snapshot has every file.
     """
     with profile.measure("storage"), writer.open_batch() as connection:
-        pending = pending_work.list_pending_texts(connection)
+        pending = list_pending_texts(connection)
         record_run_end(
             connection,
             head,

@@ -10,12 +10,11 @@ Index
 - `schema`: Arrow schemas of the tables; `tables.sql` has the DDL
 - `migrations`: schema migrations, and the DDL of full-text indexes: `full_text.sql` and `tokenize.sql`
 - `compatibility`: component versions of an index, and compatibility check
-- `maintenance`: compaction, integrity check and deletion of leftover files
+- `maintenance`: compaction, integrity check, deletion of an index and of leftover files
 - `embedding_cache`: vectors by content, in a database beside the index
 
 Writing and reading
-- `writer`: write transactions
-- `pending_work`: texts without a vector; replacement of outdated symbols and terms of recorded hunks
+- `writer`: write transactions, and replacement of outdated symbols and terms
 - `history`: recorded commits, status numbers, history of a file and of a symbol
 - `hunk_details`: commit, diff and symbols of hunks, for display
 - `sql`: connections for statements of users; `sql_views.sql` has their views and macros
@@ -25,9 +24,9 @@ Search
 - `filters`: conditions of a query on hunks, in SQL
 - `snapshot`: reachable hunks as NumPy arrays, filters as masks over them, and top-k selection
 - `exact_search`: text or regular expression in added and removed lines; commits that changed given lines
-- `fulltext`: BM25 search
+- `fulltext`: BM25 search; insertion of postings
 - `vector_search`: vector search, vectors of commit messages, optional HNSW index by DuckDB's VSS extension
-- `vectors`: whitening transform; vectors as 8-bit codes, and exact products with them
+- `vectors`: texts without a vector; whitening transform; vectors as 8-bit codes, and exact products with them
 
 Others
 - `mindmap_files`: mindmap files and their names

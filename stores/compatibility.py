@@ -23,7 +23,7 @@ FORCE_COMMAND: Final = "lineage index --force"
 RESUME_COMMAND: Final = "lineage index"
 
 # The two parts of an index: commits and hunks with all that belongs to them, and the HEAD snapshot. `--force` writes
-# the rows of the HEAD snapshot again, and those of the history that no vector depends on (`pending_work`).
+# the rows of the HEAD snapshot again, and those of the history that no vector depends on (`writer.refresh_rows`).
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 

@@ -23,7 +23,7 @@ from stores.locks import Deadline
 from stores.migrations import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from stores.schema import Rows
 
 # A batch locks the index for about 60 ms; a migration or compaction of a large index for seconds.
 READ_WAIT_SECONDS: Final = 10.0
@@ -181,15 +181,27 @@ def fetch_int(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
 
 
 @contextmanager
-def register_tables(
-    connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.RecordBatch
-) -> Iterator[None]:
+def register_tables(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
     """Make Arrow tables readable under these names in SQL statements of the body."""
     with ExitStack() as names:
         for name, table in rows.items():
             connection.register(name, table)
             names.callback(_unregister, connection, name)
         yield
+
+
+@contextmanager
+def run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
+    """Run the body in a transaction, with these tables readable under their names."""
+    with register_tables(connection, **rows):
+        connection.execute("BEGIN")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(duckdb.Error):  # the failure may have ended the transaction or the instance
+                connection.execute("ROLLBACK")
+            raise
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Maintenance of indexes: compaction, integrity check, and deletion of leftover files.
+"""Maintenance of indexes: compaction, integrity check, deletion of an index and of leftover files.
 
 - Compaction copies an index into a new file if much of it is free or its postings are scattered. Batches leave small
   row groups, uncompressed floats, free blocks and unclustered postings; the copy has none of them. Readers continue
@@ -30,7 +30,6 @@ from stores import (
     locks,
     migrations,
     schema,
-    writer,
 )
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
 from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
@@ -276,13 +275,34 @@ def delete_leftover_files(location: IndexLocation) -> None:
             _delete(path)
 
 
+def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
+    """Delete the database, its write-ahead log and the files that belong to them.
+
+    Lock files stay, because other processes may hold them. Raises ForeignFolder unless the directory is a
+    direct child of `location.home`.
+    """
+    index_location.check_index_directory(location)
+    if not location.folder.exists():
+        return
+    with locks.acquire_index(
+        location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
+    ):
+        # The log first: an old log would be replayed into a new database.
+        files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
+        for file in (location.wal, *files, location.folder / LOCATION_FILE):
+            if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
+                shutil.rmtree(file)
+            file.unlink(missing_ok=True)
+        shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
+
+
 def delete_index_directory(location: IndexLocation) -> None:
     """Delete an index and its directory, except for files of other programs.
 
     Raises RunInProgress if an index run is in progress, and ForeignFolder if the directory is a symlink.
     """
     with locks.acquire_run_lock(location):
-        writer.delete_index(location)  # checks the directory first
+        delete_index(location)  # checks the directory first
         for path in (
             *find_leftover_files(location),
             *location.folder.glob("*.duckdb*"),

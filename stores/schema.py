@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ DIGEST: Final = pa.binary(16)
 CODES: Final = pa.list_(pa.int8(), EMBEDDING_DIMENSION)
 VECTOR: Final = pa.list_(pa.float32(), EMBEDDING_DIMENSION)
 TIMESTAMP: Final = pa.timestamp("us")
+
+# Rows of a table.
+Rows: TypeAlias = pa.Table | pa.RecordBatch
 
 
 def field(name: str, data_type: pa.DataType, meaning: str, *, nullable: bool = False) -> pa.Field:

@@ -1,4 +1,7 @@
-"""Vectors of texts: whitening transform, and 8-bit codes with dot products that no order of summation changes.
+"""Vectors of texts: texts that have none yet, whitening transform, 8-bit codes and exact dot products with them.
+
+An index run first writes the rows of all commits, then the vectors of their texts. So the texts without a vector are
+the work that is left, also after an interruption.
 
 All texts of a repository share a large common component, which identifies the repository and hides the differences
 between its texts. The whitening transform, fitted to the texts of an index, subtracts the mean and makes the variances
@@ -16,12 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from stores import schema
 from stores.compatibility import EMBEDDING_DIMENSION
+from stores.database import register_tables
 from stores.duckdb_engine import READER_THREADS
 from stores.snapshot import Floats, Ints
 
@@ -51,6 +56,35 @@ MAX_EXACT_INTEGER: Final = 1 << 24
 BLOCK_ROWS: Final = 256
 # Columns of a triangular matrix that are multiplied at a time.
 PANEL_COLUMNS: Final = 96
+
+# Columns of `list_pending_texts`.
+PENDING_SCHEMA: Final = pa.schema(
+    [("text_digest", pa.binary()), ("hunk_id", pa.int64()), ("commit_sha", pa.string())]
+)
+
+# Commits are recorded parents first, so the last rows are the newest. Several hunks may have the same text: the newest
+# one stands for all.
+_PENDING_TEXTS: Final = """
+WITH texts AS (
+    SELECT text_digest, max(hunk_id) AS hunk_id, arg_max(commit_sha, hunk_id) AS commit_sha
+    FROM hunks ANTI JOIN vectors USING (text_digest)
+    GROUP BY text_digest
+    UNION ALL
+    SELECT message_digest, NULL, arg_max(commit_sha, rowid)
+    FROM commits ANTI JOIN vectors ON message_digest = text_digest
+    GROUP BY message_digest
+)
+SELECT text_digest, hunk_id, commit_sha
+FROM texts JOIN (SELECT commit_sha, rowid AS position FROM commits) USING (commit_sha)
+ORDER BY position DESC, hunk_id DESC NULLS FIRST"""
+
+_HUNK_TEXTS: Final = """
+SELECT text_digest, semantic_text, diff, file_path, old_path, change_kind, message
+FROM hunks JOIN commits USING (commit_sha)
+WHERE hunk_id IN ({hunks})
+ORDER BY hunk_id DESC"""
+_MESSAGES: Final = """
+SELECT message_digest, message FROM commits SEMI JOIN pending USING (commit_sha) ORDER BY commits.rowid DESC"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,3 +249,45 @@ def _round_weights(weights: Floats) -> tuple[Vectors, float]:
     # Rounding adds at most a half to each integer.
     factor = (MAX_EXACT_INTEGER / MAX_CODE - EMBEDDING_DIMENSION / 2) / (largest_sum or 1.0)
     return np.rint(weights * factor).astype(np.float32), factor
+
+
+@dataclass(frozen=True, slots=True)
+class PendingHunk:
+    """Text of a hunk without a vector, and the content that the text was made from."""
+
+    text_digest: bytes
+    semantic_text: str
+    diff: str
+    file_path: str
+    old_path: str | None
+    change_kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """Commit message without a vector."""
+
+    text_digest: bytes
+    message: str
+
+
+def list_pending_texts(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return the texts without a vector, those of the newest commits first (PENDING_SCHEMA).
+
+    Each distinct text has one row: its digest, and a hunk or (with a null `hunk_id`) a commit that has it.
+    """
+    return connection.execute(_PENDING_TEXTS).to_arrow_table().cast(PENDING_SCHEMA)
+
+
+def load_pending_texts(
+    connection: duckdb.DuckDBPyConnection, pending: pa.Table
+) -> list[PendingHunk | PendingMessage]:
+    """Load the texts of these rows of `list_pending_texts`: messages first, then hunks, each from new to old."""
+    is_message = pending.column("hunk_id").is_null()
+    with register_tables(connection, pending=pending.filter(is_message)):
+        messages = connection.execute(_MESSAGES).fetchall()
+    # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
+    hunks = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
+    rows = connection.execute(_HUNK_TEXTS.format(hunks=hunks)).fetchall() if hunks else []
+    return [*(PendingMessage(*row) for row in messages), *(PendingHunk(*row) for row in rows)]

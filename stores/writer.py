@@ -1,41 +1,31 @@
-"""Write transactions of an index: batches of commits, HEAD symbols, start and end of an index run, deletion.
+"""Write transactions of an index: start and end of an index run, commits, vectors, HEAD symbols, refresh, deletion.
 
-The functions that write, replace, record or delete commits are one transaction each, so a process that is killed loses
-only the current one. Arrow tables come with documents (hunks or symbols) numbered from 0; here they get their ids.
+Each public function is one transaction, so a process that is killed loses only the current one. The rows of a batch
+number their hunks or symbols from 0; the transaction adds the first free id.
+
+A refresh replaces the symbols and terms of recorded hunks that an outdated parser or term splitting wrote. Commits,
+hunks, semantic texts and vectors stay. The recorded versions become current in the last transaction, so an interrupted
+refresh leaves the index outdated but consistent.
 """
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from stores import compatibility, index_location, locks, schema
+from stores import compatibility, schema
 from stores.compatibility import ComponentVersions
-from stores.database import WRITE_WAIT_SECONDS, fetch_int, register_tables
-from stores.duckdb_engine import SPILL_DIRECTORY
+from stores.database import fetch_int, register_tables, run_transaction
+from stores.fulltext import insert_postings
 from stores.history import CacheUsage
-from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
-from stores.locks import Deadline
+from stores.index_location import IndexLocation
+from stores.schema import Rows
 from stores.vectors import quantize_table
-
-if TYPE_CHECKING:
-    from stores.snapshot import Ints
-
-Rows: TypeAlias = pa.Table | pa.RecordBatch
-
-_KNOWN_TERMS: Final = "SELECT position, term_id FROM vocabulary_in JOIN terms USING (term)"
-_NEXT_TERM_ID: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +65,20 @@ class HeadChange:
     terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshedRows:
+    """New symbols and terms of recorded hunks.
+
+    The tables have the columns of `schema`, with the recorded `hunk_id`, which is also the `document` of terms; of
+    `hunks` only the word counts are used.
+    """
+
+    hunks: Rows
+    hunk_symbols: Rows
+    hunk_terms: Rows
+    symbol_terms: Rows
+
+
 # The version of this run as `writer`, and the one that the newest finished run confirmed as `version`.
 _INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
@@ -97,13 +101,18 @@ FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable
 SEMI JOIN selected_commits USING (commit_sha)"""
 
 # `NOT IN` a list of the used keys, because a list of the unused ones could be most of the table.
+_DELETE_UNUSED_TERMS: Final = """
+DELETE FROM terms WHERE term_id NOT IN (
+    SELECT term_id FROM hunk_postings
+    UNION SELECT term_id FROM symbol_postings
+    UNION SELECT term_id FROM head_postings
+)"""
 _DELETE_UNUSED: Final = (
     "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
     "DELETE FROM branch_tips WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
     "DELETE FROM vectors WHERE text_digest NOT IN"
     " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
-    "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings"
-    " UNION SELECT term_id FROM symbol_postings UNION SELECT term_id FROM head_postings)",
+    _DELETE_UNUSED_TERMS,
 )
 
 _DELETE_FILES: Final = (
@@ -123,6 +132,41 @@ SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI
 # Skip the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
+
+# The current version is recorded first, because rows may have it from the first batch on.
+_RECORD_NEW_VERSIONS: Final = """
+INSERT INTO made_by
+SELECT $part, component, writer FROM metadata
+WHERE component IN (SELECT unnest($components)) AND writer IS NOT NULL
+EXCEPT FROM made_by"""
+# The commits of stale hunks, oldest first. A rename that changes the suffix may come from a file of the language.
+_STALE_HUNKS: Final = """
+SELECT commit_sha, list(hunk_id) AS hunk_ids, list(file_path) AS file_paths, list(old_path) AS old_paths,
+       list_transform(string_split(string_agg(diff, '\n') FILTER (content_kind = 'message'), '\n'),
+                      lambda line: trim(line)) AS merged_paths
+FROM hunks
+WHERE list_contains($components, 'words_version')
+   OR list_contains($components, 'parser_' || language)
+   OR regexp_extract(old_path, '[^.]*$') <> regexp_extract(file_path, '[^.]*$')
+GROUP BY commit_sha
+ORDER BY min(hunk_id)"""
+_DELETE_SYMBOLS_AND_POSTINGS: Final = (
+    "DELETE FROM hunk_symbols WHERE hunk_id IN (SELECT hunk_id FROM hunks_in)",
+    "DELETE FROM hunk_postings WHERE hunk_id IN (SELECT hunk_id FROM hunks_in)",
+    "DELETE FROM symbol_postings WHERE hunk_id IN (SELECT hunk_id FROM hunks_in)",
+)
+_UPDATE_WORD_COUNTS: Final = """
+UPDATE hunks SET word_count = hunks_in.word_count, symbol_word_count = hunks_in.symbol_word_count
+FROM hunks_in WHERE hunks.hunk_id = hunks_in.hunk_id"""
+# The new postings are at the end of their tables.
+_UPDATE_CLUSTERED_HUNKS: Final = """
+UPDATE repository SET clustered_hunks = least(clustered_hunks, (SELECT min(hunk_id) FROM hunks_in))"""
+_DELETE_OUTDATED_VERSIONS: Final = """
+DELETE FROM made_by USING metadata
+WHERE made_by.component = metadata.component
+  AND part = $part
+  AND made_by.component IN (SELECT unnest($components))
+  AND made_by.version IS DISTINCT FROM writer"""
 
 
 def record_run_start(
@@ -273,32 +317,42 @@ def record_run_end(
     return confirmed_versions
 
 
+def start_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> pa.Table:
+    """Return the commits whose hunks depend on these components: sha, hunk ids, paths and old paths of each.
+
+    `merged_paths`: files that the message of a clean merge lists.
+    """
+    parameters = {"components": list(components)}
+    with run_transaction(connection):
+        connection.execute(_RECORD_NEW_VERSIONS, {"part": compatibility.HISTORY_PART, **parameters})
+        return connection.execute(_STALE_HUNKS, parameters).to_arrow_table()
+
+
+def refresh_rows(connection: duckdb.DuckDBPyConnection, rows: RefreshedRows) -> float:
+    """Replace the symbols and terms of these hunks; return the seconds spent on inserting postings."""
+    with run_transaction(connection, hunks_in=rows.hunks, hunk_symbols_in=rows.hunk_symbols):
+        _execute_all(connection, _DELETE_SYMBOLS_AND_POSTINGS)
+        connection.execute(_UPDATE_WORD_COUNTS)
+        connection.execute(_UPDATE_CLUSTERED_HUNKS)
+        connection.execute("INSERT INTO hunk_symbols BY NAME FROM hunk_symbols_in")
+        terms_by_table = {"hunk_postings": rows.hunk_terms, "symbol_postings": rows.symbol_terms}
+        return insert_postings(connection, terms_by_table, first_document=0)
+
+
+def finish_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> None:
+    """Record that every row of the history by these components has the current version, and delete unused terms."""
+    with run_transaction(connection):
+        connection.execute(
+            _DELETE_OUTDATED_VERSIONS, {"part": compatibility.HISTORY_PART, "components": list(components)}
+        )
+        connection.execute(_DELETE_UNUSED_TERMS)
+
+
 def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
     """Delete the rows of these commits, and the vectors and terms that nothing refers to any more."""
     with run_transaction(connection, selected_commits=pa.table({"commit_sha": pa.array(shas, pa.string())})):
         _execute_all(connection, _DELETE_COMMITS)
         _execute_all(connection, _DELETE_UNUSED)
-
-
-def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Delete the database, its write-ahead log and the files that belong to them.
-
-    Lock files stay, because other processes may hold them. Raises ForeignFolder unless the directory is a
-    direct child of `location.home`.
-    """
-    index_location.check_index_directory(location)
-    if not location.folder.exists():
-        return
-    with locks.acquire_index(
-        location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
-    ):
-        # The log first: an old log would be replayed into a new database.
-        files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
-        for file in (location.wal, *files, location.folder / LOCATION_FILE):
-            if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
-                shutil.rmtree(file)
-            file.unlink(missing_ok=True)
-        shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
 
 
 def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
@@ -308,12 +362,17 @@ def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows:
     components = {
         name
         for name in compatibility.COMPONENT_NAMES
-        if part in compatibility.get_component_parts(name)
-        and name.removeprefix("parser_") in (name, *languages)
+        if part in compatibility.get_component_parts(name) and _is_used(name, languages)
     }
     writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in components}
     for row in sorted(writers.difference(connection.execute(_ROW_VERSIONS).fetchall())):
         connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", row)
+
+
+def _is_used(component: str, languages: Collection[str | None]) -> bool:
+    """Return whether the component writes rows of files in these languages. A parser does so only for its own."""
+    language = component.removeprefix("parser_")
+    return language == component or language in languages
 
 
 def _delete_outdated_head_versions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -359,91 +418,3 @@ def _execute_all(connection: duckdb.DuckDBPyConnection, statements: Sequence[str
 
 def _get_current_time() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
-
-
-@contextmanager
-def run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
-    """Run the body in a transaction, with these tables readable under their names."""
-    with register_tables(connection, **rows):
-        connection.execute("BEGIN")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(duckdb.Error):  # the failure may have ended the transaction or the instance
-                connection.execute("ROLLBACK")
-            raise
-
-
-def insert_postings(
-    connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document: int
-) -> float:
-    """Insert the postings of a batch's documents, and the terms that are new; return the seconds this took.
-
-    terms_by_table: rows of `schema.DOCUMENT_TERMS`, by postings table. first_document: number of the batch's first
-    document. New terms are numbered by their first document, then alphabetically, so ids do not depend on the size of
-    batches. The batch's postings are sorted by term. SQL, with a join per table, took twice the time.
-    """
-    started = time.perf_counter()
-    occurrences = _TermOccurrences.from_term_rows(terms_by_table)
-    if not len(occurrences.vocabulary):
-        return 0.0
-    term_ids = _assign_term_ids(connection, occurrences)[occurrences.vocabulary_indices]
-    offsets = accumulate((rows.num_rows for rows in terms_by_table.values()), initial=0)
-    for (table, rows), (start, end) in zip(terms_by_table.items(), pairwise(offsets), strict=True):
-        table_ids, documents = term_ids[start:end], occurrences.documents[start:end]
-        order = np.lexsort((documents, table_ids))
-        postings = pa.table(
-            {
-                "term_id": table_ids[order],
-                "document": documents[order] + first_document,
-                "frequency": rows.column("frequency").take(pa.array(order)),
-            }
-        )
-        with register_tables(connection, postings_in=postings):
-            connection.execute(f"INSERT INTO {table} FROM postings_in")
-    return time.perf_counter() - started
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _TermOccurrences:
-    """Occurrences of terms, one per row of the tables: its document and the index of its term in `vocabulary`."""
-
-    documents: Ints
-    vocabulary_indices: Ints
-    vocabulary: pa.StringArray
-
-    @classmethod
-    def from_term_rows(cls, terms_by_table: Mapping[str, Rows]) -> _TermOccurrences:
-        table = pa.concat_tables(
-            pa.table(rows.columns, schema.DOCUMENT_TERMS) for rows in terms_by_table.values()
-        )
-        encoded = table.column("term").combine_chunks().dictionary_encode()
-        return cls(table.column("document").to_numpy(), encoded.indices.to_numpy(), encoded.dictionary)
-
-    def sort_vocabulary(self) -> Ints:
-        """Return the indices of the vocabulary, sorted by the first document with the term, then alphabetically."""
-        first_documents = np.full(len(self.vocabulary), np.iinfo(np.int64).max)
-        np.minimum.at(first_documents, self.vocabulary_indices, self.documents)
-        alphabetical = pc.sort_indices(self.vocabulary).to_numpy()
-        order: Ints = alphabetical[np.argsort(first_documents[alphabetical], kind="stable")]
-        return order
-
-
-def _assign_term_ids(connection: duckdb.DuckDBPyConnection, occurrences: _TermOccurrences) -> Ints:
-    """Return the id of each term of the vocabulary; new terms are inserted."""
-    term_ids = np.full(len(occurrences.vocabulary), -1)
-    vocabulary = pa.table({"position": np.arange(len(term_ids)), "term": occurrences.vocabulary})
-    with register_tables(connection, vocabulary_in=vocabulary):
-        known_terms = connection.execute(_KNOWN_TERMS).fetchnumpy()
-    term_ids[known_terms["position"]] = known_terms["term_id"]
-    order = occurrences.sort_vocabulary()
-    new_terms = order[term_ids[order] < 0]
-    if len(new_terms):
-        term_ids[new_terms] = fetch_int(connection, _NEXT_TERM_ID) + np.arange(len(new_terms))
-        terms = pa.table(
-            {"term_id": term_ids[new_terms], "term": occurrences.vocabulary.take(pa.array(new_terms))}
-        )
-        with register_tables(connection, terms_in=terms):
-            connection.execute("INSERT INTO terms FROM terms_in")
-    return term_ids

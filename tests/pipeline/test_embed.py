@@ -19,11 +19,11 @@ from pipeline.embed import EmbeddingStage
 from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from stores import database, history, pending_work
+from stores import database, history
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.connections import IndexWriter
 from stores.index_location import IndexLocation
-from stores.vectors import quantize
+from stores.vectors import list_pending_texts, quantize
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
@@ -102,7 +102,7 @@ def index_writer(location: IndexLocation) -> Iterator[IndexWriter]:
 def embed_all(index_writer: IndexWriter, encoder: Encoder, **options: Any) -> list[int]:
     """Embed the pending texts; return the number of texts done after each transaction."""
     with index_writer.open_batch() as connection:
-        pending = pending_work.list_pending_texts(connection)
+        pending = list_pending_texts(connection)
     return list(EmbeddingStage(encoder, index_writer, Profile(), **options).embed(pending))
 
 

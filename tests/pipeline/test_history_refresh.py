@@ -23,7 +23,7 @@ from pipeline.text import count_terms
 from serve.index_status import load_status_at_path
 from stores import database, writer
 from stores.compatibility import CompatibilityStatus
-from stores.pending_work import RefreshedRows
+from stores.writer import RefreshedRows
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, hide_object, run_index
 from tests.repos import Repo

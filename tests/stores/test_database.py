@@ -380,7 +380,7 @@ def test_damage_is_remembered(tmp_path: Path, read: Callable[[duckdb.DuckDBPyCon
         with pytest.raises(DamagedIndex) as later, open_index(location):
             pass
         assert str(later.value) == str(first.value)
-    writer.delete_index(location)
+    maintenance.delete_index(location)
     with database.open_for_writing(location):
         pass
     assert not location.damage.exists()
@@ -428,6 +428,6 @@ def test_something_else_in_place_of_the_index(
         with pytest.raises(DamagedIndex, match="is no regular file") as error, open_index(location):
             pass
         assert error.value.hint == database.REBUILD_HINT
-    writer.delete_index(location)
+    maintenance.delete_index(location)
     with database.open_for_writing(location):
         assert location.database.is_file()

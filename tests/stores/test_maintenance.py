@@ -1,4 +1,4 @@
-"""Compaction of an index: equal content, memory limits, full disks, kills and concurrent writers."""
+"""Compaction of an index: equal content, memory limits, full disks, kills and concurrent writers; deletion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,29 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import database, duckdb_engine, index_location, maintenance, migrations, schema, writer
+from stores import (
+    database,
+    duckdb_engine,
+    history,
+    index_location,
+    locks,
+    maintenance,
+    migrations,
+    schema,
+    writer,
+)
 from stores.errors import StorageError
-from stores.index_location import IndexLocation
+from stores.index_location import ForeignFolder, IndexLocation
+from stores.locks import IndexBusy
 from tests.stores import schema_1
-from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_head_change, make_location
+from tests.stores.batches import (
+    CURRENT_VERSIONS,
+    SampleCommit,
+    make_batch,
+    make_head_change,
+    make_location,
+    make_sha,
+)
 from tests.stores.processes import run_script
 
 # DuckDB appends this to every error caused by the memory limit.
@@ -295,3 +313,62 @@ def test_engine_settings_are_restored(location: IndexLocation) -> None:
     maintenance.compact(location)
     with database.open_for_reading(location) as connection:
         assert connection.execute(settings).fetchall() == before
+
+
+def create_small_index(location: IndexLocation) -> IndexLocation:
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+        writer.replace_batch(connection, make_batch([SampleCommit(0)]))
+    return location
+
+
+def test_delete_removes_everything(tmp_path: Path) -> None:
+    """Deletion removes the database, its log and side files; empty lock files and other programs' files stay."""
+    location = create_small_index(make_location(tmp_path))
+    assert location.wal.exists()
+    (location.folder / "index.duckdb.draft").touch()
+    (location.folder / "notes.txt").touch()
+    maintenance.delete_index(location)
+    remaining = {path.name: path.stat().st_size for path in location.folder.iterdir()}
+    assert remaining == {locks.GATE_LOCK: 0, locks.INDEX_LOCK: 0, "notes.txt": 0}
+    maintenance.delete_index(location)
+    with database.open_for_reading(create_small_index(location)) as connection:
+        assert history.list_recorded_commits(connection) == [make_sha(0)]
+
+
+def test_delete_while_a_reader_is_active(tmp_path: Path) -> None:
+    """An index is not deleted while it is open for reading."""
+    location = create_small_index(make_location(tmp_path))
+    with database.open_for_reading(location), pytest.raises(IndexBusy):
+        maintenance.delete_index(location, wait=0.05)
+    assert location.database.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "/", "../elsewhere-01", "a/../../elsewhere-01", "inner/deep"]
+)
+def test_delete_refuses_other_directories(tmp_path: Path, name: str) -> None:
+    """Nothing is deleted if the directory is not a direct child of the home."""
+    (tmp_path / "home" / "inner" / "deep").mkdir(parents=True)
+    (tmp_path / "home" / "a").mkdir()
+    (tmp_path / "elsewhere-01").mkdir()
+    files = [folder / "index.duckdb" for folder in (tmp_path, tmp_path / "elsewhere-01", tmp_path / "home")]
+    for file in files:
+        file.touch()
+    with pytest.raises(ForeignFolder):
+        maintenance.delete_index(make_location(tmp_path / "home", name))
+    assert all(file.exists() for file in files)
+
+
+def test_delete_follows_no_symlink(tmp_path: Path) -> None:
+    """A symlink in place of an index directory is refused; a home behind a symlink is accepted."""
+    other = create_small_index(make_location(tmp_path / "home", "other-01"))
+    (tmp_path / "home" / "link-01").symlink_to(other.folder)
+    with pytest.raises(ForeignFolder):
+        maintenance.delete_index(make_location(tmp_path / "home", "link-01"))
+    assert other.database.exists()
+    (tmp_path / "alias").symlink_to(tmp_path / "home")
+    maintenance.delete_index(make_location(tmp_path / "alias", "other-01"))
+    assert not other.database.exists()

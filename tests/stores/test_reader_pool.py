@@ -235,7 +235,9 @@ def test_missing_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-@pytest.mark.parametrize("delete", [writer.delete_index, lambda location: shutil.rmtree(location.folder)])
+@pytest.mark.parametrize(
+    "delete", [maintenance.delete_index, lambda location: shutil.rmtree(location.folder)]
+)
 def test_deleted_index_is_detected(
     location: IndexLocation, delete: Callable[[IndexLocation], None], is_open: bool
 ) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import database, migrations, pending_work, writer
-from stores.pending_work import RefreshedRows
-from stores.writer import Batch
+from stores import database, migrations, writer
+from stores.writer import Batch, RefreshedRows
 from tests.stores.batches import (
     CURRENT_VERSIONS,
     SampleCommit,
@@ -65,7 +64,7 @@ def write_head(connection: Any) -> object:
 
 def refresh_first_batch(connection: Any) -> object:
     rows = make_batch([SampleCommit(number, {"new": 2}, {"other": 1}) for number in range(3)])
-    return pending_work.replace_rows(
+    return writer.refresh_rows(
         connection,
         RefreshedRows(
             hunks=rows.hunks,

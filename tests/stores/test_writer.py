@@ -1,4 +1,4 @@
-"""Writing and replacing batches and HEAD files, and deleting an index."""
+"""Writing and replacing batches and HEAD files, and replacing outdated symbols and terms of recorded hunks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stores import database, history, locks, migrations, schema, writer
-from stores.index_location import ForeignFolder, IndexLocation
-from stores.locks import IndexBusy
-from stores.writer import Batch, HeadChange
+from stores import compatibility, database, history, migrations, schema, writer
+from stores.compatibility import HISTORY_PART, RowVersion
+from stores.writer import Batch, HeadChange, RefreshedRows
 from tests.stores.batches import (
     CURRENT_VERSIONS,
     SampleCommit,
@@ -215,60 +214,40 @@ def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
     assert history.load_unreached_commits(connection) == {make_sha(8), make_sha(9)}
 
 
-def create_index(location: IndexLocation) -> IndexLocation:
+def test_refreshed_postings_are_not_clustered(tmp_path: Path) -> None:
+    """The next compaction sorts the new postings: they are at the end of the table, as those of new hunks are."""
+    location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
-        writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(5)]))
+        connection.execute("UPDATE repository SET clustered_hunks = 5")
+        rows = make_batch([SampleCommit(number) for number in range(3, 5)])
+        writer.refresh_rows(
+            connection,
+            RefreshedRows(
+                hunks=pa.table(rows.hunks).set_column(0, "hunk_id", pa.array([3, 4])),
+                hunk_symbols=rows.hunk_symbols.slice(0, 0),
+                hunk_terms=rows.hunk_terms.slice(0, 0),
+                symbol_terms=rows.symbol_terms.slice(0, 0),
+            ),
         )
+        assert connection.execute("SELECT clustered_hunks FROM repository").fetchall() == [(3,)]
+
+
+def test_refresh_of_unknown_version(tmp_path: Path) -> None:
+    """Rows of a component without a recorded version have the current one after a refresh."""
+    location = make_location(tmp_path)
+    newer = replace(CURRENT_VERSIONS, words_version="2")
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
-    return location
-
-
-def test_delete_removes_everything(tmp_path: Path) -> None:
-    """Deletion removes the database, its log and side files; empty lock files and other programs' files stay."""
-    location = create_index(make_location(tmp_path))
-    assert location.wal.exists()
-    (location.folder / "index.duckdb.draft").touch()
-    (location.folder / "notes.txt").touch()
-    writer.delete_index(location)
-    remaining = {path.name: path.stat().st_size for path in location.folder.iterdir()}
-    assert remaining == {locks.GATE_LOCK: 0, locks.INDEX_LOCK: 0, "notes.txt": 0}
-    writer.delete_index(location)
-    with database.open_for_reading(create_index(location)) as connection:
-        assert history.list_recorded_commits(connection) == [make_sha(0)]
-
-
-def test_delete_while_a_reader_is_active(tmp_path: Path) -> None:
-    """An index is not deleted while it is open for reading."""
-    location = create_index(make_location(tmp_path))
-    with database.open_for_reading(location), pytest.raises(IndexBusy):
-        writer.delete_index(location, wait=0.05)
-    assert location.database.exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["..", ".", "", "/", "../elsewhere-01", "a/../../elsewhere-01", "inner/deep"]
-)
-def test_delete_refuses_other_directories(tmp_path: Path, name: str) -> None:
-    """Nothing is deleted if the directory is not a direct child of the home."""
-    (tmp_path / "home" / "inner" / "deep").mkdir(parents=True)
-    (tmp_path / "home" / "a").mkdir()
-    (tmp_path / "elsewhere-01").mkdir()
-    files = [folder / "index.duckdb" for folder in (tmp_path, tmp_path / "elsewhere-01", tmp_path / "home")]
-    for file in files:
-        file.touch()
-    with pytest.raises(ForeignFolder):
-        writer.delete_index(make_location(tmp_path / "home", name))
-    assert all(file.exists() for file in files)
-
-
-def test_delete_follows_no_symlink(tmp_path: Path) -> None:
-    """A symlink in place of an index directory is refused; a home behind a symlink is accepted."""
-    other = create_index(make_location(tmp_path / "home", "other-01"))
-    (tmp_path / "home" / "link-01").symlink_to(other.folder)
-    with pytest.raises(ForeignFolder):
-        writer.delete_index(make_location(tmp_path / "home", "link-01"))
-    assert other.database.exists()
-    (tmp_path / "alias").symlink_to(tmp_path / "home")
-    writer.delete_index(make_location(tmp_path / "alias", "other-01"))
-    assert not other.database.exists()
+        connection.execute("UPDATE made_by SET version = NULL WHERE component = 'words_version'")
+        writer.record_run_start(connection, location, head="h", unreached=[], components=newer)
+        commits = writer.start_refresh(connection, ["words_version"])
+        assert commits["hunk_ids"].to_pylist() == [[0]]
+        started = compatibility.load_recorded_versions(connection).select_row_versions("words_version")
+        assert {row.version for row in started} == {None, "2"}
+        writer.finish_refresh(connection, ["words_version"])
+        assert compatibility.load_recorded_versions(connection).select_row_versions("words_version") == (
+            RowVersion(HISTORY_PART, "words_version", "2"),
+        )

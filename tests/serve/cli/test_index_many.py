@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import write
 from pipeline.encoders.static import StaticEncoder
-from stores import database, locks, writer
+from stores import database, locks, maintenance
 from stores.index_location import IndexLocation
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import get_location
@@ -151,7 +151,7 @@ def test_rebuild_deletes_once(
 
     def delete_index(location: IndexLocation) -> None:
         deleted.append(location)
-        writer.delete_index(location)
+        maintenance.delete_index(location)
 
     monkeypatch.setattr("pipeline.run.delete_index", delete_index)
     assert run_lineage("index", one.path, two.path, "--rebuild", "--yes", *STATIC) == 0

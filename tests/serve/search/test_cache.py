@@ -22,7 +22,7 @@ from serve.repositories import locate_index
 from serve.search import cache
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, find_pattern
-from stores import hunk_details, locks, maintenance, writer
+from stores import hunk_details, locks, maintenance
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
 from tests.repos import FIRST_DATE, Repo, create_once
@@ -129,7 +129,7 @@ def index_again(repo: Repo, home: Path) -> None:
 
 
 def rebuild(repo: Repo, home: Path) -> None:
-    writer.delete_index(locate(repo, home))
+    maintenance.delete_index(locate(repo, home))
     build_index(repo, home)
 
 

@@ -13,7 +13,7 @@ import pytest
 from serve.cli.render import format_status_table
 from serve.maintenance.gc import NOTHING_TO_DELETE, ItemKind, check_repository
 from serve.repositories import list_repositories
-from stores import writer
+from stores import maintenance
 from stores.index_location import LOCATION_FILE, ForeignFolder, IndexLocation, list_indexes
 from tests.repos import Repo
 from tests.serve import sample_index
@@ -153,7 +153,7 @@ def test_linked_index_directory_is_ignored(repo: Repo, home: Path, tmp_path: Pat
     shutil.rmtree(repo.path)
     assert find_items(home) == {}
     with pytest.raises(ForeignFolder):
-        writer.delete_index(IndexLocation(home, folder.name, repo.path, None))
+        maintenance.delete_index(IndexLocation(home, folder.name, repo.path, None))
     assert (outside / "index.duckdb").exists()
 
 

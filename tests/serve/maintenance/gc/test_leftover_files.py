@@ -17,7 +17,7 @@ from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from serve.daemon.process import DaemonPaths
 from serve.maintenance import gc
 from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
-from stores import database, embedding_cache, index_location, locks, maintenance, writer
+from stores import database, embedding_cache, index_location, locks, maintenance
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.index_location import IndexLocation
 from tests.repos import Repo
@@ -139,7 +139,7 @@ def test_half_deleted_index_is_deleted(repo: Repo, home: Path) -> None:
     shutil.rmtree(repo.path)
     (repo.path.parent / "neighbour").mkdir(exist_ok=True)
     with locks.acquire_run_lock(location):
-        writer.delete_index(location)  # the first deletion was killed here
+        maintenance.delete_index(location)  # the first deletion was killed here
     assert [item.reason for item in find_items(home)[ItemKind.LEFTOVER]] == ["its index was deleted"]
     delete_items(home)
     assert not location.folder.exists()
