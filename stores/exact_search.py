@@ -14,31 +14,21 @@ import re2
 from stores.errors import LineageError
 from stores.filters import CommitRange
 
-# An expression that matches a line also matches its file, except with these: ends of a text, flags switched off.
+# Parts of an expression with which it can match a line, but not the file with that line: `\A` and `\z`, or a flag that
+# is switched off.
 _TEXT_ANCHORS: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
-# It also matches the stored diff, whose lines have a marker, except with these and with the start of a line.
+# Parts with which it can match a line, but not the stored diff with that line and its sign: also the start of a line.
+# `[^` is no start: it negates a set of characters.
 _DIFF_ANCHORS: Final = re.compile(rf"(?<!\[)\^|{_TEXT_ANCHORS.pattern}")
 _PATTERN_HINT: Final = (
     "Regular expressions have the syntax of RE2: without backreferences and lookaround; "
     r"`\b` is the start or end of a word."
 )
-# Start of the line that git prints for a submodule. A commit follows.
+# Start of the line that git prints for a submodule; the commit's sha follows.
 SUBMODULE_PREFIX: Final = "Subproject commit "
 
-# Reading all diffs takes most of the time (115 ms for 25,000 hunks), so one statement searches for all lines.
-# `contains` is several times as fast as a regular expression, and most diffs lack the text.
-_CHANGED_LINES: Final = """
-SELECT commit_sha, file_path, old_path, epoch(commit_date)::BIGINT, [{found}]
-FROM hunks JOIN commits USING (commit_sha)
-WHERE {contains}"""
-_CONTAINS: Final = "contains(diff, $text{n})"
-_FOUND: Final = "CASE WHEN contains(diff, $text{n}) THEN regexp_matches(diff, $pattern{n}) ELSE FALSE END"
-
-# Commits of a range that a statement names. For a few thousand it would take longer than for the whole index.
+# Commits of a range that a statement lists. With a few thousand it would take longer than without the condition.
 MAX_LITERAL_COMMITS: Final = 500
-
-# Each `contains` takes 30 ms. From this number on, one regular expression for all texts is faster.
-MAX_CONTAINS: Final = 5
 
 
 class BadPattern(LineageError):
@@ -46,16 +36,17 @@ class BadPattern(LineageError):
 
 
 @dataclass(frozen=True, slots=True)
-class LinePattern:
-    """Text, or with `is_regex` a regular expression, that lines can contain. Matching takes linear time.
+class SearchPattern:
+    """Text to search for in changed lines; with `is_regex`, a regular expression.
 
-    The expression is matched by RE2, here and in DuckDB. Raises BadPattern for an invalid one.
+    RE2 matches expressions, here and in DuckDB, in linear time. Raises BadPattern if the pattern is invalid.
     """
 
     text: str
     is_regex: bool = False
-    _regex: Any = field(init=False, repr=False, compare=False)
-    _multiline_regex: Any = field(init=False, repr=False, compare=False)
+    # Compiled expressions for a line and for a whole file; None for a text. `_file_regex`: None with text anchors too.
+    _line_regex: Any = field(init=False, repr=False, compare=False)
+    _file_regex: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check and compile the pattern."""
@@ -66,17 +57,19 @@ class LinePattern:
                 "The pattern has more than one line, or a NUL character.",
                 hint="Lines are searched one by one: give a part of one line.",
             )
-        object.__setattr__(self, "_regex", _compile(self.text) if self.is_regex else None)
-        has_text_anchors = not self.is_regex or _TEXT_ANCHORS.search(self.text)
-        object.__setattr__(
-            self, "_multiline_regex", None if has_text_anchors else _compile(f"(?m){self.text}")
-        )
+        line_regex = file_regex = None
+        if self.is_regex:
+            line_regex = _compile(self.text)
+            if not _TEXT_ANCHORS.search(self.text):
+                file_regex = _compile(f"(?m){self.text}")
+        object.__setattr__(self, "_line_regex", line_regex)
+        object.__setattr__(self, "_file_regex", file_regex)
 
     def find(self, line: str) -> int:
         """Return the start of the first match in a line; -1 if there is none."""
         if not self.is_regex:
             return line.find(self.text)
-        match = self._regex.search(line)
+        match = self._line_regex.search(line)
         return match.start() if match else -1
 
     def matches(self, line: str) -> bool:
@@ -85,24 +78,25 @@ class LinePattern:
 
     @property
     def may_match_submodules(self) -> bool:
-        """False if no line `Subproject commit SHA`, which git prints for a submodule, contains the text."""
-        without_digits = self.text.rstrip("0123456789abcdef")
-        return self.is_regex or self.text in SUBMODULE_PREFIX or SUBMODULE_PREFIX.endswith(without_digits)
+        """True if the line `Subproject commit SHA`, which git prints for a submodule, may match."""
+        text_before_sha = self.text.rstrip("0123456789abcdef")
+        return self.is_regex or self.text in SUBMODULE_PREFIX or SUBMODULE_PREFIX.endswith(text_before_sha)
 
-    def may_differ(self, old: bytes, new: bytes) -> bool:
-        """Return False if the change from one content to another cannot match. This is faster than comparing them."""
+    def may_match_change(self, old: bytes, new: bytes) -> bool:
+        """Return whether the change of a file's content may match; False is certain. Does not compare the lines."""
         if not self.is_regex:
             text = self.text.encode()
             return old.count(text) != new.count(text)
-        contents = (content.decode("utf-8", "replace") for content in (old, new))
-        return self._multiline_regex is None or any(map(self._multiline_regex.search, contents))
+        if self._file_regex is None:
+            return True
+        return any(self._file_regex.search(content.decode("utf-8", "replace")) for content in (old, new))
 
     def count_occurrences(self, line: str) -> int:
-        """Return the number of occurrences of the text in a line; of an expression, 1 if it matches."""
+        """Return the number of occurrences of the text in a line; for an expression, 1 if it matches, else 0."""
         return int(self.matches(line)) if self.is_regex else line.count(self.text)
 
-    def selects(self, added: int, removed: int) -> bool:
-        """Return whether a change with these counts is a match: as `git log -G` for an expression, else as `-S`."""
+    def matches_counts(self, added: int, removed: int) -> bool:
+        """Return whether a change with these counts matches: an expression as in `git log -G`, a text as in `-S`."""
         return added + removed > 0 if self.is_regex else added != removed
 
 
@@ -110,8 +104,8 @@ class LinePattern:
 class HunkMatch:
     """Hunk (diff of one file in one commit) that matches.
 
-    `order`: sorts commits of the same date, parents first. `added`, `removed`: occurrences of a text, or matching
-    lines, among the added and the removed lines.
+    `order`: row number of the commit, by which parents come first among commits of the same date. `added`, `removed`:
+    occurrences of a text in the added and the removed lines; for an expression, the number of matching lines.
     """
 
     hunk_id: int
@@ -124,10 +118,10 @@ class HunkMatch:
 
 @dataclass(frozen=True, slots=True)
 class IncompleteHunk:
-    """Hunk whose stored diff lacks lines: it was truncated, or the file was too large or a symlink or submodule.
+    """Hunk whose stored diff lacks lines: it was truncated, or the file is too large, a symlink or a submodule.
 
-    `path`, `old_path`: path after and before the change as git's bytes; None if there is no such file.
-    `parent`: commit before the change; None for a root.
+    `order`: as in HunkMatch. `parent`: commit before the change; None for a root commit. `path`: path after the change
+    as git's bytes; None for a deleted file. `old_path`: path before the change; None for an added file.
     """
 
     hunk_id: int
@@ -143,8 +137,8 @@ class IncompleteHunk:
 _IS_INCOMPLETE: Final = """
 (diff_truncated OR content_kind IN ('oversize', 'symlink', 'submodule')) AND len(parents) < 2"""
 
-# Splitting into lines takes most of the time, so the diffs are searched as a whole first.
-_MATCHES: Final = """
+# Splitting diffs into lines takes most of the time, so `prefilter` first searches each diff as a whole.
+_MATCHING_HUNKS: Final = """
 WITH candidates AS (
     SELECT hunk_id, commit_sha, commit_date, commits.rowid AS position, diff
     FROM hunks JOIN commits USING (commit_sha)
@@ -160,10 +154,11 @@ WITH candidates AS (
 )
 SELECT hunk_id, commit_sha, commit_date, position, added, removed FROM counts WHERE {selected}"""
 
-# The text after the marker of a line. Occurrences do not overlap, as git counts them.
-_TEXT: Final = "substr(line, 2)"
+# A line without its sign, `+` or `-`.
+_LINE_TEXT: Final = "substr(line, 2)"
+# Bytes that the line loses without the text, divided by those of the text. As in git, occurrences do not overlap.
 _OCCURRENCES: Final = (
-    f"(strlen({_TEXT}) - strlen(replace({_TEXT}, $pattern, ''))) // strlen($pattern::VARCHAR)"
+    f"(strlen({_LINE_TEXT}) - strlen(replace({_LINE_TEXT}, $pattern, ''))) // strlen($pattern::VARCHAR)"
 )
 
 _INCOMPLETE_HUNKS: Final = """
@@ -177,9 +172,10 @@ WHERE diff_truncated AND content_kind <> 'message' AND len(parents) > 1 AND {con
 
 
 def build_range_condition(commit_range: CommitRange | None) -> str:
-    """Return a condition in SQL for the commits of an empty or short range, so that not all diffs are read.
+    """Return an SQL condition for the commits of the range; `TRUE` if there are more than MAX_LITERAL_COMMITS.
 
-    On flask's 9,292 hunks, 204 commits took 28 ms instead of 233. The caller filters the commits of longer ranges.
+    The caller filters the commits of a longer range. With the condition, DuckDB does not read the other diffs: for 204
+    commits of flask's 9,292 hunks a search took 28 ms instead of 233.
     """
     if commit_range is None or len(commit_range.commits) > MAX_LITERAL_COMMITS:
         return "TRUE"
@@ -189,14 +185,17 @@ def build_range_condition(commit_range: CommitRange | None) -> str:
 
 def find_matching_hunks(
     connection: duckdb.DuckDBPyConnection,
-    pattern: LinePattern,
+    pattern: SearchPattern,
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[HunkMatch]:
-    """Return the hunks with a complete diff that match. `condition`: of `filters.build_filter_condition`."""
+    """Return the matching hunks among those with a complete diff.
+
+    `condition`, `parameters`: from `filters.build_filter_condition`.
+    """
     values = {**parameters, "pattern": pattern.text}
     if pattern.is_regex:
-        prefilter, count, line_matches = "TRUE", "1", f"regexp_matches({_TEXT}, $pattern)"
+        prefilter, count, line_matches = "TRUE", "1", f"regexp_matches({_LINE_TEXT}, $pattern)"
         if not _DIFF_ANCHORS.search(pattern.text):
             prefilter = "regexp_matches(diff, $diff_pattern)"
             values["diff_pattern"] = f"(?m){pattern.text}"
@@ -204,7 +203,7 @@ def find_matching_hunks(
     else:
         prefilter, count, line_matches = "contains(diff, $pattern)", _OCCURRENCES, "contains(line, $pattern)"
         selected = "added <> removed"
-    sql = _MATCHES.format(
+    sql = _MATCHING_HUNKS.format(
         incomplete=_IS_INCOMPLETE,
         condition=condition,
         prefilter=prefilter,
@@ -217,23 +216,26 @@ def find_matching_hunks(
 
 def list_incomplete_hunks(
     connection: duckdb.DuckDBPyConnection,
-    pattern: LinePattern,
+    pattern: SearchPattern,
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[IncompleteHunk]:
-    """Return the hunks whose stored diff lacks lines, and that may match.
+    """Return the hunks that may match but whose stored diff lacks lines.
 
-    `condition`: of `filters.build_filter_condition`.
+    `condition`, `parameters`: from `filters.build_filter_condition`.
     """
-    kinds = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
-    sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kinds}")
+    kind_condition = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
+    sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kind_condition}")
     return [_build_incomplete_hunk(*row) for row in connection.execute(sql, dict(parameters)).fetchall()]
 
 
 def list_truncated_merges(
     connection: duckdb.DuckDBPyConnection, condition: str, parameters: Mapping[str, Any]
 ) -> list[str]:
-    """Return the merges with a stored diff that lacks lines. `condition`: of `filters.build_filter_condition`."""
+    """Return the merge commits with a truncated diff.
+
+    `condition`, `parameters`: from `filters.build_filter_condition`.
+    """
     sql = _TRUNCATED_MERGES.format(condition=condition)
     return [sha for (sha,) in connection.execute(sql, dict(parameters)).fetchall()]
 
@@ -250,6 +252,7 @@ def _build_incomplete_hunk(  # noqa: PLR0913, PLR0917 - the columns of a row
     old_path: str | None,
 ) -> IncompleteHunk:
     path = file_path_bytes or file_path.encode()
+    path_before = old_path.encode() if old_path else path
     return IncompleteHunk(
         hunk_id=hunk_id,
         commit_sha=sha,
@@ -257,7 +260,7 @@ def _build_incomplete_hunk(  # noqa: PLR0913, PLR0917 - the columns of a row
         order=order,
         parent=parent,
         path=None if change_kind == "deleted" else path,
-        old_path=None if change_kind == "added" else old_path.encode() if old_path else path,
+        old_path=None if change_kind == "added" else path_before,
     )
 
 
@@ -271,17 +274,29 @@ def _compile(pattern: str) -> Any:
         raise BadPattern(f"{pattern!r:.200} is not valid: {reason}.", hint=_PATTERN_HINT) from error
 
 
+# Reading all diffs takes most of the time (115 ms for 25,000 hunks), so one statement searches for all lines.
+# `contains` is several times as fast as a regular expression, and most diffs do not have the text.
+_LINE_CHANGES: Final = """
+SELECT commit_sha, file_path, old_path, epoch(commit_date)::BIGINT, [{has_line}]
+FROM hunks JOIN commits USING (commit_sha)
+WHERE {has_any_text}"""
+_HAS_TEXT: Final = "contains(diff, $text{n})"
+_HAS_LINE: Final = "CASE WHEN contains(diff, $text{n}) THEN regexp_matches(diff, $regex{n}) ELSE FALSE END"
+# Each `contains` takes 30 ms for these hunks. For more texts, one regular expression for all of them is faster.
+MAX_CONTAINS: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class DiffLinePattern:
-    """Line of a diff to find: a text that it contains, and a regular expression (RE2) that it matches with its sign."""
+    """Pattern of a line in a diff: a text that the line has, and an RE2 expression for the line with its sign."""
 
     text: str
-    pattern: str
+    regex: str
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedLine:
-    """Change of a file whose diff has a line. `old_path`: path before a rename; `date`: seconds since 1970."""
+class LineChange:
+    """Change of a file whose diff has a line; `old_path`: path before a rename, `date`: seconds since 1970."""
 
     commit_sha: str
     file_path: str
@@ -289,33 +304,34 @@ class ChangedLine:
     date: int
 
 
-def find_changed_lines(
+def find_line_changes(
     connection: duckdb.DuckDBPyConnection,
     patterns: Sequence[DiffLinePattern],
     is_reachable: Callable[[str], bool],
-) -> list[list[ChangedLine]]:
+) -> list[list[LineChange]]:
     """Return for each pattern the reachable changes whose diff has such a line, oldest first."""
-    numbers = range(len(patterns))
-    sql = _CHANGED_LINES.format(
-        found=", ".join(_FOUND.format(n=number) for number in numbers),
-        contains=(
-            " OR ".join(_CONTAINS.format(n=number) for number in numbers)
-            if len(patterns) <= MAX_CONTAINS
-            else "regexp_matches(diff, $any_text)"
-        ),
-    )
+    if not patterns:
+        return []
+    changes: list[list[LineChange]] = [[] for _ in patterns]
+    sql, parameters = _build_line_statement(patterns)
+    for *columns, flags in connection.execute(sql, parameters).fetchall():
+        change = LineChange(*columns)
+        if is_reachable(change.commit_sha):
+            for changes_of_pattern, has_line in zip(changes, flags, strict=True):
+                if has_line:
+                    changes_of_pattern.append(change)
+    return [sorted(changes_of_pattern, key=lambda change: change.date) for changes_of_pattern in changes]
+
+
+def _build_line_statement(patterns: Sequence[DiffLinePattern]) -> tuple[str, dict[str, str]]:
+    """Return the SQL statement that finds the hunks with any of these lines, and its parameters."""
     parameters: dict[str, str] = {}
+    for number, pattern in enumerate(patterns):
+        parameters |= {f"text{number}": pattern.text, f"regex{number}": pattern.regex}
+    numbers = range(len(patterns))
+    has_any_text = " OR ".join(_HAS_TEXT.format(n=number) for number in numbers)
     if len(patterns) > MAX_CONTAINS:
-        parameters["any_text"] = "|".join(re.escape(line.text) for line in patterns)
-    for number, line in enumerate(patterns):
-        parameters |= {f"text{number}": line.text, f"pattern{number}": line.pattern}
-    changes: list[list[ChangedLine]] = [[] for _ in patterns]
-    for *columns, found in connection.execute(sql, parameters).fetchall() if patterns else ():
-        change = ChangedLine(*columns)
-        if any(found) and is_reachable(change.commit_sha):
-            for number in numbers:
-                if found[number]:
-                    changes[number].append(change)
-    for found_changes in changes:
-        found_changes.sort(key=lambda change: change.date)
-    return changes
+        has_any_text = "regexp_matches(diff, $any_text)"
+        parameters["any_text"] = "|".join(re.escape(pattern.text) for pattern in patterns)
+    has_line = ", ".join(_HAS_LINE.format(n=number) for number in numbers)
+    return _LINE_CHANGES.format(has_line=has_line, has_any_text=has_any_text), parameters

@@ -33,7 +33,7 @@ from stores import errors, exact_search, history
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
-from stores.exact_search import ChangedLine, DiffLinePattern
+from stores.exact_search import DiffLinePattern, LineChange
 from stores.history import FileCommit
 from stores.index_copy import COPY_AFTER_SECONDS, OpenIndex
 from stores.index_location import IndexLocation
@@ -262,7 +262,7 @@ class LineSearcher:
     git: GitProgram
     reader: FileHistoryReader
     limitation: str = ""
-    _found: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
+    _found: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[EndedLine]) -> None:
         """Search for the removals and anchors of lines, which the other functions then read."""
@@ -283,7 +283,7 @@ class LineSearcher:
                 is_reachable = history.build_reachability_test(
                     index.connection, self.reader.status.reachability
                 )
-                found = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
+                found = exact_search.find_line_changes(index.connection, patterns, is_reachable)
                 self._found.update(zip(patterns, found, strict=True))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
@@ -323,7 +323,7 @@ class LineSearcher:
         """Yield the oldest commits that added the longest literal or name of a line to a file of this kind."""
         for anchor in line.anchors:
             changes = self._found.get(_build_anchor_pattern(anchor), [])
-            by_commit: dict[str, ChangedLine] = {}
+            by_commit: dict[str, LineChange] = {}
             for change in changes:
                 if change.date < line.date and change.file_path.endswith(line.suffix):
                     by_commit.setdefault(change.commit_sha, change)

@@ -49,7 +49,7 @@ from serve.search.query import parse_filters
 from serve.search.query_hints import RepositoryContext
 from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import exact_search, history, hunk_details, index_copy
-from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, LinePattern
+from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, SearchPattern
 from stores.filters import build_filter_condition
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
@@ -141,9 +141,9 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     )
 
 
-def _create_pattern(request: ChangeSearchRequest) -> LinePattern:
+def _create_pattern(request: ChangeSearchRequest) -> SearchPattern:
     try:
-        return LinePattern(request.pattern, request.is_regex)
+        return SearchPattern(request.pattern, request.is_regex)
     except BadPattern as error:
         raise BadRequest(error.message, hint=error.hint) from error
 
@@ -160,7 +160,7 @@ def _build_condition(
 
 
 def _complete_hunks(
-    repository: Repository, pattern: LinePattern, hunks: Sequence[IncompleteHunk]
+    repository: Repository, pattern: SearchPattern, hunks: Sequence[IncompleteHunk]
 ) -> CompletedHunks:
     """Search the files of these hunks in git, as their stored diffs lack lines."""
     completed, unreadable = CompletedHunks(), 0
@@ -171,7 +171,7 @@ def _complete_hunks(
             unreadable += 1
             continue
         added, removed = _count_occurrences(pattern, lines)
-        if pattern.selects(added, removed):
+        if pattern.matches_counts(added, removed):
             completed.lines[hunk.hunk_id] = lines
             completed.matches.append(
                 HunkMatch(hunk.hunk_id, hunk.commit_sha, hunk.commit_date, hunk.order, added, removed)
@@ -180,18 +180,18 @@ def _complete_hunks(
 
 
 def _find_lines_in_git(
-    repository: Repository, pattern: LinePattern, hunk: IncompleteHunk
+    repository: Repository, pattern: SearchPattern, hunk: IncompleteHunk
 ) -> tuple[MatchingLine, ...]:
     """Return the matching lines of a hunk's complete diff; none if the file is binary."""
     old = read_content(repository, hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
     new = read_content(repository, hunk.commit_sha, hunk.path) if hunk.path else None
-    if not pattern.may_differ(old or b"", new or b""):
+    if not pattern.may_match_change(old or b"", new or b""):
         return ()
     patch = strip_file_header(create_content_patch(old, new).data)
     return tuple(_find_matching_lines(pattern, patch.decode("utf-8", "replace")))
 
 
-def _find_matching_lines(pattern: LinePattern, diff: str) -> Iterator[MatchingLine]:
+def _find_matching_lines(pattern: SearchPattern, diff: str) -> Iterator[MatchingLine]:
     """Yield the added and removed lines of a diff that match."""
     for section in split_sections(diff):
         for line in parse_section_lines(section):
@@ -202,7 +202,7 @@ def _find_matching_lines(pattern: LinePattern, diff: str) -> Iterator[MatchingLi
                 yield MatchingLine("-", line.old_number, text)
 
 
-def _count_occurrences(pattern: LinePattern, lines: Sequence[MatchingLine]) -> tuple[int, int]:
+def _count_occurrences(pattern: SearchPattern, lines: Sequence[MatchingLine]) -> tuple[int, int]:
     """Return the number of occurrences in the added and in the removed lines."""
     counts = {"+": 0, "-": 0}
     for line in lines:
@@ -230,7 +230,7 @@ def _group_by_commit(matches: Iterator[HunkMatch], *, oldest_first: bool) -> lis
 def _build_hits(
     request: ChangeSearchRequest,
     connection: Connection,
-    pattern: LinePattern,
+    pattern: SearchPattern,
     commits: Sequence[Sequence[HunkMatch]],
     completed: CompletedHunks,
 ) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
@@ -258,7 +258,7 @@ def _build_hits(
 
 def _build_files(
     request: ChangeSearchRequest,
-    pattern: LinePattern,
+    pattern: SearchPattern,
     matches: Sequence[HunkMatch],
     details: Mapping[int, HunkDetails],
     completed: CompletedHunks,
@@ -277,7 +277,7 @@ def _build_files(
         yield MatchingFile(hunk.file_path, hunk.change_kind, match.added, match.removed, lines=shown_lines)
 
 
-def _shorten_line(pattern: LinePattern, text: str) -> str:
+def _shorten_line(pattern: SearchPattern, text: str) -> str:
     """Shorten a long line to the surroundings of its first match."""
     if len(text) <= EXCERPT_COLUMNS:
         return text

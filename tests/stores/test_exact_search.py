@@ -1,4 +1,4 @@
-"""Patterns of exact search: what they match, and which are rejected."""
+"""Patterns of exact search: what they match, and which are rejected. Search for the changes of given lines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Iterable
 
 import pytest
 
-from stores.exact_search import MAX_LITERAL_COMMITS, BadPattern, LinePattern, build_range_condition
+from stores import exact_search
+from stores.exact_search import (
+    MAX_LITERAL_COMMITS,
+    BadPattern,
+    DiffLinePattern,
+    SearchPattern,
+    build_range_condition,
+    find_line_changes,
+)
 from stores.filters import CommitRange
+from tests.stores.sample_index import SampleHunk, create_index, make_sha
 
 
 @pytest.mark.parametrize(
@@ -22,22 +31,22 @@ from stores.filters import CommitRange
 def test_bad_expression(pattern: str, reason: str) -> None:
     """An expression that RE2 cannot match in linear time, or that is incomplete, is rejected with the reason."""
     with pytest.raises(BadPattern, match="RE2") as caught:
-        LinePattern(pattern, is_regex=True)
+        SearchPattern(pattern, is_regex=True)
     assert reason in caught.value.message
-    assert LinePattern(pattern).matches(f"x {pattern} y")
+    assert SearchPattern(pattern).matches(f"x {pattern} y")
 
 
 @pytest.mark.parametrize("text", ["", "a\nb", "a\0b"])
 def test_bad_text(text: str) -> None:
     """A text that no line can contain is rejected."""
     with pytest.raises(BadPattern):
-        LinePattern(text)
+        SearchPattern(text)
 
 
 def test_occurrences_do_not_overlap() -> None:
     """Occurrences of a text count as git counts them; an expression counts once for each line."""
-    assert LinePattern("aa").count_occurrences("aaaaa") == 2
-    assert LinePattern("a+", is_regex=True).count_occurrences("a a a") == 1
+    assert SearchPattern("aa").count_occurrences("aaaaa") == 2
+    assert SearchPattern("a+", is_regex=True).count_occurrences("a a a") == 1
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def test_occurrences_do_not_overlap() -> None:
 )
 def test_submodule_lines(text: str, is_possible: bool) -> None:
     """Submodules are read only for a text that a line `Subproject commit SHA` can contain."""
-    assert LinePattern(text).may_match_submodules is is_possible
+    assert SearchPattern(text).may_match_submodules is is_possible
 
 
 @pytest.mark.parametrize(
@@ -69,3 +78,29 @@ def test_condition_of_a_range(shas: Iterable[str] | None, condition: str) -> Non
     """The condition selects the commits of a short range and none of an empty one, and leaves others to the caller."""
     commit_range = None if shas is None else CommitRange("text", frozenset(shas))
     assert build_range_condition(commit_range) == condition
+
+
+@pytest.mark.parametrize("max_contains", [0, 9])
+def test_find_line_changes(max_contains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pattern has the reachable changes whose diff has its line, oldest first, for few and for many patterns."""
+    monkeypatch.setattr(exact_search, "MAX_CONTAINS", max_contains)
+    diffs = [
+        "@@ -1 +1 @@\n-a(b)\n+c\n",
+        "@@ -1 +1 @@\n+a(b)\n",
+        "@@ -1 +1 @@\n a(b)\n",
+        "@@ -1 +1 @@\n+a(b).c\n",
+    ]
+    connection = create_index([SampleHunk(number, "a.py") for number in range(4, 0, -1)])
+    for number, diff in enumerate(diffs, start=1):
+        connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(number)])
+    removed = DiffLinePattern("a(b)", r"(?m)^-a\(b\)$")
+    added = DiffLinePattern("a(b)", r"(?m)^\+.*a\(b\)")
+    other = DiffLinePattern("nowhere", "nowhere")
+    found = find_line_changes(connection, [removed, added, other], lambda _: True)
+    shas = [[change.commit_sha for change in changes] for changes in found]
+    assert shas == [[make_sha(1)], [make_sha(2), make_sha(4)], []]
+    found = find_line_changes(connection, [added], lambda sha: sha != make_sha(2))
+    assert [(change.commit_sha, change.file_path, change.old_path) for change in found[0]] == [
+        (make_sha(4), "a.py", None)
+    ]
+    assert find_line_changes(connection, [], lambda _: True) == []
