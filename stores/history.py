@@ -1,4 +1,4 @@
-"""Read queries: recorded commits, status numbers, history of a file and of a symbol, unreadable commits.
+"""Queries of the recorded history: commits, status numbers, changes of a file and of a symbol.
 
 Imports neither NumPy nor pyarrow, because every command imports this module.
 """
@@ -15,60 +15,14 @@ import duckdb
 
 from stores.database import fetch_int
 
-# Only a changed line that can define the name can introduce or remove its symbol. A truncated diff may lack the line.
-_TOUCHES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, file_path, file_path_bytes, old_path, parent,
-       confidence = 'ExactSpan',
-       change_kind IN ('added', 'deleted', 'renamed') OR diff_truncated OR CASE language
-           WHEN 'python' THEN regexp_matches(diff, $python)
-           WHEN 'rust' THEN regexp_matches(diff, $rust)
-           WHEN 'kotlin' THEN regexp_matches(diff, $kotlin)
-           ELSE regexp_matches(diff, $other)
-       END
-FROM hunks JOIN commits USING (commit_sha) JOIN hunk_symbols USING (hunk_id)
-WHERE hunk_id IN ({hunks}) AND name = $name
-ORDER BY commits.rowid, hunk_id, hunk_symbols.rowid"""
-# Text before a name in the line that defines it. Without one, a line with the name may define it.
-_DEFINITION_PREFIXES: Final = {
-    "python": r"\b(?:def|class)\s+",
-    "rust": r"\b(?:fn|struct|enum|trait|impl|for)\b.*",
-    "kotlin": r"\b(?:fun|class|interface|object)\b.*",
-    "other": "",
-}
-_HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = $name"
-
-# A rename without a changed line touches no symbol, but moves all symbols of the file. For the lines that a merge
-# removed, the index has no symbols.
-_FILE_CHANGES_OF_SYMBOLS: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, file_path, file_path_bytes, old_path
-FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN (
-    SELECT hunk_id FROM hunks WHERE old_path IS NOT NULL
-    UNION
-    SELECT hunk_id FROM hunks WHERE hunk_id IN ({merges}) AND (diff_truncated OR regexp_matches(diff, $line))
-)
-ORDER BY commits.rowid, hunk_id"""
-_MERGE_HUNKS: Final = """
-SELECT hunk_id FROM hunks JOIN commits USING (commit_sha) WHERE len(parents) > 1 AND content_kind <> 'message'"""
-
-# Jaro-Winkler finds names with other endings (`get_user`, `get_users`) as well as misspelled ones.
-_SIMILAR_NAMES: Final = """
-WITH names AS (
-    SELECT name, count(*) AS touches, jaro_winkler_similarity(lower(name), lower($name)) AS similarity
-    FROM hunk_symbols GROUP BY name
-)
-SELECT name FROM names WHERE similarity >= $least ORDER BY similarity DESC, touches DESC, name LIMIT $limit"""
-# Below this similarity, names look unrelated.
-LEAST_SIMILARITY: Final = 0.88
-
 
 @dataclass(frozen=True, slots=True)
 class ReachabilityDelta:
-    """Difference between the recorded commits that HEAD reaches and those that the index's HEAD reaches.
+    """Difference between the commits that the current HEAD reaches and those that the recorded HEAD reaches.
 
-    The index's HEAD is that of its newest index run. `removed_commits`: only the index's HEAD reaches them.
-    `added_commits`: only the current HEAD reaches them. `is_complete`: the index's HEAD commit no longer exists, and
-    `added_commits` lists every recorded commit that the current HEAD reaches.
+    The recorded HEAD is that of the newest index run. `removed_commits`: commits that only the recorded HEAD reaches.
+    `added_commits`: commits that only the current HEAD reaches. `is_complete`: the recorded HEAD no longer exists, and
+    `added_commits` lists every commit that the current HEAD reaches.
     """
 
     removed_commits: tuple[str, ...] = ()
@@ -80,8 +34,8 @@ class ReachabilityDelta:
 class IndexSummary:
     """Status numbers of an index; times are UTC, shas are None before the first index run.
 
-    `completed_commit` is the HEAD of the newest finished run. An interrupted run may have moved the watermark,
-    `last_indexed_commit`, to its HEAD without writing the snapshot of HEAD.
+    `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`: the watermark; an interrupted run may
+    have moved it to its HEAD without writing the symbols at HEAD.
     """
 
     repo_id: str
@@ -109,7 +63,7 @@ class FileCommit:
 
 @dataclass(frozen=True, slots=True)
 class _FileChange:
-    """Change of a file by a commit; `date` in seconds, `old_path` if the commit renamed the file."""
+    """Change of a file by a commit; `old_path`: path before a rename, `date`: committer date in seconds since 1970."""
 
     hunk_id: int
     commit_sha: str
@@ -166,10 +120,11 @@ WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit
       AND len(original.parents) < 2 AND len(other.parents) < 2
 QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
 ORDER BY other.commit_date, other.commit_sha"""
-# A bot can give thousands of commits the same date. The later ones are no copies.
+# A bot can make thousands of commits with one date, which are no copies of each other.
 MAX_POSSIBLE_COPIES: Final = 100
 
-# A parameter for each commit takes 15 times as long for 200 commits: DuckDB looks for a package at each.
+# One string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200 commits take 2 ms as a
+# string and 7 ms as a list.
 _RECORDED_COMMITS: Final = """
 SELECT commit_sha FROM commits WHERE commit_sha IN (SELECT unnest(string_split($shas, ' ')))"""
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
@@ -178,31 +133,33 @@ _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USI
 def find_possible_copies(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, shas: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return the reachable commits that have the author and author date of each of these commits, oldest first.
+    """Return for each of these commits the other reachable commits with its author and author date, oldest first.
 
-    Of more than `MAX_POSSIBLE_COPIES`, the newest are left out.
+    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Commits without a possible copy are left out.
     """
+    if not shas:
+        return {}
+    sql = _POSSIBLE_COPIES.format(commits=", ".join(f"'{sha}'" for sha in shas))
+    rows = connection.execute(sql, {"limit": MAX_POSSIBLE_COPIES}).fetchall()
     copies: dict[str, list[str]] = {}
-    commits = ", ".join(f"'{sha}'" for sha in shas)
-    sql, limit = _POSSIBLE_COPIES.format(commits=commits), {"limit": MAX_POSSIBLE_COPIES}
-    rows = connection.execute(sql, limit).fetchall() if shas else []
-    if rows:
-        is_reachable = build_reachability_test(connection, reachability)
-        for sha, other in rows:
-            if is_reachable(other):
-                copies.setdefault(sha, []).append(other)
+    is_reachable = build_reachability_test(connection, reachability)
+    for sha, other in rows:
+        if is_reachable(other):
+            copies.setdefault(sha, []).append(other)
     return copies
 
 
 def load_messages_with_numbers(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, numbers: Collection[str]
 ) -> dict[str, str]:
-    """Return the reachable commits whose message has one of the numbers as `#12`, `!12`, `GH-12` or `/12`."""
+    """Return the messages of reachable commits with one of the numbers, as `#12`, `!12`, `GH-12` or `/12`, by sha."""
+    if not numbers:
+        return {}
     pattern = rf"(?:[#!/]|[Gg][Hh]-)(?:{'|'.join(map(re.escape, numbers))})(?:[^0-9]|$)"
     sql = "SELECT commit_sha, message FROM commits WHERE regexp_matches(message, $pattern)"
-    rows = connection.execute(sql, {"pattern": pattern}).fetchall() if numbers else []
-    is_reachable = build_reachability_test(connection, reachability) if rows else None
-    return {sha: message for sha, message in rows if is_reachable and is_reachable(sha)}
+    rows = connection.execute(sql, {"pattern": pattern}).fetchall()
+    is_reachable = build_reachability_test(connection, reachability)
+    return {sha: message for sha, message in rows if is_reachable(sha)}
 
 
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:
@@ -260,7 +217,7 @@ def load_branch_patterns(connection: duckdb.DuckDBPyConnection) -> tuple[str, ..
 
 
 def load_branch_tips(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Return the commits of these refs in the newest finished run; the index has every commit that they reach."""
+    """Return the commits of these refs in the newest finished index run; the index has every commit that they reach."""
     return frozenset(sha for (sha,) in connection.execute("SELECT commit_sha FROM branch_tips").fetchall())
 
 
@@ -283,24 +240,26 @@ def load_file_history(
 ) -> tuple[tuple[str, int], ...]:
     """Return (sha, hunk id) for each reachable commit that changed the file, newest first; follow renames.
 
-    Commits under an old name count up to the rename, because another file may have that name later.
+    Of an old path, only changes up to the rename count, because another file may have that path later.
     `sort_newest_first` sorts SHAs, given with their committer dates in seconds.
     """
-    changes_by_name = _load_changes_by_name(connection, path, reachability)
-    dates = {change.commit_sha: change.date for changes in changes_by_name.values() for change in changes}
+    changes_by_path = _load_changes_by_path(connection, path, reachability)
+    dates = {change.commit_sha: change.date for changes in changes_by_path.values() for change in changes}
     positions = {sha: position for position, sha in enumerate(sort_newest_first(dates))}
-    first_positions = {path: 0}
-    pending_names = [path]
+    # Position of the rename from each path; newer changes of the path do not count.
+    rename_positions = {path: 0}
+    pending_paths = [path]
     hunk_by_sha: dict[str, int] = {}
-    while pending_names:
-        name = pending_names.pop()
-        for change in sorted(changes_by_name[name], key=lambda change: positions[change.commit_sha]):
-            if positions[change.commit_sha] < first_positions[name]:
+    while pending_paths:
+        current_path = pending_paths.pop()
+        changes = changes_by_path[current_path]
+        for change in sorted(changes, key=lambda change: positions[change.commit_sha]):
+            if positions[change.commit_sha] < rename_positions[current_path]:
                 continue
             hunk_by_sha.setdefault(change.commit_sha, change.hunk_id)
-            if change.old_path and change.old_path not in first_positions:
-                first_positions[change.old_path] = positions[change.commit_sha]
-                pending_names.append(change.old_path)
+            if change.old_path and change.old_path not in rename_positions:
+                rename_positions[change.old_path] = positions[change.commit_sha]
+                pending_paths.append(change.old_path)
     return tuple((sha, hunk_by_sha[sha]) for sha in positions if sha in hunk_by_sha)
 
 
@@ -313,21 +272,23 @@ def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int
     return tuple(commit_by_hunk[hunk] for hunk in hunks)
 
 
-def _load_changes_by_name(
+def _load_changes_by_path(
     connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
 ) -> dict[str, list[_FileChange]]:
-    """Return the reachable changes of the file, and of each file that became one of these by a rename."""
+    """Return the reachable changes of the path, and of each path that it was renamed from, by path."""
     is_reachable = build_reachability_test(connection, reachability)
-    changes_by_name: dict[str, list[_FileChange]] = {}
-    pending_names = [path]
-    while pending_names:
-        name = pending_names.pop()
-        rows = connection.execute(_FILE_CHANGES, {"path": name}).fetchall()
-        changes = [_FileChange(*row) for row in rows if is_reachable(row[1])]
-        changes_by_name[name] = changes
-        old_names = dict.fromkeys(change.old_path for change in changes if change.old_path)
-        pending_names += [old for old in old_names if old not in changes_by_name and old not in pending_names]
-    return changes_by_name
+    changes_by_path: dict[str, list[_FileChange]] = {}
+    pending_paths = [path]
+    while pending_paths:
+        current_path = pending_paths.pop()
+        rows = connection.execute(_FILE_CHANGES, {"path": current_path}).fetchall()
+        all_changes = [_FileChange(*row) for row in rows]
+        changes = [change for change in all_changes if is_reachable(change.commit_sha)]
+        changes_by_path[current_path] = changes
+        for old_path in dict.fromkeys(change.old_path for change in changes if change.old_path):
+            if old_path not in changes_by_path and old_path not in pending_paths:
+                pending_paths.append(old_path)
+    return changes_by_path
 
 
 def build_reachability_test(
@@ -341,13 +302,63 @@ def build_reachability_test(
     return lambda sha: sha not in removed or sha in added
 
 
+# The last column is `SymbolTouch.may_define`: only a change of a line that can define the name can introduce or remove
+# its symbol. A truncated diff may lack the line.
+_TOUCHES: Final = """
+SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)), encode(old_path),
+       parent, confidence = 'ExactSpan',
+       change_kind IN ('added', 'deleted', 'renamed') OR diff_truncated OR CASE language
+           WHEN 'python' THEN regexp_matches(diff, $python)
+           WHEN 'rust' THEN regexp_matches(diff, $rust)
+           WHEN 'kotlin' THEN regexp_matches(diff, $kotlin)
+           ELSE regexp_matches(diff, $other)
+       END
+FROM hunks JOIN commits USING (commit_sha) JOIN hunk_symbols USING (hunk_id)
+WHERE hunk_id IN ({hunks}) AND name = $name
+ORDER BY commits.rowid, hunk_id, hunk_symbols.rowid"""
+# Expressions for the text before a name in the line that defines it. In other languages any line with the name may
+# define it.
+_DEFINITION_PREFIXES: Final = {
+    "python": r"\b(?:def|class)\s+",
+    "rust": r"\b(?:fn|struct|enum|trait|impl|for)\b.*",
+    "kotlin": r"\b(?:fun|class|interface|object)\b.*",
+    "other": "",
+}
+_HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = $name"
+
+# Changes without rows in `hunk_symbols` that may still concern a symbol: a rename without a changed line moves all
+# symbols of the file, and for lines that a merge removes the index has no symbols.
+_RENAMES_AND_MERGES: Final = """
+SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)), encode(old_path),
+       NULL, TRUE, TRUE
+FROM hunks JOIN commits USING (commit_sha)
+WHERE hunk_id IN (
+    SELECT hunk_id FROM hunks WHERE old_path IS NOT NULL
+    UNION
+    SELECT hunk_id FROM hunks WHERE hunk_id IN ({merges}) AND (diff_truncated OR regexp_matches(diff, $line))
+)
+ORDER BY commits.rowid, hunk_id"""
+_MERGE_HUNKS: Final = """
+SELECT hunk_id FROM hunks JOIN commits USING (commit_sha) WHERE len(parents) > 1 AND content_kind <> 'message'"""
+
+# Jaro-Winkler finds names with other endings (`get_user`, `get_users`) as well as misspelled ones.
+_SIMILAR_NAMES: Final = """
+WITH names AS (
+    SELECT name, count(*) AS touches, jaro_winkler_similarity(lower(name), lower($name)) AS similarity
+    FROM hunk_symbols GROUP BY name
+)
+SELECT name FROM names WHERE similarity >= $min_similarity ORDER BY similarity DESC, touches DESC, name LIMIT $limit"""
+# Below this similarity, names look unrelated.
+MIN_SIMILARITY: Final = 0.88
+
+
 @dataclass(frozen=True, slots=True)
 class SymbolTouch:
-    """Change of a file that may have changed a symbol: it touched the symbol, renamed the file, or is a merge's.
+    """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is by a merge.
 
-    `date`: committer date in seconds since 1970. `path`: after the change, or before a deletion. `old_path`: before a
-    rename. `parent`: as in `hunk_symbols`; None if it is unknown. `is_exact`: False if git's hunk header is
-    the evidence. `may_define`: the change can introduce or remove the symbol.
+    `date`: committer date in seconds since 1970. `path`: path after the change, or before a deletion. `old_path`: path
+    before a rename. `parent`: as in `hunk_symbols`; None if unknown. `is_exact`: False if only git's hunk header names
+    the symbol. `may_define`: the change can introduce or remove the symbol.
     """
 
     hunk_id: int
@@ -372,49 +383,41 @@ def load_symbol_touches(
     patterns = {
         language: _build_line_pattern(name, prefix) for language, prefix in _DEFINITION_PREFIXES.items()
     }
-    rows = connection.execute(sql, {"name": name, **patterns}).fetchall()
-    return [
-        SymbolTouch(hunk, sha, date, path_bytes or path.encode(), _encode(old_path), *columns)
-        for hunk, sha, date, path, path_bytes, old_path, *columns in rows
-        if is_reachable(sha)
-    ]
+    touches = (SymbolTouch(*row) for row in connection.execute(sql, {"name": name, **patterns}).fetchall())
+    return [touch for touch in touches if is_reachable(touch.commit_sha)]
 
 
-def load_file_changes(
+def load_renames_and_merges(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
-    """Return the reachable renames of files, and changes by merges of lines with the name, parents before children."""
+    """Return the reachable renames of files, and merges that change lines with the name, parents before children."""
     merges = [str(hunk) for (hunk,) in connection.execute(_MERGE_HUNKS).fetchall()]
-    sql = _FILE_CHANGES_OF_SYMBOLS.format(merges=", ".join(merges) or "NULL")
+    sql = _RENAMES_AND_MERGES.format(merges=", ".join(merges) or "NULL")
     parameters = {"line": _build_line_pattern(name, "")}
-    return [
-        SymbolTouch(hunk, sha, date, path_bytes or path.encode(), _encode(old_path), None, True, True)
-        for hunk, sha, date, path, path_bytes, old_path in connection.execute(sql, parameters).fetchall()
-        if is_reachable(sha)
-    ]
+    touches = (SymbolTouch(*row) for row in connection.execute(sql, parameters).fetchall())
+    return [touch for touch in touches if is_reachable(touch.commit_sha)]
 
 
 def find_similar_names(connection: duckdb.DuckDBPyConnection, name: str, limit: int) -> list[str]:
-    """Return the recorded names of symbols that are most similar, best first."""
-    parameters = {"name": name, "least": LEAST_SIMILARITY, "limit": limit}
+    """Return at most `limit` recorded names of symbols that are similar to the name, the most similar first."""
+    parameters = {"name": name, "min_similarity": MIN_SIMILARITY, "limit": limit}
     return [similar for (similar,) in connection.execute(_SIMILAR_NAMES, parameters).fetchall()]
 
 
 def get_definition_word(name: str) -> str:
-    """Return a word that the line of the definition contains; empty if none is certain.
+    """Return a word that the line with the symbol's definition has; empty if no word is certain to be there.
 
-    Of `Display for Level` it is `Level`. A companion object of Kotlin can have no name in the code.
+    For Rust's `impl Display for Level` that is `Level`. A companion object of Kotlin need not be named in the code.
     """
     words = re.findall(r"[\w$]+", name)
     return words[-1] if words and name != "Companion" else ""
 
 
 def _build_line_pattern(name: str, prefix: str) -> str:
-    """Return the expression of RE2 for a changed line with a name. Its `\\b` knows only letters of ASCII."""
+    """Return the RE2 expression for a changed line with the name after the prefix."""
     word = get_definition_word(name)
-    start, end = (r"\b" if re.fullmatch(r"[A-Za-z0-9_]", edge) else "" for edge in (word[:1], word[-1:]))
-    return f"(?m)^[+-].*{prefix if word else ''}{start}{word.replace('$', '[$]')}{end}"
-
-
-def _encode(path: str | None) -> bytes | None:
-    return None if path is None else path.encode()
+    if not word:
+        return "(?m)^[+-]"
+    # RE2's `\b` knows only ASCII, so it is left out beside other letters and beside `$`.
+    start, end = (r"\b" if re.fullmatch(r"[A-Za-z0-9_]", letter) else "" for letter in (word[0], word[-1]))
+    return f"(?m)^[+-].*{prefix}{start}{word.replace('$', '[$]')}{end}"
