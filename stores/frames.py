@@ -39,8 +39,8 @@ FROM hunks WHERE {_HAS_FILE}"""
 _HUNK_SYMBOLS_SQL: Final = "SELECT * FROM hunk_symbols WHERE hunk_id IN ({hunks})"
 _SYMBOL_LINES_SQL: Final = "SELECT name, parent, start_line FROM head_symbols WHERE file_path = $path"
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
-# A column segment ends where the next one in its block begins. The last segment of a block takes at most the size of
-# its rows in memory, for which long texts are measured on a sample, and short ones count 48 bytes.
+# DuckDB reports where each segment of a column begins: it ends where the next one in its block begins. The size of the
+# last one in a block is estimated from its rows: long texts by the mean length of a sample, short ones as 48 bytes.
 _SIZES_SQL: Final = """
 SELECT column_name,
        sum(additional_bytes
@@ -63,10 +63,11 @@ _MEAN_LENGTH_SQL: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HistoryFrames:
-    """Commits, hunks and symbols of an index, with the columns described in stores/README.md; times are UTC.
+    """Commits, hunks and touched symbols of an index; times are UTC.
 
-    commits: with the boolean column `reached`, true if HEAD reaches the commit. hunks: one row per changed file of a
-    commit. symbols: symbols that hunks touched.
+    The columns are those of the tables `commits`, `hunks` and `hunk_symbols` in stores/README.md; `read_history` reads
+    only some. commits: also has the column `reached`, true if HEAD reaches the commit. hunks: without the rows of
+    commits that change no file. symbols: one row per hunk and symbol that it touched.
     """
 
     commits: pl.DataFrame
@@ -76,10 +77,11 @@ class HistoryFrames:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames(HistoryFrames):
-    """All tables of one state of an index.
+    """History, words, symbols at HEAD, vectors and sizes of an index.
 
-    words: terms of each hunk and their frequencies. head_symbols: symbols defined at HEAD. vectors: one per distinct
-    text. sizes: approximate bytes on disk of each column; the row with the table `free` has the rest of the file.
+    words: terms of each hunk, with their frequencies. head_symbols: symbols defined at HEAD. vectors: one row per
+    distinct text. sizes: approximate bytes on disk of each column; the row with the table `free` has the rest of the
+    file.
     """
 
     words: pl.DataFrame
@@ -89,9 +91,9 @@ class Frames(HistoryFrames):
 
 
 def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = WAIT_SECONDS) -> Frames:
-    """Read the last committed state of an index; TEXT_COLUMNS only if `texts` is true.
+    """Read the last committed state of an index; the columns in TEXT_COLUMNS only if `texts` is true.
 
-    Logs a warning if another process holds the index, so that a copy is read. Raises NotIndexed without an index, or
+    Logs a warning if a copy is read because another process holds the index. Raises NotIndexed without an index, or
     IndexBusy after `wait` seconds.
     """
     with index_copy.open_index_or_copy(location, wait=wait) as index:
@@ -115,9 +117,9 @@ def read_open_index(index: OpenIndex, *, texts: bool = False) -> Frames:
 
 
 def read_history(connection: duckdb.DuckDBPyConnection, is_reachable: Callable[[str], bool]) -> HistoryFrames:
-    """Read the columns that say who changed which file when; messages without their bodies, and no symbols.
+    """Read date, subject, path, kind and size of each change; `symbols` is empty (see `read_symbols`).
 
-    `is_reachable`: says whether HEAD reaches a commit, for the column `reached`.
+    commits: the column `message` has only the first line. `is_reachable`: returns whether HEAD reaches a commit.
     """
     commits = _set_time_zone(_read_frame(connection, _HISTORY_COMMITS_SQL))
     reached = pl.Series(
@@ -141,9 +143,9 @@ def read_symbol_lines(connection: duckdb.DuckDBPyConnection, path: str) -> pl.Da
     return _read_frame(connection, _SYMBOL_LINES_SQL, {"path": path})
 
 
-def _build_select_statement(name: str, *, texts: bool, condition: str = "TRUE") -> str:
-    columns = [column for column in schema.TABLES[name].names if texts or column not in TEXT_COLUMNS]
-    return f"SELECT {', '.join(columns)} FROM {name} WHERE {condition}"
+def _build_select_statement(table: str, *, texts: bool, condition: str = "TRUE") -> str:
+    columns = [column for column in schema.TABLES[table].names if texts or column not in TEXT_COLUMNS]
+    return f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"
 
 
 def _read_frame(

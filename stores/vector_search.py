@@ -1,4 +1,4 @@
-"""Vector lane: ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
+"""Vector lane, the ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
 
 A query scans the codes of all texts, or those that an optional HNSW index finds. The ranking uses whitened vectors; the
 similarities in answers are plain cosines. Hunks whose texts have no vector yet are not in the ranking.
@@ -51,7 +51,7 @@ from stores.vectors import (
     to_matrix,
 )
 
-# Length of the search queue. A longer one finds more of the nearest vectors and is slower.
+# `ef_search` of HNSW, the length of its queue. A longer one finds more of the nearest vectors and is slower.
 EF_SEARCH: Final = 200
 # Candidates for each requested text.
 CANDIDATES_PER_TEXT: Final = 4
@@ -134,11 +134,12 @@ def open_hnsw_index(file: Path, digests: pa.Array) -> HnswIndex | None:
         return None
     with ExitStack() as stack, suppress(duckdb.Error, OSError, MissingExtension):
         connection = stack.enter_context(_connect(file, read_only=True))
-        known = connection.execute("SELECT text_digest FROM hnsw.vectors").to_arrow_table().column(0)
-        is_known = np.asarray(pc.is_in(digests, known.combine_chunks().cast(digests.type)))
-        changed_count = len(digests) + len(known) - 2 * int(is_known.sum())
-        stale_share = changed_count / max(1, len(digests))
-        index = HnswIndex(connection, digests, np.flatnonzero(~is_known), stale_share, file.stat().st_size)
+        indexed = connection.execute("SELECT text_digest FROM hnsw.vectors").to_arrow_table().column(0)
+        is_indexed = np.asarray(pc.is_in(digests, indexed.combine_chunks().cast(digests.type)))
+        new_rows = np.flatnonzero(~is_indexed)
+        deleted_count = len(indexed) - int(is_indexed.sum())
+        stale_share = (len(new_rows) + deleted_count) / max(1, len(digests))
+        index = HnswIndex(connection, digests, new_rows, stale_share, file.stat().st_size)
         index.find_candidates(np.zeros(EMBEDDING_DIMENSION), 1)  # reads the file, which may be damaged
         stack.pop_all()
         return index
@@ -193,7 +194,7 @@ class CommitMessages:
 
     @property
     def bytes(self) -> int:
-        """Approximate memory in bytes."""
+        """Approximate memory in bytes; an entry of `row_by_sha` takes about 150."""
         return int(self.messages.nbytes) + self.vectors.bytes + 150 * len(self.row_by_sha)
 
     def get_messages(self, shas: Sequence[str]) -> list[str]:
@@ -224,10 +225,10 @@ def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """Vectors of an index's hunk texts, for a snapshot.
+    """Vectors of the texts of an index's hunks.
 
-    rows: row of the text of each of the snapshot's hunks; -1 if it has no vector yet. norms: lengths of the whitened
-    vectors, by row; 1 instead of 0. hnsw: HNSW index of the texts, if searches use one.
+    rows: for each hunk of a snapshot the row of its text in `vectors`; -1 if the text has no vector yet. norms: length
+    of each whitened vector; 1 instead of 0. hnsw: HNSW index of the texts; None if searches scan all vectors.
     """
 
     rows: Ints
@@ -307,7 +308,7 @@ def _build_text_vectors(
 
 
 def _iterate_whitened_blocks(texts: TextVectors) -> Iterator[Vectors]:
-    """Yield the whitened vectors of all texts, scaled to length 1, in blocks of `BLOCK_ROWS`."""
+    """Yield the whitened vectors of all texts, scaled to length 1, in blocks of WHITENING_BLOCK_ROWS."""
     for start in range(0, len(texts.vectors), WHITENING_BLOCK_ROWS):
         rows = slice(start, start + WHITENING_BLOCK_ROWS)
         whitened = texts.whitening.transform(texts.vectors.take(rows).decode().astype(np.float64))
@@ -368,8 +369,8 @@ def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> Com
 
 
 def _read_vectors(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Array, QuantizedVectors]:
-    """Return digest and vector of each text of a hunk, in table order."""
-    # An upper bound: the system allocates only the pages that are written.
+    """Return the digests and vectors of all hunk texts, in table order."""
+    # The count includes messages, so it is too high. The system allocates only the pages that are written.
     count = fetch_int(connection, "SELECT count(*) FROM vectors")
     codes, scales = np.empty((count, EMBEDDING_DIMENSION), np.int8), np.empty(count, np.float32)
     digests, end = [], 0

@@ -34,7 +34,7 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 
 # 2.6 texts per dimension. With fewer texts the smallest variances are mostly noise, which whitening amplifies.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
-# 26 texts per dimension. They determine a variance to a third, which the exponent reduces to a twelfth.
+# 26 texts per dimension. The estimated variances are off by up to a third, their powers with the exponent by 6 %.
 MAX_TEXTS_TO_FIT: Final = 10_000
 # Full whitening, -1/2, amplifies noise; without whitening the common component dominates. See "Vector lane" in
 # README.md.
@@ -53,8 +53,8 @@ MAX_CODE: Final = 127
 # 32-bit floats represent every integer up to this one.
 MAX_EXACT_INTEGER: Final = 1 << 24
 # Rows that are converted to 32-bit floats at a time: 0.4 MB, which fits into the second-level cache of a core.
-BLOCK_ROWS: Final = 256
-# Columns of a triangular matrix that are multiplied at a time.
+SCAN_BLOCK_ROWS: Final = 256
+# Columns of the triangular matrix in `compute_norms` that are multiplied at a time; few, to leave out most zeros.
 PANEL_COLUMNS: Final = 96
 
 # Columns of `list_pending_texts`.
@@ -114,7 +114,7 @@ def fit_whitening(sample: Vectors) -> Whitening:
     if count < MIN_TEXTS_TO_WHITEN:
         return Whitening.identity()
     total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for block in _iterate_blocks(sample[:count]):
+    for block in _iterate_whitening_blocks(sample[:count]):
         total += block.sum(axis=0)
         products += block.T @ block
     mean = total / count
@@ -126,7 +126,7 @@ def fit_whitening(sample: Vectors) -> Whitening:
     return Whitening(mean, (directions * variances**WHITENING_EXPONENT) @ directions.T)
 
 
-def _iterate_blocks(rows: Vectors) -> Iterator[Floats]:
+def _iterate_whitening_blocks(rows: Vectors) -> Iterator[Floats]:
     for start in range(0, len(rows), WHITENING_BLOCK_ROWS):
         yield rows[start : start + WHITENING_BLOCK_ROWS].astype(np.float64)
 
@@ -174,15 +174,16 @@ class QuantizedVectors:
     def multiply(self, weights: Floats) -> Floats:
         """Return the dot product of each vector with the weights, computed on several threads.
 
-        The sums are exact, so equal vectors have equal products, on every machine. For that the weights are rounded
-        to about a thousandth of the largest one. The codes are rounded to a 254th of the largest number.
+        The sums are exact, so equal vectors have equal products on every machine. For that, each weight is rounded, to
+        about a thousandth of the largest one. The rounding of the codes, to 1/254 of a vector's largest number, loses
+        more.
         """
         integers, factor = _round_weights(weights)
         sums = np.empty(len(self), np.float32)
-        threads = max(1, min(READER_THREADS, os.cpu_count() or 1, len(self) // BLOCK_ROWS))
+        threads = max(1, min(READER_THREADS, os.cpu_count() or 1, len(self) // SCAN_BLOCK_ROWS))
 
         def scan(thread: int) -> None:
-            for block, codes in self._iterate_blocks(thread, threads):
+            for block, codes in self._iterate_scan_blocks(thread, threads):
                 np.dot(codes, integers, out=sums[block])
 
         if threads == 1:
@@ -194,12 +195,13 @@ class QuantizedVectors:
 
     def compute_norms(self, mean: Floats, axes: Floats) -> Floats:
         """Return the length of (vector - mean) @ axes for each vector; equal for equal vectors, as in `multiply`."""
-        # A triangular matrix gives the same lengths, and the products with its zeros are left out.
+        # A triangular matrix gives the same lengths, and the products with its zeros are left out. The square of a
+        # length is |scale * codes @ triangle|² - 2 * scale * (codes @ triangle) @ offset + |offset|².
         triangle = np.asarray(np.linalg.cholesky(axes @ axes.T), np.float64)
         integers, factor = _round_weights(triangle)
         offset = (mean @ triangle).astype(np.float32)
         squares, crosses = np.zeros((2, len(self)), np.float32)
-        for block, codes in self._iterate_blocks():
+        for block, codes in self._iterate_scan_blocks():
             for start in range(0, EMBEDDING_DIMENSION, PANEL_COLUMNS):
                 panel = slice(start, start + PANEL_COLUMNS)
                 products = codes[:, start:] @ integers[start:, panel]
@@ -208,11 +210,11 @@ class QuantizedVectors:
         scales = self.scales / np.float64(factor)
         return np.sqrt(np.maximum(0, scales**2 * squares - 2 * scales * crosses + offset @ offset))
 
-    def _iterate_blocks(self, first: int = 0, step: int = 1) -> Iterator[tuple[slice, Vectors]]:
-        """Yield every `step`-th block of rows, and its codes as floats, in a buffer that is reused."""
-        buffer = np.empty((BLOCK_ROWS, EMBEDDING_DIMENSION), np.float32)
-        for start in range(first * BLOCK_ROWS, len(self), step * BLOCK_ROWS):
-            block = slice(start, min(start + BLOCK_ROWS, len(self)))
+    def _iterate_scan_blocks(self, first: int = 0, step: int = 1) -> Iterator[tuple[slice, Vectors]]:
+        """Yield every `step`-th block of rows from `first` on, and its codes as floats in a buffer that is reused."""
+        buffer = np.empty((SCAN_BLOCK_ROWS, EMBEDDING_DIMENSION), np.float32)
+        for start in range(first * SCAN_BLOCK_ROWS, len(self), step * SCAN_BLOCK_ROWS):
+            block = slice(start, min(start + SCAN_BLOCK_ROWS, len(self)))
             codes = buffer[: block.stop - start]
             np.copyto(codes, self.codes[block])
             yield block, codes
