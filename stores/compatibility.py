@@ -27,8 +27,8 @@ RESUME_COMMAND: Final = "lineage index"
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
-# Components whose change makes the stored vectors or tables unusable. A new semantic text needs new vectors. The names
-# of symbols in it do not count: a parser that finds other symbols leaves the vectors valid.
+# Components whose change makes the stored vectors or tables unusable. Parsers are not among them: the semantic text has
+# names of symbols, but a vector stays usable if a parser finds others.
 VECTOR_AFFECTING: Final = frozenset(
     {"schema", "embedding_model", "embedding_dimension", "embed_cache", "semantic_text_version"}
 )
@@ -225,7 +225,9 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
     if any(row.version is None for row in rows):
         return None
     stale_versions = [
-        row.version for row in rows if not _is_same(name, row.version, get_component_version(current, name))
+        row.version
+        for row in rows
+        if not _is_equivalent(name, row.version, get_component_version(current, name))
     ]
     return stale_versions[0] if stale_versions else get_component_version(current, name)
 
@@ -243,14 +245,14 @@ def _find_outdated_versions(
         dict.fromkeys(
             version
             for version in versions
-            if version is not None and not _is_same(name, version, current_version)
+            if version is not None and not _is_equivalent(name, version, current_version)
         )
     )
 
 
 def _is_missing(recorded: RecordedVersions, name: str) -> bool:
-    has_unknown = any(row.version is None for row in recorded.select_row_versions(name))
-    return has_unknown or get_component_version(recorded.confirmed, name) is None
+    has_unknown_version = any(row.version is None for row in recorded.select_row_versions(name))
+    return has_unknown_version or get_component_version(recorded.confirmed, name) is None
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
@@ -266,17 +268,17 @@ def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -
 def _has_stale_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
     current_version = get_component_version(current, name)
     return any(
-        row.part == HISTORY_PART and not _is_same(name, row.version, current_version)
+        row.part == HISTORY_PART and not _is_equivalent(name, row.version, current_version)
         for row in recorded.select_row_versions(name)
     )
 
 
-def _is_same(name: str, before: str | None, now: str | None) -> bool:
-    if name == "embed_cache":
-        # Queries have no cache mode, so any recorded mode is compatible. `off` and `semantic` give the same vectors;
-        # only `diff` embeds another text.
-        return now is None or (before == "diff") == (now == "diff")
-    return before == now
+def _is_equivalent(name: str, recorded_version: str | None, current_version: str | None) -> bool:
+    if name != "embed_cache":
+        return recorded_version == current_version
+    # Queries have no cache mode, so they accept any. Index runs make the same vectors with `off` and `semantic`; with
+    # `diff` they embed another text.
+    return current_version is None or (recorded_version == "diff") == (current_version == "diff")
 
 
 def _describe_differences(outdated_by_name: dict[str, tuple[str, ...]], current: ComponentVersions) -> str:

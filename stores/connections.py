@@ -39,7 +39,7 @@ class WatcherThread(threading.Thread):
     def __init__(self, watch: Callable[[], None], stop_requested: threading.Event) -> None:
         super().__init__(target=watch, name="index-watcher", daemon=True)
         self.stop_requested = stop_requested
-        # Before Python 3.13, an interrupted `join` marks a running thread as finished.
+        # Used instead of `join`: before Python 3.13, an interrupted `join` marks a running thread as finished.
         self._finished = threading.Event()
         _watchers.add(self)
 
@@ -114,7 +114,7 @@ class IndexWriter:
             except BaseException:
                 self._close()
                 raise
-            self._close_if_awaited()
+            self._close_if_needed()
 
     def release(self) -> None:
         """Close the index until the next batch."""
@@ -146,20 +146,21 @@ class IndexWriter:
     def _close(self) -> None:
         resources, self._resources, self._connection = self._resources, None, None
         if resources is not None:
-            resources.__exit__(*sys.exc_info())
+            resources.__exit__(*sys.exc_info())  # after an error, the DuckDB instance is closed as well
 
-    def _close_if_awaited(self) -> None:
+    def _close_if_needed(self) -> None:
+        """Close the index if another process waits for it; raise IndexDeleted if the file was deleted or replaced."""
         if self._resources is None:
             return
         try:
-            is_awaited = locks.has_waiters(self.location.folder)
+            has_waiters = locks.has_waiters(self.location.folder)
             is_present = self._read_inode() == self._inode
         except FileNotFoundError:
             is_present = False
         if not is_present:
             self._close()
             raise database.build_index_deleted_error(self.location)
-        if is_awaited:
+        if has_waiters:
             self._close()
 
     def _read_inode(self) -> int:
@@ -170,7 +171,7 @@ class IndexWriter:
         while not self._stop_requested.wait(WRITER_POLL_SECONDS):
             with self._mutex:
                 try:
-                    self._close_if_awaited()
+                    self._close_if_needed()
                 except Exception as error:
                     self._failure = error  # raised in the writing thread, at its next batch
                     return
@@ -187,7 +188,8 @@ class _OpenDatabase:
     """Open index, or a copy of it, that several readers share; times are those of `time.monotonic`.
 
     `resources`: closes the index. `idle_connections`: connections that no reader uses. `active_readers`: number of
-    readers. `is_closing`: readers that arrived after `opened_at` are refused. `is_invalid`: all readers are refused.
+    readers. `is_closing`: readers that arrived after `opened_at` are refused, and the last active one closes the
+    index. `is_invalid`: all readers are refused.
     `closed_event`: set when the index is closed, which ends the watcher thread.
     """
 
@@ -204,7 +206,7 @@ class _OpenDatabase:
     def admits_reader(self, arrived_at: float) -> bool:
         """Return whether a reader that arrived at this time may use the open index.
 
-        While a writer waits, or a copy is no longer needed, those that arrived before it was opened are still admitted.
+        An index that is closing still admits readers that arrived before it was opened, because they waited for it.
         """
         return not self.is_invalid and (not self.is_closing or arrived_at <= self.opened_at)
 
@@ -302,7 +304,7 @@ class IndexReaderPool:
             if open_database.index.holder is None:
                 open_database.is_invalid |= has_changed
                 open_database.is_closing |= locks.has_waiters(self.location.folder)
-            else:
+            else:  # a copy
                 open_database.is_closing |= has_changed or locks.is_index_free(self.location.folder)
         except OSError:  # the directory is gone, or too many files are open: reopening reports it
             open_database.is_invalid = True
@@ -310,10 +312,9 @@ class IndexReaderPool:
     def _watch(self, open_database: _OpenDatabase) -> None:
         while not open_database.closed_event.wait(READER_POLL_SECONDS):
             with self._mutex:
-                is_idle = time.monotonic() - open_database.last_used_at >= self.idle_seconds
-                open_database.is_closing = open_database.is_closing or (
-                    is_idle and not open_database.active_readers
-                )
+                idle_seconds = time.monotonic() - open_database.last_used_at
+                if idle_seconds >= self.idle_seconds and not open_database.active_readers:
+                    open_database.is_closing = True
                 if open_database is self._database:
                     self._close_if_due()
 

@@ -56,7 +56,7 @@ _DAMAGE_ERRORS: Final = (
     duckdb.InternalException,
     duckdb.SerializationException,
 )
-# In DuckDB's messages about a block whose checksum does not match.
+# Part of DuckDB's message about a block whose checksum does not match.
 _CORRUPTION: Final = "Corrupt database file"
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
@@ -114,14 +114,12 @@ def _open(
 
 
 def _migrate(location: IndexLocation, deadline: Deadline) -> None:
+    """Migrate the index by opening it for writing; raise MigrationFailed if that fails."""
     try:
         with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
-    except (
-        OSError,
-        DamagedIndex,
-        errors.StorageError,
-    ) as error:  # also DamagedIndex: the index was readable just before
+    # The migration can also be the cause of DamagedIndex, because the index was readable just before.
+    except (OSError, DamagedIndex, errors.StorageError) as error:
         raise migrations.build_migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
@@ -131,8 +129,8 @@ def open_for_writing(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the index exclusively for one batch; create or migrate it first if necessary.
 
-    If the body fails, uncommitted changes are rolled back. Raises IndexBusy after `wait`
-    seconds, IndexDeleted if there is no index and `create` is false, or the errors of `translate_errors`.
+    If the body fails, uncommitted changes are rolled back. Raises IndexBusy after `wait` seconds, IndexDeleted if there
+    is no index and `create` is false, or the errors of `translate_errors`.
     """
     if create:
         index_location.create_index_directory(location)
@@ -263,7 +261,7 @@ def check_recorded_damage(location: IndexLocation) -> None:
 def checkpoint_wal(
     connection: duckdb.DuckDBPyConnection, location: IndexLocation, max_bytes: int = 0
 ) -> bool:
-    """Write the log into the database file if it has more than `max_bytes`; return whether it did."""
+    """Write the log into the database file if the log has more than `max_bytes`; return whether it did."""
     if get_wal_size(location) <= max_bytes:
         return False
     connection.execute("CHECKPOINT")

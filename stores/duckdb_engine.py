@@ -98,7 +98,7 @@ def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
 
 
 def _can_attach(engine: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether files can be attached to the instance. For statements of users, `sql` turns this off for good."""
+    """Return whether files can be attached to the instance; `sql` turns this off for good in those that it uses."""
     return bool(engine.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0])
 
 

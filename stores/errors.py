@@ -1,7 +1,7 @@
 """Base exception of the error tree, and the conversion of system errors to user errors.
 
-A refusal by the operating system (disk full, no permission, too many open files) gets the same message and hint,
-whether Python or DuckDB met it. DuckDB reports such errors only in the text of its exceptions.
+An error of the operating system (disk full, no permission, too many open files) gets the same message and hint, whether
+Python or DuckDB raises it. DuckDB reports such errors only in the text of its exceptions.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
-# Beginnings of DuckDB's messages for a partial write, which leave out the text of the system error.
+# Parts of DuckDB's messages about a failed write that lack the text of the system error.
 _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
-# Messages of the loader that has no memory for a library, in lower case.
+# Messages of the dynamic loader if it gets no memory for a library, in lower case.
 _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
 
 
 class StorageError(LineageError):
-    """Refusal of the operating system to read or write a file."""
+    """Failure of the operating system to read or write a file."""
 
 
 class OutOfMemory(LineageError):

@@ -1,9 +1,9 @@
-"""Reading of an index that another process does not give up, from a private copy of its files.
+"""Reading of an index: the index itself, or a private copy of its files if another process holds the index for long.
 
 A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps the locks that it holds. The files of the
-index hold the last committed transaction at any moment, as after `kill -9`. A reader therefore copies them, and DuckDB
+index have the last committed transaction at any moment, as after `kill -9`. A reader therefore copies them, and DuckDB
 recovers that transaction when it opens the copy. "Reading a copy" in README.md says why a copy is consistent while the
-writer runs.
+other process writes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 
 class CopyFailed(Exception):
-    """Failure to copy an index, with the reason; another attempt can succeed."""
+    """Failed attempt to copy an index, with the reason; another attempt can succeed."""
 
 
 class CopyUnusable(CopyFailed):
-    """A copy cannot be used, and another attempt would not change that."""
+    """Copy that cannot be used; another attempt would not change that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,8 @@ class IndexHolder:
             return "another process"
         if not self.is_index_run:
             return str(self.process)
-        return (
-            f"an index run (process {self.process.pid}{', suspended' if self.process.is_suspended else ''})"
-        )
+        suffix = ", suspended" if self.process.is_suspended else ""
+        return f"an index run (process {self.process.pid}{suffix})"
 
 
 @dataclass(slots=True)
@@ -130,7 +129,7 @@ def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECON
 
 
 def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
-    failure, wait_before_copy = "", COPY_AFTER_SECONDS
+    copy_failure, wait_before_copy = "", COPY_AFTER_SECONDS
     while True:
         try:
             connection = stack.enter_context(
@@ -139,24 +138,27 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
             return OpenIndex(location, connection, database.compute_fingerprint(location))
         except IndexBusy as error:
             if not deadline.remaining_seconds:
-                raise _build_busy_error(deadline, failure) from error
+                raise _build_busy_error(deadline, copy_failure) from error
         try:
             return _open_copy(stack, location, deadline)
         except CopyFailed as error:
-            failure = str(error)
+            copy_failure = str(error)
             if isinstance(error, CopyUnusable):
-                wait_before_copy = math.inf
+                wait_before_copy = math.inf  # make no other copy
 
 
-def _build_busy_error(deadline: Deadline, failure: str) -> LineageError:
+def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
     error = deadline.timeout_error(deadline.seconds)
-    return (
-        IndexBusy(f"{error.message} It cannot be copied: {failure}.", hint=error.hint) if failure else error
-    )
+    if not copy_failure:
+        return error
+    return IndexBusy(f"{error.message} It cannot be copied: {copy_failure}.", hint=error.hint)
 
 
 def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
-    """Copy the index and open the copy until the stack ends. Its files are deleted at once; DuckDB keeps them open."""
+    """Copy the index, and open the copy until the stack ends.
+
+    The copied files are deleted as soon as DuckDB has opened them. Their content stays until DuckDB closes them.
+    """
     database.check_recorded_damage(location)
     holder, started_at = IndexHolder.find(location.folder), time.monotonic()
     fingerprint = database.compute_fingerprint(location)
@@ -182,7 +184,8 @@ def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) ->
 def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> int:
     """Copy the database and its log into the directory; return the number of bytes.
 
-    Raises CopyFailed if the copy is not consistent because the index changed, after the deadline or without disk space.
+    Raises CopyFailed after the deadline, without enough disk space, or if the index changed so that the copy is not
+    consistent.
     """
     if database.is_attached(location.database):
         raise CopyFailed("this process is reading it")

@@ -39,7 +39,7 @@ class HomeUnusable(LineageError):
 
 
 class ForeignFolder(LineageError):
-    """Path of an index directory that leads out of LINEAGE_HOME."""
+    """Path of an index directory that leads elsewhere than to a direct child of LINEAGE_HOME."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,10 @@ def resolve_location(
     if len(candidates) == 1:
         return candidates[0]
     new_location = _build_new_location(home, canonical_path, find_first_commit())
-    matching_candidates = [location for location in candidates if location.repo_id == new_location.repo_id]
-    return (matching_candidates or candidates or [new_location])[0]
+    for location in candidates:
+        if location.repo_id == new_location.repo_id:
+            return location
+    return candidates[0] if candidates else new_location
 
 
 def find_location(
@@ -128,28 +130,29 @@ def find_location(
 ) -> IndexLocation | None:
     """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
-    Takes the arguments of `resolve_location`. In the case of None, it does not call `find_first_commit`.
+    Takes the arguments of `resolve_location`. If it returns None, it has not called `find_first_commit`.
     """
-    existing_location = next(find_by_path(home, canonical_path), None)
-    if existing_location is None and all(
-        map(_read_location_file, home.glob(f"{_build_directory_name(canonical_path)}-*/{LOCATION_FILE}"))
-    ):
+    has_index_at_path = next(find_by_path(home, canonical_path), None) is not None
+    location_files = _find_location_files(home, canonical_path)
+    # A directory whose location file cannot be read may belong to the repository.
+    if not has_index_at_path and all(map(_read_location_file, location_files)):
         return None
     return resolve_location(home, canonical_path, find_first_commit, has_commit)
 
 
 def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
-    """Yield the indexes of repositories at this path, the present one or earlier ones."""
-    for file in sorted(home.glob(f"{_build_directory_name(canonical_path)}-*/{LOCATION_FILE}")):
+    """Yield the indexes of the repository at this path, and of those that were there earlier."""
+    for file in _find_location_files(home, canonical_path):
         content = _read_location_file(file)
         if content is not None and content[0] == str(canonical_path) and content[1]:
             yield IndexLocation(home, file.parent.name, canonical_path, content[1])
 
 
 def list_indexes(home: Path) -> Iterator[IndexLocation]:
-    """Yield every index under `home` whose directory is no symlink, at the path that `place.json` or the index has.
+    """Yield every index under `home` whose directory is not a symlink.
 
-    The index is opened only if `place.json` is missing or damaged. The next index run writes the file again.
+    The repository's path is read from `place.json`; if that is missing or damaged, from the index itself. The next
+    index run writes the file again.
     """
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
@@ -192,11 +195,8 @@ def create_index_directory(location: IndexLocation) -> None:
 
 def check_index_directory(location: IndexLocation) -> None:
     """Raise ForeignFolder unless the directory is a direct child of `home`, without symlinks."""
-    is_plain_name = Path(location.repo_id).name == location.repo_id and location.repo_id not in {
-        "",
-        ".",
-        "..",
-    }
+    name = location.repo_id
+    is_plain_name = Path(name).name == name and name not in {"", ".", ".."}
     if not is_plain_name or location.folder.is_symlink():
         raise ForeignFolder(
             f"{location.folder} is not an index directory directly under {location.home}. Nothing was changed.",
@@ -236,19 +236,20 @@ def _write_location_file(location: IndexLocation) -> None:
 
 
 def _build_new_location(home: Path, canonical_path: Path, first_commit: str | None) -> IndexLocation:
-    path_hash = hashlib.sha256(
-        os.fsencode(canonical_path) + b"\0" + (first_commit or "").encode()
-    ).hexdigest()
-    return IndexLocation(
-        home, f"{_build_directory_name(canonical_path)}-{path_hash[:ID_DIGITS]}", canonical_path, first_commit
-    )
+    identity = os.fsencode(canonical_path) + b"\0" + (first_commit or "").encode()
+    digest = hashlib.sha256(identity).hexdigest()[:ID_DIGITS]
+    repo_id = f"{_build_name_prefix(canonical_path)}-{digest}"
+    return IndexLocation(home, repo_id, canonical_path, first_commit)
 
 
-def _build_directory_name(canonical_path: Path) -> str:
-    return (
-        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical_path.name.removesuffix(".git")).strip("-")[:MAX_NAME_LENGTH]
-        or "repo"
-    )
+def _build_name_prefix(canonical_path: Path) -> str:
+    """Return the part of the repo id before the hash: the repository's name, without special characters."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", canonical_path.name.removesuffix(".git"))
+    return name.strip("-")[:MAX_NAME_LENGTH] or "repo"
+
+
+def _find_location_files(home: Path, canonical_path: Path) -> list[Path]:
+    return sorted(home.glob(f"{_build_name_prefix(canonical_path)}-*/{LOCATION_FILE}"))
 
 
 def _read_location_file(file: Path) -> tuple[str, str] | None:

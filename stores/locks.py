@@ -41,9 +41,9 @@ POLL_SECONDS: Final = 0.002
 # A longer wait is probably for a slow operation: poll less often, to leave the processor to it.
 SLOW_POLL_AFTER_SECONDS: Final = 0.5
 SLOW_POLL_SECONDS: Final = 0.02
-# Wait before a run in progress is reported: a run by a git hook that finds nothing to do holds the lock for 0.1 s.
-SHORT_WAIT_SECONDS: Final = 0.5
-# Errors of opening a file for writing if only reading is permitted.
+# Wait for the run lock before a run in progress is reported. A run by a git hook with nothing to do holds it for 0.1 s.
+RUN_LOCK_WAIT_SECONDS: Final = 0.5
+# Errors of opening a file for writing in a place where only reading is permitted.
 _READ_ONLY_ERRNOS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 # List of all locks on Linux; on other systems the holders are unknown.
@@ -70,11 +70,12 @@ def build_index_busy_error(seconds: float, folder: Path | None = None) -> Lineag
     `folder`: directory of the index; with it, the error names the process that holds the index.
     """
     holder = find_index_holder(folder) if folder else None
+    hint = (
+        "Wait for the other `lineage` command, or close the program that has the index open, and try again."
+    )
     return IndexBusy(
         f"The index is still in use by {holder or 'another process'} after {seconds:.3g} s.",
-        hint=holder.remedy
-        if holder and holder.is_suspended
-        else "Wait for the other `lineage` command, or close the program that has the index open, and try again.",
+        hint=holder.remedy if holder and holder.is_suspended else hint,
     )
 
 
@@ -116,9 +117,9 @@ class Deadline:
 
 @contextmanager
 def acquire_index(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
-    """Hold the index lock in this directory, exclusively or shared; a shared lock may be in a read-only directory.
+    """Hold the index lock in this directory, exclusively or shared; raise IndexBusy after the deadline.
 
-    Raises IndexBusy after the deadline.
+    A shared lock can be held in a directory that this process may only read.
     """
     is_shared = not exclusive
     with close_finally(_lock_file(folder / GATE_LOCK, _poll(deadline), allow_read_only=is_shared)):
@@ -208,7 +209,7 @@ class RunLock:
 
 @contextmanager
 def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
-    """Hold the run lock of this index; raise RunInProgress if another process holds it for SHORT_WAIT_SECONDS."""
+    """Hold the run lock of this index; raise RunInProgress if another process holds it for RUN_LOCK_WAIT_SECONDS."""
     index_location.create_index_directory(location)
     with close_finally(_lock_file(location.folder / RUN_LOCK, _poll_briefly)):
         RunLock(location.folder / RUN_LOCK).record_process()
@@ -283,18 +284,20 @@ class LockHolder:
         )
 
     def __str__(self) -> str:
-        details = "; ".join(filter(None, (self.command, "suspended" if self.is_suspended else "")))
-        return f"process {self.pid}" + (f" ({details})" if details else "")
+        details = [self.command] if self.command else []
+        if self.is_suspended:
+            details.append("suspended")
+        return f"process {self.pid} ({'; '.join(details)})" if details else f"process {self.pid}"
 
 
 def find_index_holder(folder: Path) -> LockHolder | None:
-    """Return the process that a waiting reader or writer of this index waits for; None if it is unknown.
+    """Return the process that readers and writers of this index wait for; None if it is unknown.
 
-    Of several processes, a suspended one or else the writer is the cause: the others wait for it, or end soon.
+    Of several holders it is a suspended one, or else the writer: the others wait for it, or end soon.
     """
-    # This process may hold the gate while it waits.
-    waiting = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
-    holders = [*find_lock_holders(folder / INDEX_LOCK), *waiting]
+    # This process may hold the gate lock while it waits.
+    gate_holders = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
+    holders = [*find_lock_holders(folder / INDEX_LOCK), *gate_holders]
     return max(holders, key=lambda holder: (holder.is_suspended, holder.is_exclusive), default=None)
 
 
@@ -305,14 +308,14 @@ def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
     except OSError:
         return ()
     lock_id = (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
-    holders = [
-        (int(pid), mode == "WRITE")
+    is_exclusive_by_pid = {
+        int(pid): mode == "WRITE"
         for mode, pid, major, minor, inode in _HELD_LOCK.findall(lock_table)
         if (int(major, 16), int(minor, 16), int(inode)) == lock_id
-    ]
+    }
     return tuple(
         LockHolder(pid, is_exclusive, _read_command(pid), is_process_suspended(pid))
-        for pid, is_exclusive in dict(holders).items()
+        for pid, is_exclusive in is_exclusive_by_pid.items()
     )
 
 
@@ -369,7 +372,7 @@ def _poll(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int],
 
 
 def _poll_briefly(descriptor: int) -> None:
-    end = time.monotonic() + SHORT_WAIT_SECONDS
+    end = time.monotonic() + RUN_LOCK_WAIT_SECONDS
     while not try_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > end:
             raise _build_run_in_progress_error(descriptor)
@@ -379,7 +382,7 @@ def _poll_briefly(descriptor: int) -> None:
 def _wait_in_queue(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> int | None:
-    """Return a descriptor that holds the run lock, after the run in progress has ended; None if the queue is taken."""
+    """Return a descriptor that holds the run lock, after the run in progress has ended; None if a run is queued."""
     queue_lock = _lock_if_free(get_queue_lock_path(location, git_dir))
     if queue_lock is None:
         return None
@@ -409,7 +412,8 @@ def _lock_if_free(path: Path) -> int | None:
 
 def _build_run_in_progress_error(descriptor: int) -> RunInProgress:
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
+    suffix = f" (process {pid})" if pid else ""
     return RunInProgress(
-        f"Another `lineage index` is running for this repository{f' (process {pid})' if pid else ''}.",
+        f"Another `lineage index` is running for this repository{suffix}.",
         hint="Wait until it ends. Then run `lineage index --incremental` to index newer commits.",
     )
