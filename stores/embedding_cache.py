@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Enough for the other commands, which use the cache briefly; there is only one run per index.
+# Other commands hold the cache briefly. Only one index run can hold it, because an index has one run at a time.
 WAIT_SECONDS: Final = 10.0
-# A run holds the cache until its end, so waiting longer would not help.
+# An index run holds the cache until its end, so waiting longer would not help.
 PRUNE_WAIT_SECONDS: Final = 2.0
 IN_USE_MESSAGE: Final = "Another program uses the embedding cache. This run continues without it."
 
@@ -121,7 +121,7 @@ class EmbeddingCache:
         self._engine = engine
 
     def _replace_file(self, error: duckdb.Error) -> None:
-        """Replace an unreadable file with an empty one; leave a file alone that another program has open."""
+        """Replace an unreadable file with an empty one, unless another program has it open."""
         self.close()
         if "lock on file" in str(error):
             logger.warning(IN_USE_MESSAGE)
@@ -182,10 +182,10 @@ def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]
 
 
 def delete_unused_entries(location: IndexLocation, model: str) -> None:
-    """Delete the entries of other models, and the space they took, by copying the others into a new file.
+    """Delete the entries of other models by copying those of this model into a new file, which is smaller.
 
-    The new file replaces the cache in one rename, so a kill leaves either file intact. Raises IndexBusy if a run holds
-    the cache.
+    The new file replaces the cache in one rename, so a kill leaves one of the two intact. Raises IndexBusy if an index
+    run holds the cache.
     """
     temp_file = location.folder / TEMP_FILE
     with (
@@ -199,9 +199,8 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
         engine.execute(_read_table_ddl(engine))
         engine.execute("INSERT INTO fresh.embeddings FROM cache.embeddings WHERE embed_model = ?", [model])
         engine.execute("DETACH fresh")
-        engine.execute(
-            "DETACH cache"
-        )  # checkpoints, so no log remains that would be replayed into the new file
+        # This checkpoints the old file. A log that remained would be replayed into the new one.
+        engine.execute("DETACH cache")
         temp_file.replace(location.embeddings)
 
 

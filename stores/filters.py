@@ -19,7 +19,7 @@ Parameter: TypeAlias = str | datetime
 # POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
 # paths than git does.
 _POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Patterns in the cache. Checking one starts a DuckDB instance (17 ms), and each query needs its filter twice.
+# Size of the cache. A pattern is checked in a new DuckDB instance (17 ms), and each query translates its pattern twice.
 _PATTERN_CACHE_SIZE: Final = 64
 _PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
 _BRACKET_HINT: Final = (
@@ -45,7 +45,7 @@ class QuotedSymbol:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFilter:
-    """Filter for commits whose first release is `tag`. `commits`: all of them."""
+    """Filter for the commits whose first release is `tag`. `commits`: all of these commits."""
 
     tag: str
     commits: frozenset[str]
@@ -53,7 +53,7 @@ class ReleaseFilter:
 
 @dataclass(frozen=True, slots=True)
 class CommitRange:
-    """Filter for the commits of a range in git's syntax. `text`: as given. `commits`: all of them, indexed or not."""
+    """Filter for the commits of a range. `text`: range in git's syntax. `commits`: all its commits, indexed or not."""
 
     text: str
     commits: frozenset[str]
@@ -63,10 +63,10 @@ class CommitRange:
 class QueryFilter:
     """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
-    language: as in the column `hunks.language`. since: earliest commit date. until: commit date before which commits
-    count. path: gitignore pattern. author: part of the name or address, in any case. preferred_paths: gitignore
-    patterns that raise the score of matching hunks and exclude none. release: first release of the commit.
-    commit_range: range that has the commit.
+    language: as in the column `hunks.language`. since: earliest commit date. until: first commit date that is excluded.
+    path: gitignore pattern. author: part of the name or address, in any case. release: first release of the commit.
+    commit_range: range that has the commit. preferred_paths: no condition, but gitignore patterns that raise the score
+    of matching hunks.
     """
 
     language: str | None = None

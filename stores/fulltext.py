@@ -72,7 +72,7 @@ FROM hunk_symbols
 WHERE name IN ({{names}})
 GROUP BY hunk_id"""
 
-_KNOWN_TERMS: Final = "SELECT position, term_id FROM vocabulary_in JOIN terms USING (term)"
+_RECORDED_TERMS: Final = "SELECT position, term_id FROM vocabulary_in JOIN terms USING (term)"
 _NEXT_TERM_ID: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"
 
 
@@ -91,6 +91,7 @@ class Postings:
 
     def count_terms(self, documents: Ints) -> Ints:
         """Return the number of occurrences of each term (columns) in each of these documents (rows)."""
+        # Row of each posting's document: a binary search finds where it would be, which may be another document.
         sorted_rows = np.argsort(documents, kind="stable")
         nearest = np.minimum(
             np.searchsorted(documents, self.documents, sorter=sorted_rows), len(documents) - 1
@@ -128,7 +129,10 @@ class Bm25Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolNameScores:
-    """BM25 score of each hunk's symbol names, and the summed weights of its matched terms in units of _UNIT."""
+    """Score of each hunk by names of symbols.
+
+    matched_weight: sum of the weights of the terms that the names have, in units of _UNIT.
+    """
 
     scores: Floats
     matched_weight: Ints
@@ -187,16 +191,16 @@ def search_symbol_names(
     weights = _to_units(
         compute_inverse_document_frequency(lookup.text_scores.document_frequencies, text_count)
     )
-    is_used = (
+    is_term_used = (
         np.ones(len(lookup.term_ids), np.bool_)
         if quoted_symbols
         else ~_find_common_terms(snapshot, lookup.text_scores)
     )
     touched_scores = _score_touched_symbols(
-        connection, snapshot, lookup.name_postings.select_terms(is_used), quoted_symbols, weights
+        connection, snapshot, lookup.name_postings.select_terms(is_term_used), quoted_symbols, weights
     )
     head_scores = _score_head_symbols(
-        connection, snapshot, lookup.term_ids[is_used], quoted_symbols, weights[is_used]
+        connection, snapshot, lookup.term_ids[is_term_used], quoted_symbols, weights[is_term_used]
     )
     scores = (
         touched_scores.scores + HEAD_WEIGHT * head_scores.scores + TEXT_WEIGHT * lookup.text_scores.scores
@@ -259,7 +263,7 @@ def _score_head_symbols(
     quoted_symbols: tuple[QuotedSymbol, ...],
     weights: Ints,
 ) -> SymbolNameScores:
-    """Score the best matching symbol at HEAD in each hunk's file."""
+    """Score each hunk by the best matching symbol that its file has at HEAD."""
     symbols = snapshot.symbols
     postings = _load_postings(connection, "head_postings", term_ids, symbols.positions)
     scores = _score_bm25(postings, symbols.word_counts).scores
@@ -395,8 +399,8 @@ def _assign_term_ids(connection: duckdb.DuckDBPyConnection, occurrences: _TermOc
     term_ids = np.full(len(occurrences.vocabulary), -1)
     vocabulary = pa.table({"position": np.arange(len(term_ids)), "term": occurrences.vocabulary})
     with register_tables(connection, vocabulary_in=vocabulary):
-        known_terms = connection.execute(_KNOWN_TERMS).fetchnumpy()
-    term_ids[known_terms["position"]] = known_terms["term_id"]
+        recorded_terms = connection.execute(_RECORDED_TERMS).fetchnumpy()
+    term_ids[recorded_terms["position"]] = recorded_terms["term_id"]
     order = occurrences.sort_vocabulary()
     new_terms = order[term_ids[order] < 0]
     if len(new_terms):

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
-# Longer diffs are read for each answer. Nine diffs in ten have less than 3 KB.
+# Longer diffs are not cached, and each answer reads them. Nine diffs in ten have less than 3 KB.
 MAX_CACHED_DIFF_BYTES: Final = 8_000
-# Total of about 50,000 hunks. For more diffs nothing is cached, and each answer reads its diffs.
+# The diffs of about 50,000 hunks. If there are more, none is cached.
 MAX_CACHE_BYTES: Final = 64_000_000
+# Diffs that are read at a time.
 _BATCH_ROWS: Final = 2_048
 
 
@@ -44,7 +45,7 @@ class HunkDetails:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiffCache:
-    """Diffs in memory; `row_by_hunk` has the index into `texts` by hunk id.
+    """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
 
     DuckDB stores diffs compressed in blocks of 2,048 rows: reading five costs as much as reading ten thousand.
     """
@@ -54,7 +55,7 @@ class DiffCache:
 
     @property
     def bytes(self) -> int:
-        """Approximate memory in bytes."""
+        """Approximate memory in bytes; an entry of `row_by_hunk` takes about 100."""
         return int(self.texts.nbytes) + 100 * len(self.row_by_hunk)
 
     def get(self, hunks: Iterable[int]) -> dict[int, str]:
@@ -103,7 +104,7 @@ def load_hunk_details(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HunkDetailsCache:
-    """Cache of hunk details for one answer, which loads those of all candidates and later those of the results."""
+    """Cache of hunk details for one answer, which needs those of all candidates and later those of the results."""
 
     connection: Connection
     diff_cache: DiffCache | None = None
@@ -132,10 +133,11 @@ def load_changed_files(
 
 
 def load_semantic_texts(connection: Connection, hunks: Sequence[int]) -> list[str]:
-    """Return the semantic texts of these hunks, which must all exist, in the same order."""
-    hunk_ids = ", ".join(map(str, hunks))
-    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({hunk_ids})"
-    text_by_hunk: dict[int, str] = dict(connection.execute(sql).fetchall()) if hunks else {}
+    """Return the semantic texts of these hunks, which must all exist, in the given order."""
+    if not hunks:
+        return []
+    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({_join_ids(hunks)})"
+    text_by_hunk: dict[int, str] = dict(connection.execute(sql).fetchall())
     return [text_by_hunk[hunk] for hunk in hunks]
 
 
@@ -164,14 +166,15 @@ def list_languages(connection: Connection) -> frozenset[str]:
 
 
 def has_path(connection: Connection, path: str) -> bool:
-    """Return True if the path of a file in the history contains these components.
+    """Return whether the path of a file in the history contains these components.
 
     `src/net`, `net/` and `net/tcp.py` match `src/net/tcp.py`; `et/tcp` does not.
     """
     prefix = f"/{path.lstrip('/')}"
-    sql = "SELECT EXISTS (SELECT 1 FROM hunks WHERE contains('/' || file_path || '/', $path))"
-    ((found,),) = connection.execute(sql, {"path": prefix if path.endswith("/") else f"{prefix}/"}).fetchall()
-    return bool(found)
+    components = prefix if path.endswith("/") else f"{prefix}/"
+    sql = "SELECT EXISTS (SELECT 1 FROM hunks WHERE contains('/' || file_path || '/', $components))"
+    ((is_in_history,),) = connection.execute(sql, {"components": components}).fetchall()
+    return bool(is_in_history)
 
 
 def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None) -> dict[int, str]:

@@ -40,11 +40,11 @@ from stores.locks import Deadline
 MAX_FREE_SHARE: Final = 0.15
 MAX_FREE_BYTES: Final = 4_000_000
 # It is also compacted if the tail, the hunks since the last compaction, exceeds both of these: a word query scans all
-# postings of the tail. With a share of the hunks, compaction becomes rarer as the index grows.
+# postings of the tail. As the limit is a share of the hunks, compaction becomes rarer as the index grows.
 MAX_TAIL_SHARE: Final = 0.25
 MIN_TAIL_HUNKS: Final = 5_000
-# Large enough to compress well, small enough for two threads to share the vectors of a small index. Twice as many rows
-# save 2 % of the file and take twice the memory during the copy.
+# Large enough to compress well, and small enough for two threads to share the vectors of a small index. Twice as many
+# rows save 2 % of the file, but the copy takes twice the memory.
 COMPACT_ROW_GROUP_SIZE: Final = 8_192
 # Rows that one statement copies, and postings that it sorts. Memory grows with both: copying whole tables by one
 # statement each took 580 MB at 67,000 hunks.
@@ -52,8 +52,8 @@ COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 SORT_SLICE_ROWS: Final = 1_000_000
 
 TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
-# File with the vectors of a large index before schema 4, finished or not.
-_SIDE_FILE_PATTERN: Final = f"{DATABASE_FILE}.codes*"
+# Files that a large index had before schema 4, with its vectors.
+_OLD_VECTOR_FILES: Final = f"{DATABASE_FILE}.codes*"
 
 # The copy has postings sorted by term, and the other rows in their previous order.
 _CLUSTERED: Final = {
@@ -61,14 +61,14 @@ _CLUSTERED: Final = {
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Texts that no hunk or message has, because their commits were replaced. Computed once, because the query reads all
-# digests of the index.
+# Digests of texts that no hunk or message has, because their commits were replaced. A table, because each slice of
+# vectors needs them, and the query reads all digests of the index.
 _CREATE_UNUSED_TEXTS: Final = """
 CREATE TABLE memory.unused_texts AS
 SELECT text_digest
 FROM ix.vectors
 ANTI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits) USING (text_digest)"""
-# Vectors of unused texts are not copied. They are ordered by row id, because a join returns rows in any order.
+# Vectors of unused texts are not copied. The others are ordered by row id, because a join returns rows in any order.
 _ROW_FILTERS: Final = {"vectors": "ANTI JOIN memory.unused_texts USING (text_digest)"}
 _ROW_ORDERS: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
 # Highest term id of every slice of postings.
@@ -79,7 +79,7 @@ FROM (
 )
 GROUP BY slice
 ORDER BY slice"""
-# Hunks since the last compaction, and all hunks.
+# Number of hunks since the last compaction, and of all hunks.
 _COUNT_TAIL: Final = """
 SELECT coalesce(max(hunk_id) + 1, 0) - any_value(clustered_hunks), coalesce(max(hunk_id) + 1, 0)
 FROM repository LEFT JOIN hunks ON TRUE"""
@@ -91,8 +91,8 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
     Call this while holding the run lock. Raises IndexDeleted if the index was deleted.
     """
     _delete_temp_files(location.folder / TEMP_FILE)
-    for side_file in location.folder.glob(_SIDE_FILE_PATTERN):
-        side_file.unlink()
+    for file in location.folder.glob(_OLD_VECTOR_FILES):
+        file.unlink()
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
         is_needed = _has_long_tail(connection) or _has_free_blocks(connection)
@@ -134,7 +134,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> None:
     _delete_temp_files(temp_file)
     with _attach(connection, temp_file):
         connection.execute(_CREATE_UNUSED_TEXTS)
-        # On one thread: two saved a quarter of the copy, which takes a twentieth of a run, and took 30 MB more.
+        # On one thread. With two, the copy took a quarter less time (1 % of an index run) and 30 MB more memory.
         for table in schema.TABLES:
             _copy_table(connection, table)
         connection.execute(
@@ -193,7 +193,7 @@ def _has_free_blocks(connection: duckdb.DuckDBPyConnection) -> bool:
     return bool(free > MAX_FREE_BYTES and free > MAX_FREE_SHARE * total)
 
 
-# Queries that return the number of rows violating an invariant, by its description in reports.
+# Queries for the number of rows that violate an invariant, by the description of the violation in reports.
 _VIOLATION_QUERIES: Final = {
     "hunks without a commit": "SELECT count(*) FROM hunks ANTI JOIN commits USING (commit_sha)",
     # An index run that has not finished may still have to embed texts.
@@ -260,12 +260,15 @@ def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:
-    """Return temporary files in an index directory. They are leftovers if no index run is in progress."""
-    temp_files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
-    spill = location.folder / SPILL_DIRECTORY
-    copies = index_copy.find_leftover_directories(location.folder)
-    logs = [location.wal] if location.wal.exists() and not location.database.exists() else []
-    return [*temp_files, *copies, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
+    """Return temporary files and directories of an index; they are leftovers if no index run is in progress."""
+    files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
+    files += index_copy.find_leftover_directories(location.folder)
+    if location.wal.exists() and not location.database.exists():
+        files.append(location.wal)
+    spill_directory = location.folder / SPILL_DIRECTORY
+    if spill_directory.is_dir() and any(spill_directory.iterdir()):
+        files.append(spill_directory)
+    return files
 
 
 def delete_leftover_files(location: IndexLocation) -> None:
@@ -276,10 +279,10 @@ def delete_leftover_files(location: IndexLocation) -> None:
 
 
 def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Delete the database, its write-ahead log and the files that belong to them.
+    """Delete an index: the database, its write-ahead log and the files that belong to them.
 
-    Lock files stay, because other processes may hold them. Raises ForeignFolder unless the directory is a
-    direct child of `location.home`.
+    The embedding cache stays, and so do lock files, because other processes may hold them. Raises ForeignFolder unless
+    the directory is a direct child of `location.home`.
     """
     index_location.check_index_directory(location)
     if not location.folder.exists():
@@ -297,7 +300,7 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
 
 
 def delete_index_directory(location: IndexLocation) -> None:
-    """Delete an index and its directory, except for files of other programs.
+    """Delete an index with its embedding cache and its directory, except for files of other programs.
 
     Raises RunInProgress if an index run is in progress, and ForeignFolder if the directory is a symlink.
     """

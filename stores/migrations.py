@@ -39,10 +39,10 @@ _HISTORY_COMPONENTS: Final = (
 _HEAD_COMPONENTS: Final = ("chunker_version", "words_version")
 _PARSER_LANGUAGES: Final = ("rust", "python", "java", "kotlin", "typescript", "javascript")
 
-# Not in an index whose first run has not finished.
+# The version stays null in an index whose first run has not finished.
 _SET_VERSION: Final = "UPDATE metadata SET version = ? WHERE component = 'schema' AND version IS NOT NULL"
 
-# 13 MB of embeddings.
+# Embeddings that are converted at a time: 13 MB.
 _CONVERTED_ROWS: Final = 8_192
 
 _TABLES_OF_SCHEMA_2: Final = """
@@ -55,9 +55,10 @@ ALTER TABLE repository ADD COLUMN completed_commit VARCHAR"""
 
 @dataclass(frozen=True, slots=True)
 class FullTextIndex:
-    """Names in `full_text.sql`: the table with the documents, its key, the column of their lengths, and so on.
+    """Values for the names in braces in `full_text.sql`.
 
-    The fields are named as in the SQL. `field`: column that the full-text extension would have indexed.
+    table: table of the documents. key: column with their ids. length: column with their numbers of terms. field: column
+    that DuckDB's full-text extension would have indexed. postings: table of their postings.
     """
 
     table: str
@@ -74,9 +75,9 @@ FULL_TEXT_INDEXES: Final = (
 
 
 def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
-    """Record component versions separately for the history and the HEAD snapshot.
+    """Record the component versions of the history and of the HEAD snapshot separately.
 
-    Schema 1 recorded one version of each component for both. A component without a version gets null.
+    Schema 1 recorded one version of each component for both. A component without a recorded version gets null.
     """
     metadata = connection.execute("SELECT component, version, complete FROM metadata").fetchall()
     versions = {component: version for component, version, _ in metadata}
@@ -152,7 +153,7 @@ class MigrationFailed(LineageError):
     """Failure of a migration, which left the index unchanged."""
 
 
-# Migration to each schema version. A new index gets the current tables and needs none.
+# Migration to each schema version. A new index gets the current tables at once.
 MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     2: migrate_to_2,
     3: migrate_to_3,

@@ -33,10 +33,10 @@ Digests: TypeAlias = npt.NDArray[np.bytes_]
 
 # Number of hunks in a lane, the ranking of one retriever.
 LANE_DEPTH: Final = 100
-# A path in the query is a hint, not a filter: with 1.5 a much better match elsewhere still ranks higher.
+# Factor of the score of a hunk in a preferred path. With 1.5, a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
 
-# file_path_bytes orders paths that differ only in bytes that are not UTF-8.
+# The order of positions. file_path_bytes orders paths that differ only in bytes that are not UTF-8.
 _HUNKS: Final = """
 SELECT hunk_id, text_digest, word_count, symbol_word_count, commit_date, commit_sha, file_path
 FROM hunks JOIN commits USING (commit_sha)
@@ -60,6 +60,7 @@ class PositionLookup:
     @classmethod
     def from_rows(cls, rows: Ints) -> PositionLookup:
         """Build the map from the row number at each position."""
+        # The last entry stays -1, for all higher row numbers.
         positions = np.full(rows.max(initial=-1) + 2, -1, dtype=np.int64)
         positions[rows] = np.arange(len(rows))
         return cls(positions)
@@ -196,21 +197,20 @@ def apply_filter(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, query_filter: QueryFilter
 ) -> FilterMask:
     """Return the masks of this filter for the hunks of a snapshot."""
-    is_included, is_preferred = (
-        np.ones(len(snapshot.hunks), np.bool_),
-        np.zeros(len(snapshot.hunks), np.bool_),
-    )
+    hunks = snapshot.hunks
+    is_included, is_preferred = np.ones(len(hunks), np.bool_), np.zeros(len(hunks), np.bool_)
     if query_filter.has_conditions or query_filter.preferred_paths:
         condition, parameters = build_filter_condition(query_filter)
         preference, patterns = build_preference_condition(query_filter.preferred_paths)
         sql = _MASK_SQL.format(included=condition, preferred=preference)
         table = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
-        positions = snapshot.hunks.positions.find_positions(to_int_array(table.column("hunk_id")))
+        positions = hunks.positions.find_positions(to_int_array(table.column("hunk_id")))
         is_reachable = positions >= 0
-        for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
-            mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
+        reachable_positions = positions[is_reachable]
+        is_included[reachable_positions] = table.column("included").to_numpy()[is_reachable]
+        is_preferred[reachable_positions] = table.column("preferred").to_numpy()[is_reachable]
     for commit_filter in query_filter.commit_filters:
-        is_included &= snapshot.hunks.mask_hunks_by_commit(commit_filter.commits)
+        is_included &= hunks.mask_hunks_by_commit(commit_filter.commits)
     return FilterMask(is_included, is_preferred)
 
 
@@ -265,7 +265,7 @@ def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> Hea
 def _find_reachable(
     connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reachability: ReachabilityDelta
 ) -> pa.ChunkedArray:
-    # Reachability is applied in Python, because binding a list in SQL takes 0.1 ms per commit.
+    """Return a mask of the commits that HEAD reaches, computed here because binding takes 0.1 ms per commit in SQL."""
     added = pc.is_in(commits, pa.array(reachability.added_commits, pa.string()))
     if reachability.is_complete:
         return added
@@ -276,8 +276,10 @@ def _find_reachable(
 
 
 def _select_top_indices(scores: Floats, limit: int) -> Ints:
+    """Return the indices of the `limit` highest scores, best first, and lower indices first among equal scores."""
     indices = np.arange(len(scores))
     if len(scores) > limit > 0:
-        indices = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
-    # The stable sort keeps positions ascending among equal scores.
+        rank = len(scores) - limit  # in ascending order
+        lowest_selected_score = np.partition(scores, rank)[rank]
+        indices = np.flatnonzero(scores >= lowest_selected_score)
     return indices[np.argsort(-scores[indices], kind="stable")][:limit]

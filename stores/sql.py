@@ -1,4 +1,4 @@
-"""Connections for statements of users: read-only, with DuckDB's extensions, and with views and macros for people.
+"""Connections for SQL statements of users: read-only, with DuckDB's extensions, and with additional views and macros.
 
 `sql_views.sql` has the views and macros. Statements can neither write to the index nor access files or the network. A
 connection keeps index runs waiting, so it is opened for each statement.
@@ -32,7 +32,7 @@ _CREATE_TAGS: Final = (
 
 
 class SqlError(LineageError):
-    """A statement failed: DuckDB's message."""
+    """Failure of a user's statement, with DuckDB's message."""
 
 
 @contextmanager
@@ -65,10 +65,11 @@ def open_for_sql(
 
 @dataclass(slots=True)
 class _EmbedFunction:
-    """SQL function `embed`, for batches of texts. `encode`, `model`: see `open_for_sql`.
+    """SQL function `embed`, which DuckDB calls with batches of texts.
 
-    From a function for single texts DuckDB converts each number of a vector with an attempt to import pandas, which is
-    slow and swallows an interrupt. `interrupt`: Ctrl-C during a call, for which DuckDB raises an error of its own.
+    A function for single texts would be slow and ignore Ctrl-C: DuckDB would try to import pandas for each number that
+    it returns. `encode`: see `open_for_sql`. `model`: embedding model of the index. `interrupt`: Ctrl-C during a call,
+    for which DuckDB raises an error of its own.
     """
 
     encode: Callable[[str | None, str], Sequence[float]]
@@ -80,13 +81,13 @@ class _EmbedFunction:
         import pyarrow as pa  # slow to import, and few statements embed texts
 
         try:
-            distinct = {
+            vector_by_text = {
                 text: self.encode(self.model, text) for text in texts.unique().to_pylist() if text is not None
             }
         except KeyboardInterrupt as error:
             self.interrupt = error
             raise
-        vectors = [distinct.get(text) for text in texts.to_pylist()]
+        vectors = [vector_by_text.get(text) for text in texts.to_pylist()]
         return pa.array(vectors, pa.list_(pa.float32(), EMBEDDING_DIMENSION))
 
 
@@ -96,7 +97,7 @@ def _prepare(
     """Load extensions, create the views, macros and `embed`, then restrict the instance."""
     duckdb_engine.load_extensions(connection)
     embed.model = compatibility.load_recorded_versions(connection).embedding_model
-    # A function without annotations, which DuckDB would evaluate.
+    # A lambda, because DuckDB would evaluate the annotations of a method.
     connection.create_function(
         "embed",
         lambda texts: embed.compute(texts),

@@ -32,10 +32,10 @@ from stores.vectors import quantize_table
 class Batch:
     """Rows of a batch of commits, for one transaction.
 
-    covered_commits: all commits of the batch; everything recorded for them is replaced. The tables have the columns
-    of `schema`, with `hunk_id` and `document` counted from 0. vectors: rows of `schema.EMBEDDINGS`, which the
-    transaction quantizes. unreadable: covered commits that could not be read.
-    watermark: new watermark; None leaves it unchanged. unreached: covered commits that HEAD does not reach.
+    The tables have the columns of `schema`, with `hunk_id` and `document` counted from 0. covered_commits: all commits
+    of the batch; everything recorded for them is replaced. vectors: rows of `schema.EMBEDDINGS`, which the transaction
+    quantizes. unreadable: commits of the batch that could not be read. watermark: new watermark; None leaves it
+    unchanged. unreached: commits of the batch that HEAD does not reach.
     """
 
     covered_commits: Sequence[str] = ()
@@ -54,8 +54,8 @@ class Batch:
 class HeadChange:
     """Files of the HEAD snapshot to replace, with their new rows.
 
-    replaced_paths: all paths whose rows are deleted, including those of the new files. The tables have the columns of
-    `schema`, with `symbol_id` and `document` counted from 0.
+    The tables have the columns of `schema`, with `symbol_id` and `document` counted from 0. replaced_paths: all paths
+    whose rows are deleted, including those of the new files.
     """
 
     replaced_paths: Sequence[str]
@@ -69,8 +69,8 @@ class HeadChange:
 class RefreshedRows:
     """New symbols and terms of recorded hunks.
 
-    The tables have the columns of `schema`, with the recorded `hunk_id`, which is also the `document` of terms; of
-    `hunks` only the word counts are used.
+    The tables have the columns of `schema`, with the recorded `hunk_id`, which is also the `document` of the terms.
+    hunks: only the word counts are used.
     """
 
     hunks: Rows
@@ -79,7 +79,7 @@ class RefreshedRows:
     symbol_terms: Rows
 
 
-# The version of this run as `writer`, and the one that the newest finished run confirmed as `version`.
+# `writer` becomes the version of this run; `version` stays the one that the newest finished run confirmed.
 _INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
@@ -95,7 +95,7 @@ _DELETE_COMMITS: Final = (
     "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
     "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM selected_commits)",
 )
-_COUNT_KNOWN: Final = """
+_COUNT_RECORDED: Final = """
 SELECT count(*)
 FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
 SEMI JOIN selected_commits USING (commit_sha)"""
@@ -124,7 +124,7 @@ _DELETE_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM selected_files)",
 )
 
-# Insert only commits that have rows. The others change only ignored files or could not be read.
+# Only commits that have rows: those without have only ignored files or could not be read.
 _INSERT_UNREACHED: Final = """
 INSERT INTO unreached
 SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI JOIN unreached USING (commit_sha)"""
@@ -133,13 +133,14 @@ SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
-# The current version is recorded first, because rows may have it from the first batch on.
+# Recorded before the first batch, because from then on rows may have the current version.
 _RECORD_NEW_VERSIONS: Final = """
 INSERT INTO made_by
 SELECT $part, component, writer FROM metadata
 WHERE component IN (SELECT unnest($components)) AND writer IS NOT NULL
 EXCEPT FROM made_by"""
-# The commits of stale hunks, oldest first. A rename that changes the suffix may come from a file of the language.
+# Commits with hunks that depend on the components, oldest first. A rename with another suffix may be from a file of the
+# parser's language. `merged_paths`: the message of a clean merge lists one file per line.
 _STALE_HUNKS: Final = """
 SELECT commit_sha, list(hunk_id) AS hunk_ids, list(file_path) AS file_paths, list(old_path) AS old_paths,
        list_transform(string_split(string_agg(diff, '\n') FILTER (content_kind = 'message'), '\n'),
@@ -158,7 +159,7 @@ _DELETE_SYMBOLS_AND_POSTINGS: Final = (
 _UPDATE_WORD_COUNTS: Final = """
 UPDATE hunks SET word_count = hunks_in.word_count, symbol_word_count = hunks_in.symbol_word_count
 FROM hunks_in WHERE hunks.hunk_id = hunks_in.hunk_id"""
-# The new postings are at the end of their tables.
+# The postings of the refreshed hunks move to the end of their tables, where they are not sorted by term.
 _UPDATE_CLUSTERED_HUNKS: Final = """
 UPDATE repository SET clustered_hunks = least(clustered_hunks, (SELECT min(hunk_id) FROM hunks_in))"""
 _DELETE_OUTDATED_VERSIONS: Final = """
@@ -205,9 +206,9 @@ def record_run_start(
 
 
 def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
-    """Replace everything recorded for the covered commits, and move the watermark in the same transaction.
+    """Replace everything recorded for the commits of a batch, and move the watermark in the same transaction.
 
-    Return the seconds spent on postings.
+    Returns the seconds spent on postings.
     """
     with run_transaction(
         connection,
@@ -217,7 +218,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         hunk_symbols_in=batch.hunk_symbols,
         vectors_in=quantize_table(_drop_duplicates(batch.vectors)),
     ):
-        if fetch_int(connection, _COUNT_KNOWN):
+        if fetch_int(connection, _COUNT_RECORDED):
             _execute_all(connection, _DELETE_COMMITS)
         is_empty = not (batch.commits.num_rows or batch.vectors.num_rows)
         postings_seconds = 0.0 if is_empty else _insert_history(connection, batch)
@@ -318,10 +319,7 @@ def record_run_end(
 
 
 def start_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> pa.Table:
-    """Return the commits whose hunks depend on these components: sha, hunk ids, paths and old paths of each.
-
-    `merged_paths`: files that the message of a clean merge lists.
-    """
+    """Return the commits whose hunks depend on these components, with the columns of _STALE_HUNKS."""
     parameters = {"components": list(components)}
     with run_transaction(connection):
         connection.execute(_RECORD_NEW_VERSIONS, {"part": compatibility.HISTORY_PART, **parameters})
@@ -340,7 +338,7 @@ def refresh_rows(connection: duckdb.DuckDBPyConnection, rows: RefreshedRows) -> 
 
 
 def finish_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> None:
-    """Record that every row of the history by these components has the current version, and delete unused terms."""
+    """Record that all rows of these components in the history have the current version; delete unused terms."""
     with run_transaction(connection):
         connection.execute(
             _DELETE_OUTDATED_VERSIONS, {"part": compatibility.HISTORY_PART, "components": list(components)}
