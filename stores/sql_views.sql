@@ -1,4 +1,4 @@
--- Temporary views and macros of connections for statements of users, over the index in use.
+-- Temporary views and macros for SQL statements of users, over the index in use.
 
 -- A row for each file that a commit changes, and for each commit without one, with an empty path; only commits that
 -- HEAD reaches.

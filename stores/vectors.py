@@ -57,35 +57,6 @@ SCAN_BLOCK_ROWS: Final = 256
 # Columns of the triangular matrix in `compute_norms` that are multiplied at a time; few, to leave out most zeros.
 PANEL_COLUMNS: Final = 96
 
-# Columns of `list_pending_texts`.
-PENDING_SCHEMA: Final = pa.schema(
-    [("text_digest", pa.binary()), ("hunk_id", pa.int64()), ("commit_sha", pa.string())]
-)
-
-# Commits are recorded parents first, so the last rows are the newest. Several hunks may have the same text: the newest
-# one stands for all.
-_PENDING_TEXTS: Final = """
-WITH texts AS (
-    SELECT text_digest, max(hunk_id) AS hunk_id, arg_max(commit_sha, hunk_id) AS commit_sha
-    FROM hunks ANTI JOIN vectors USING (text_digest)
-    GROUP BY text_digest
-    UNION ALL
-    SELECT message_digest, NULL, arg_max(commit_sha, rowid)
-    FROM commits ANTI JOIN vectors ON message_digest = text_digest
-    GROUP BY message_digest
-)
-SELECT text_digest, hunk_id, commit_sha
-FROM texts JOIN (SELECT commit_sha, rowid AS position FROM commits) USING (commit_sha)
-ORDER BY position DESC, hunk_id DESC NULLS FIRST"""
-
-_HUNK_TEXTS: Final = """
-SELECT text_digest, semantic_text, diff, file_path, old_path, change_kind, message
-FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN ({hunks})
-ORDER BY hunk_id DESC"""
-_MESSAGES: Final = """
-SELECT message_digest, message FROM commits SEMI JOIN pending USING (commit_sha) ORDER BY commits.rowid DESC"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
@@ -251,6 +222,36 @@ def _round_weights(weights: Floats) -> tuple[Vectors, float]:
     # Rounding adds at most a half to each integer.
     factor = (MAX_EXACT_INTEGER / MAX_CODE - EMBEDDING_DIMENSION / 2) / (largest_sum or 1.0)
     return np.rint(weights * factor).astype(np.float32), factor
+
+
+# Columns of `list_pending_texts`.
+PENDING_SCHEMA: Final = pa.schema(
+    [("text_digest", pa.binary()), ("hunk_id", pa.int64()), ("commit_sha", pa.string())]
+)
+
+# Commits are recorded parents first, so the last rows are the newest. Several hunks may have the same text: the newest
+# one stands for all.
+_PENDING_TEXTS: Final = """
+WITH texts AS (
+    SELECT text_digest, max(hunk_id) AS hunk_id, arg_max(commit_sha, hunk_id) AS commit_sha
+    FROM hunks ANTI JOIN vectors USING (text_digest)
+    GROUP BY text_digest
+    UNION ALL
+    SELECT message_digest, NULL, arg_max(commit_sha, rowid)
+    FROM commits ANTI JOIN vectors ON message_digest = text_digest
+    GROUP BY message_digest
+)
+SELECT text_digest, hunk_id, commit_sha
+FROM texts JOIN (SELECT commit_sha, rowid AS position FROM commits) USING (commit_sha)
+ORDER BY position DESC, hunk_id DESC NULLS FIRST"""
+
+_HUNK_TEXTS: Final = """
+SELECT text_digest, semantic_text, diff, file_path, old_path, change_kind, message
+FROM hunks JOIN commits USING (commit_sha)
+WHERE hunk_id IN ({hunks})
+ORDER BY hunk_id DESC"""
+_MESSAGES: Final = """
+SELECT message_digest, message FROM commits SEMI JOIN pending USING (commit_sha) ORDER BY commits.rowid DESC"""
 
 
 @dataclass(frozen=True, slots=True)
