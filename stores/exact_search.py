@@ -162,7 +162,9 @@ _OCCURRENCES: Final = (
 )
 
 _INCOMPLETE_HUNKS: Final = """
-SELECT hunk_id, commit_sha, commit_date, commits.rowid, parents[1], change_kind, file_path, file_path_bytes, old_path
+SELECT hunk_id, commit_sha, commit_date, commits.rowid, parents[1],
+       CASE change_kind WHEN 'deleted' THEN NULL ELSE coalesce(file_path_bytes, encode(file_path)) END,
+       CASE change_kind WHEN 'added' THEN NULL ELSE coalesce(encode(old_path), file_path_bytes, encode(file_path)) END
 FROM hunks JOIN commits USING (commit_sha)
 WHERE {incomplete} AND {condition}"""
 
@@ -226,7 +228,7 @@ def list_incomplete_hunks(
     """
     kind_condition = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
     sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kind_condition}")
-    return [_build_incomplete_hunk(*row) for row in connection.execute(sql, dict(parameters)).fetchall()]
+    return [IncompleteHunk(*row) for row in connection.execute(sql, dict(parameters)).fetchall()]
 
 
 def list_truncated_merges(
@@ -238,30 +240,6 @@ def list_truncated_merges(
     """
     sql = _TRUNCATED_MERGES.format(condition=condition)
     return [sha for (sha,) in connection.execute(sql, dict(parameters)).fetchall()]
-
-
-def _build_incomplete_hunk(  # noqa: PLR0913, PLR0917 - the columns of a row
-    hunk_id: int,
-    sha: str,
-    date: datetime,
-    order: int,
-    parent: str | None,
-    change_kind: str,
-    file_path: str,
-    file_path_bytes: bytes | None,
-    old_path: str | None,
-) -> IncompleteHunk:
-    path = file_path_bytes or file_path.encode()
-    path_before = old_path.encode() if old_path else path
-    return IncompleteHunk(
-        hunk_id=hunk_id,
-        commit_sha=sha,
-        commit_date=date,
-        order=order,
-        parent=parent,
-        path=None if change_kind == "deleted" else path,
-        old_path=None if change_kind == "added" else path_before,
-    )
 
 
 def _compile(pattern: str) -> Any:
