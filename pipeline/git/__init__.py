@@ -2,8 +2,8 @@
 
 - `attributes`: git attributes of paths
 - `changes`: file changes of a tree diff, and exact-rename detection above the similarity limits
-- `commit_graph`: git commit-graph with changed-path Bloom filters, stored next to the index
-- `commit_order`: order of commits, by dates that agree with the history, read from the commit-graph
+- `commit_graph`: git's commit-graph, stored next to the index: fast blame, and an order of commits that agrees with the
+  history
 - `errors`: errors of repositories and objects that cannot be read, with hints
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: git directories: files and settings, shallow boundary, partial clones; search for repositories

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline.cancellation import check_cancelled
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_order import sort_newest_first
+from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pipeline.git.commit_order import HISTORY_ARGUMENTS, sort_newest_first
+from pipeline.git.commit_graph import HISTORY_ARGUMENTS, sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.cache import BoundedCache, compute_history_key

@@ -18,7 +18,7 @@ from typing import Final
 
 from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_order import sort_newest_first
+from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import format_rfc3339

@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_order import sort_newest_first
+from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.repository import Repository, open_repository
 from pipeline.syntax.languages import get_grammar_name
 from serve.answer_detail import get_subject

@@ -1,11 +1,10 @@
-"""Runs of the git program, and the commit-graph that it uses."""
+"""Runs of the git program."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
-from errno import EACCES, EMFILE
 from pathlib import Path
 from signal import SIGKILL
 from threading import Event, Timer
@@ -28,69 +27,6 @@ def repo(tmp_path: Path) -> Repo:
     for number in range(5):
         repo.commit_file("a.py", f"{number}\n")
     return repo
-
-
-def test_git_uses_the_commit_graph(repo: Repo, tmp_path: Path) -> None:
-    """The graph is valid and covers HEAD's history, and the repository is unchanged."""
-    files_before = sorted((repo.path / ".git").rglob("*"))
-    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
-    commit_graph.refresh(repository, graph_dir)
-    git = commit_graph.create_git_program(repository, graph_dir)
-    assert git.run("commit-graph", "verify", f"--object-dir={graph_dir}").exit_code == 0
-    assert (graph_dir / "info" / "commit-graph").stat().st_size > 1_000
-    assert git.run("rev-list", "HEAD").stdout.decode().split() == repo.git("rev-list", "HEAD").split()
-    assert git.run("cat-file", "-p", "HEAD:a.py").stdout == b"4\n"
-    assert sorted((repo.path / ".git").rglob("*")) == files_before
-
-
-def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph is rewritten if it lacks many commits or its tip does not exist, but not if it lacks a few commits."""
-    graph_dir, tip_file = tmp_path / "graph", tmp_path / "graph" / "tip"
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    old_head = repo.head
-    new_head = repo.commit_file("a.py", "new\n")
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert tip_file.read_text() == old_head
-    monkeypatch.setattr(commit_graph, "MAX_MISSING_COMMITS", 1)
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert tip_file.read_text() == new_head
-    tip_file.write_text("0" * 40)
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert tip_file.read_text() == new_head
-
-
-def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
-    """A new lock file of git prevents writing the graph; an old one is deleted."""
-    graph_dir = tmp_path / "graph"
-    lock_file = graph_dir / "info" / "commit-graph.lock"
-    lock_file.parent.mkdir(parents=True)
-    lock_file.touch()
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert lock_file.exists() and not (graph_dir / "info" / "commit-graph").exists()
-    stale_time = time.time() - commit_graph.STALE_LOCK_SECONDS - 1
-    os.utime(lock_file, (stale_time, stale_time))
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert not lock_file.exists() and (graph_dir / "info" / "commit-graph").exists()
-
-
-@pytest.mark.parametrize(("error_number", "is_replaced"), [(EMFILE, False), (EACCES, True)])
-def test_graph_that_cannot_be_read_now(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, is_replaced: bool
-) -> None:
-    """A read error does not count as damage later. The graph is replaced only if it may not be read at all."""
-    commit_graph.refresh(open_repository(repo.path), tmp_path)
-    file = commit_graph.get_graph_file(tmp_path)
-    written = file.stat().st_mtime_ns
-
-    def fail(_: Path) -> bytes:
-        raise OSError(error_number, "no reading")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fail)
-        assert commit_graph.is_damaged(tmp_path)
-        commit_graph.refresh(open_repository(repo.path), tmp_path)
-    assert (file.stat().st_mtime_ns != written) == is_replaced
-    assert not commit_graph.is_damaged(tmp_path)
 
 
 def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,35 +58,6 @@ def wait_for_end(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
-def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: bytes) -> None:
-    """With an empty or damaged graph, blame gives the same answer."""
-    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
-    commit_graph.refresh(repository, graph_dir)
-    (graph_dir / "info" / "commit-graph").chmod(0o600)
-    (graph_dir / "info" / "commit-graph").write_bytes(content)
-    output = commit_graph.create_git_program(repository, graph_dir).run("blame", "--porcelain", "--", "a.py")
-    assert (output.exit_code, output.stdout[:40].decode()) == (0, repo.head)
-
-
-def test_a_shallow_clone_has_no_graph(repo: Repo, tmp_path: Path) -> None:
-    """For a shallow clone git writes no graph, and it works without one."""
-    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
-    repository, graph_dir = open_repository(shallow.path), tmp_path / "graph"
-    commit_graph.refresh(repository, graph_dir)
-    assert (
-        commit_graph.create_git_program(repository, graph_dir).run("rev-list", "--count", "HEAD").stdout
-        == b"2\n"
-    )
-
-
-def test_an_empty_repository_has_no_graph(tmp_path: Path) -> None:
-    """In a repository without commits no graph is written."""
-    repo = Repo.create(tmp_path / "repo")
-    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
-    assert not (tmp_path / "graph").exists()
 
 
 def test_exponential_ignore_pattern_ends(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,122 @@
-"""Order of commits, newest first but never before a descendant, and corrected dates from git's commit-graph."""
+"""The commit-graph: writing it, its corrected dates, and the order of commits that they prove."""
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from datetime import UTC, datetime, timedelta
+from errno import EACCES, EMFILE
 from pathlib import Path
 
 import pytest
 
-from pipeline.git import commit_graph, commit_order
-from pipeline.git.commit_graph import create_git_program
-from pipeline.git.commit_order import compute_corrected_dates, sort_newest_first
+from pipeline.git import commit_graph
+from pipeline.git.commit_graph import compute_corrected_dates, create_git_program, sort_newest_first
 from pipeline.git.repository import open_repository
 from tests.repos import FIRST_DATE, Repo
 
 WRONG_DATES = [datetime(1970, 1, 1, 5, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = Repo.create(tmp_path / 'with "quotes": and \\')
+    for number in range(5):
+        repo.commit_file("a.py", f"{number}\n")
+    return repo
+
+
+def test_git_uses_the_commit_graph(repo: Repo, tmp_path: Path) -> None:
+    """The graph is valid and covers HEAD's history, and the repository is unchanged."""
+    files_before = sorted((repo.path / ".git").rglob("*"))
+    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
+    git = commit_graph.create_git_program(repository, graph_dir)
+    assert git.run("commit-graph", "verify", f"--object-dir={graph_dir}").exit_code == 0
+    assert (graph_dir / "info" / "commit-graph").stat().st_size > 1_000
+    assert git.run("rev-list", "HEAD").stdout.decode().split() == repo.git("rev-list", "HEAD").split()
+    assert git.run("cat-file", "-p", "HEAD:a.py").stdout == b"4\n"
+    assert sorted((repo.path / ".git").rglob("*")) == files_before
+
+
+def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph is rewritten if it lacks many commits or its tip does not exist, but not if it lacks a few commits."""
+    graph_dir, tip_file = tmp_path / "graph", tmp_path / "graph" / "tip"
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    old_head = repo.head
+    new_head = repo.commit_file("a.py", "new\n")
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == old_head
+    monkeypatch.setattr(commit_graph, "STALE_AFTER_COMMITS", 1)
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == new_head
+    tip_file.write_text("0" * 40)
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == new_head
+
+
+def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
+    """A new lock file of git prevents writing the graph; an old one is deleted."""
+    graph_dir = tmp_path / "graph"
+    lock_file = graph_dir / "info" / "commit-graph.lock"
+    lock_file.parent.mkdir(parents=True)
+    lock_file.touch()
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert lock_file.exists() and not (graph_dir / "info" / "commit-graph").exists()
+    stale_time = time.time() - commit_graph.STALE_LOCK_SECONDS - 1
+    os.utime(lock_file, (stale_time, stale_time))
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert not lock_file.exists() and (graph_dir / "info" / "commit-graph").exists()
+
+
+@pytest.mark.parametrize(("error_number", "is_replaced"), [(EMFILE, False), (EACCES, True)])
+def test_graph_that_cannot_be_read_now(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, is_replaced: bool
+) -> None:
+    """A read error does not count as damage later. The graph is replaced only if it may not be read at all."""
+    commit_graph.refresh(open_repository(repo.path), tmp_path)
+    file = commit_graph.get_graph_file(tmp_path)
+    written = file.stat().st_mtime_ns
+
+    def fail(_: Path) -> bytes:
+        raise OSError(error_number, "no reading")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        assert commit_graph.is_damaged(tmp_path)
+        commit_graph.refresh(open_repository(repo.path), tmp_path)
+    assert (file.stat().st_mtime_ns != written) == is_replaced
+    assert not commit_graph.is_damaged(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
+def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: bytes) -> None:
+    """With an empty or damaged graph, blame gives the same answer."""
+    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
+    (graph_dir / "info" / "commit-graph").chmod(0o600)
+    (graph_dir / "info" / "commit-graph").write_bytes(content)
+    output = commit_graph.create_git_program(repository, graph_dir).run("blame", "--porcelain", "--", "a.py")
+    assert (output.exit_code, output.stdout[:40].decode()) == (0, repo.head)
+
+
+def test_a_shallow_clone_has_no_graph(repo: Repo, tmp_path: Path) -> None:
+    """For a shallow clone git writes no graph, and it works without one."""
+    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
+    repository, graph_dir = open_repository(shallow.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
+    assert (
+        commit_graph.create_git_program(repository, graph_dir).run("rev-list", "--count", "HEAD").stdout
+        == b"2\n"
+    )
+
+
+def test_an_empty_repository_has_no_graph(tmp_path: Path) -> None:
+    """In a repository without commits no graph is written."""
+    repo = Repo.create(tmp_path / "repo")
+    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
 
 
 def create_history(path: Path) -> Repo:
@@ -75,9 +177,9 @@ def test_commits_after_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     repo.switch("main")
     repo.merge("side")
     assert compute(repo, tmp_path / "graph") == compute_by_definition(repo)
-    monkeypatch.setattr(commit_order, "MAX_MISSING_COMMITS", 3)
+    monkeypatch.setattr(commit_graph, "MAX_MISSING_COMMITS", 3)
     assert compute(repo, tmp_path / "graph") == compute_by_definition(repo)
-    monkeypatch.setattr(commit_order, "MAX_MISSING_COMMITS", 2)
+    monkeypatch.setattr(commit_graph, "MAX_MISSING_COMMITS", 2)
     assert compute(repo, tmp_path / "graph") is None
 
 
@@ -190,7 +292,7 @@ def test_right_dates_need_no_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     later = repo.commit("Later", date=FIRST_DATE + timedelta(days=1))
     repo.merge("side")
     commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
-    monkeypatch.setattr(commit_order, "_load_descendants", None)
+    monkeypatch.setattr(commit_graph, "_load_descendants", None)
     dates = {sha: date for sha, date in read_dates(repo).items() if sha != repo.head}
     assert sort_with_graph(repo, dates, tmp_path / "graph") == [side, later, first]
     assert sort_with_graph(repo, {first: 1}, None) == [first]
