@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pipeline.git import merges, patches
+from pipeline.git import patches
 from pipeline.git.changes import (
     SUBMODULE_MODE,
     SYMLINK_MODE,
@@ -189,7 +189,7 @@ def _build_merge_hunk(
             parent_patches[0],
             patches.parse_patch(patches.strip_file_header(parent_patches[0].data)),
         )
-    merge_lines = merges.extract_merge_lines(
+    merge_lines = patches.extract_merge_lines(
         [patches.strip_file_header(patch.data) for patch in parent_patches]
     )
     if not merge_lines.parts:

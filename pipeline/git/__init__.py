@@ -8,11 +8,10 @@
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: git directories: files and settings, shallow boundary, partial clones; search for repositories
 - `libgit2`: memory limits of libgit2, and translation of its errors
-- `merges`: files and lines of a merge commit that differ from every parent
 - `objects`: parsers of commit and tree objects, reader of trees; reachable commits and topological order
-- `patches`: parser of unified diffs: line numbers and text of their `@@` parts
+- `patches`: parser of unified diffs: line numbers and text of their `@@` parts; lines that a merge itself changed
 - `ranges`: ranges of commits in git's syntax, resolved by git
 - `releases`: first tag that contains each commit, and the merge that brought it into HEAD's first-parent history
 - `repository`: the Repository class: commits, trees, blobs, diffs, attributes, configuration
-- `tree_diff`: diffs of two trees through libgit2, with a fast path for plain edits
+- `tree_diff`: diffs of two trees through libgit2, with a fast path for plain edits; check for changes of a merge
 """

@@ -11,14 +11,17 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from cachetools import LRUCache
 
 from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, is_regular
-from pipeline.git.merges import TreeEntries
 
-Parents = tuple[str, ...]
+Parents: TypeAlias = tuple[str, ...]
+# Entries of a directory: name -> (mode, raw object id).
+TreeEntries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
+# Mode of a directory, as a tree object writes it.
+DIRECTORY_MODE: Final = b"40000"
 
 # Limit on directory entries cached for the next commit's diff. An entry takes about 200 bytes.
 MAX_CACHED_NAMES: Final = 4_000

@@ -1,12 +1,16 @@
-"""Parser of unified diffs: the `@@` parts of a patch as line numbers and texts.
+"""Parser of unified diffs: the `@@` parts of a patch as line numbers and texts; lines that a merge itself changed.
 
-The parser handles runs of lines with the same marker (`+`, `-`, space), because a loop over single lines is slow.
+A part is an `@@` section of a diff (git: hunk). A marker is the first character of a line: `@`, `+`, `-`, space or
+backslash. The parser handles runs of lines with the same marker, because a loop over single lines is slow.
+
+The lines that a merge itself changed differ from every parent. `git show --cc` marks them in every column. Lines that
+came unchanged from one parent are left out, because the commits of that branch are indexed already.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,9 +23,11 @@ MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
-HEADER_MARKER: Final = re.compile(rb"@")
 MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
-CONTEXT, PLUS, MINUS = b" +-"
+# Matches the markers of a part's header, of context lines, or of a block (removed, then added lines). A backslash marks
+# the line in which git notes that the line before has no line break.
+MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
+HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
 
 class PatchPart(NamedTuple):
@@ -108,7 +114,7 @@ class _Scan:
 def _scan(lines: Sequence[bytes]) -> _Scan:
     scan = _Scan()
     markers = get_line_markers(lines)
-    header_rows = [match.start() for match in HEADER_MARKER.finditer(markers)]
+    header_rows = [match.start() for match in re.finditer(rb"@", markers)]
     for start, end in zip(header_rows, [*header_rows[1:], len(lines)], strict=True):
         scan.parts.append(_parse_part(lines[start], markers, start + 1, end, scan))
     return scan
@@ -155,3 +161,115 @@ def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
     while data[end] & 0xC0 == 0x80 and end > limit - 4:
         end -= 1
     return data[:end].decode("utf-8", errors="replace"), True
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Adjacent removed and added lines of a diff.
+
+    `old_start`: number of the first removed line; without removed lines, that of the old line after the block.
+    `new_start`: the same for added lines and the new file. `heading`: text after the second `@@` of the part's header.
+    """
+
+    old_start: int
+    new_start: int
+    heading: bytes
+    removed: list[bytes]
+    added: list[bytes]
+
+    @property
+    def end(self) -> int:
+        """Number of the new line that follows the block."""
+        return self.new_start + len(self.added)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeChange:
+    """Lines of one file that differ from every parent of a merge."""
+
+    parent: int  # position of the parent with the smallest diff, with which the lines are compared
+    parts: bytes  # parts without context lines; old line numbers are that parent's
+    added: int  # number of added lines in `parts`
+    removed: int  # number of removed lines in `parts`
+
+
+def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
+    """Return the lines that differ from all parents. `diffs_by_parent`: parts of the diff with each parent."""
+    blocks_by_parent = [list(parse_blocks(parts)) for parts in diffs_by_parent]
+    closest_parent = min(
+        range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
+    )
+    merge_lines = set.intersection(
+        *({n for block in blocks for n in range(block.new_start, block.end)} for blocks in blocks_by_parent)
+    )
+    other_blocks = [blocks for parent, blocks in enumerate(blocks_by_parent) if parent != closest_parent]
+    pieces = [
+        piece
+        for block in blocks_by_parent[closest_parent]
+        for piece in _split_block(block, merge_lines, other_blocks)
+    ]
+    return MergeChange(
+        parent=closest_parent,
+        parts=b"".join(_format_block(piece) for piece in pieces),
+        added=sum(len(piece.added) for piece in pieces),
+        removed=sum(len(piece.removed) for piece in pieces),
+    )
+
+
+def parse_blocks(parts: bytes) -> Iterator[Block]:
+    """Yield the blocks of a diff's parts, in order."""
+    lines, _ = split_lines(parts)
+    markers = get_line_markers(lines)
+    old = new = 0
+    heading = b""
+    for match in MARKER_GROUP.finditer(markers):
+        start, end = match.span()
+        if markers[start] == HEADER:
+            old, old_count, new, new_count = parse_line_ranges(lines[start])
+            old, new = old + (old_count == 0), new + (new_count == 0)
+            heading = lines[start].split(b"@@", 2)[2]
+        elif markers[start] == CONTEXT:
+            count = markers.count(CONTEXT, start, end)
+            old, new = old + count, new + count
+        else:
+            removed, added = (lines[slice(*match.span(group))] for group in ("removed", "added"))
+            yield Block(old, new, heading, removed, added)
+            old, new = old + len(removed), new + len(added)
+
+
+def _count_changed_lines(blocks: Sequence[Block]) -> int:
+    return sum(len(block.removed) + len(block.added) for block in blocks)
+
+
+def _split_block(
+    block: Block, merge_lines: set[int], other_blocks: Sequence[Sequence[Block]]
+) -> Iterator[Block]:
+    """Yield the pieces of a block whose added lines are all in `merge_lines`, the lines that differ from every parent.
+
+    A block with only such lines is yielded as it is. Of any other block, each run of such lines is yielded without
+    removed lines, because the branch that has the other lines removed them. A block without added lines is yielded if
+    each diff with another parent removes lines there, too.
+    """
+    is_merge_line = [number in merge_lines for number in range(block.new_start, block.end)]
+    if all(is_merge_line):
+        if block.added or all(_removes_lines_at(block.new_start, blocks) for blocks in other_blocks):
+            yield block
+        return
+    old = block.old_start + len(block.removed)
+    start = 0
+    for position in range(len(is_merge_line) + 1):
+        if position == len(is_merge_line) or not is_merge_line[position]:
+            if start < position:
+                yield Block(old, block.new_start + start, block.heading, [], block.added[start:position])
+            start = position + 1
+
+
+def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
+    """Check whether a block removes lines at or next to a line of the result."""
+    return any(block.removed and block.new_start <= line <= block.end for block in blocks)
+
+
+def _format_block(block: Block) -> bytes:
+    old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
+    header = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
+    return b"\n".join([header + block.heading, *block.removed, *block.added, b""])

@@ -44,11 +44,11 @@ from pipeline.git.libgit2 import (
     open_without_index,
     read_tree,
 )
-from pipeline.git.merges import TreeEntries, has_merge_changes
 from pipeline.git.objects import (
     Commit,
     CommitLinks,
     Parents,
+    TreeEntries,
     TreeEntry,
     TreeReader,
     collect_reachable,
@@ -65,6 +65,7 @@ from pipeline.git.tree_diff import (
     TreeDiff,
     create_content_patch,
     diff_plain_files,
+    has_merge_changes,
     iter_differing_paths,
     load_trees,
 )
@@ -397,15 +398,11 @@ class Repository:
     def read_file_at_head(self, path: str) -> bytes | None:
         """Return a file's content at HEAD; None if HEAD has no such file or it cannot be read."""
         head = self.read_head()
-        try:
+        with suppress(UnreadableObject):
             entry = self.find_entry(head, os.fsencode(path)) if head else None
-            return (
-                self.read_blob(entry.sha)
-                if entry and entry.mode != TREE_MODE and is_regular(entry.mode)
-                else None
-            )
-        except UnreadableObject:
-            return None
+            if entry and entry.mode != TREE_MODE and is_regular(entry.mode):
+                return self.read_blob(entry.sha)
+        return None
 
     def _load_blob(self, sha: str) -> pygit2.Blob:
         """Return a libgit2 blob, from the cache if possible."""

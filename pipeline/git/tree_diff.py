@@ -32,7 +32,7 @@ from pipeline.git.changes import (
     pair_exact_renames,
 )
 from pipeline.git.libgit2 import ErrorTranslation
-from pipeline.git.merges import TREE_MODE, TreeEntries
+from pipeline.git.objects import DIRECTORY_MODE, TreeEntries
 
 if TYPE_CHECKING:
     from pipeline.git.repository import Repository
@@ -321,13 +321,13 @@ def iter_differing_paths(
         for name in {name for name, _ in old_entries.items() ^ new_entries.items()}:
             entries = old_entries.get(name), new_entries.get(name)
             old_file, new_file = (
-                None if entry is None or entry[0] == TREE_MODE else entry for entry in entries
+                None if entry is None or entry[0] == DIRECTORY_MODE else entry for entry in entries
             )
             if old_file or new_file:
                 yield directory + name, old_file, new_file
             if (old_file, new_file) != entries:
                 old_child, new_child = (
-                    read_tree(entry[1]) if entry and entry[0] == TREE_MODE else {} for entry in entries
+                    read_tree(entry[1]) if entry and entry[0] == DIRECTORY_MODE else {} for entry in entries
                 )
                 pending.append((directory + name + b"/", old_child, new_child))
 
@@ -349,3 +349,29 @@ def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: Fil
         old_blob=old[1].hex() if old else None,
         new_blob=new[1].hex() if new else None,
     )
+
+
+def has_merge_changes(
+    result: TreeEntries, parents: Sequence[TreeEntries], read_tree: Callable[[bytes], TreeEntries]
+) -> bool:
+    """Check whether some file of a merge differs from every parent, or the merge itself deleted it.
+
+    `read_tree`: returns the entries of a raw object id.
+
+    Directories that equal one parent's are not read, so a clean merge reads only the directories that both sides
+    changed. A name that is a file on one side and a directory on another counts as a file that differs.
+    """
+    pending = [(result, parents)]
+    while pending:
+        entries, parent_entries = pending.pop()
+        for name in set(entries).union(*parent_entries):
+            entry, *others = (directory.get(name) for directory in (entries, *parent_entries))
+            if entry in others:
+                continue
+            if any(side is not None and side[0] != DIRECTORY_MODE for side in (entry, *others)):
+                return True
+            child, *parent_children = (
+                {} if side is None else read_tree(side[1]) for side in (entry, *others)
+            )
+            pending.append((child, parent_children))
+    return False

@@ -1,16 +1,58 @@
-"""Fast diff of two trees that differ only in edited, added or deleted regular files."""
+"""Fast diff of two trees that differ only in plain edits, and the check for files that a merge itself changed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.git.merges import TREE_MODE, TreeEntries
-from pipeline.git.tree_diff import diff_plain_files, iter_differing_paths
-from tests.pipeline.git.test_merges import Directory, FakeTrees, directories, flatten
+from pipeline.git.objects import DIRECTORY_MODE, TreeEntries
+from pipeline.git.tree_diff import diff_plain_files, has_merge_changes, iter_differing_paths
 
 SHA = b"\x01" * 20
 OTHER_SHA = b"\x02" * 20
+
+Directory: TypeAlias = "Mapping[str, str | Directory]"
+
+contents = st.sampled_from(["1", "2", "3"])
+directories = st.recursive(
+    st.dictionaries(st.sampled_from("xy"), contents, min_size=1, max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("xyde"), contents | inner, min_size=1, max_size=4),
+    max_leaves=6,
+)
+
+
+class FakeTrees:
+    """Trees as git stores them, with a key derived from the content in place of an object id."""
+
+    def __init__(self) -> None:
+        self.directories: dict[bytes, Directory] = {}
+
+    def build_entries(self, directory: Directory) -> TreeEntries:
+        return {name.encode(): self.build_entry(content) for name, content in directory.items()}
+
+    def build_entry(self, content: str | Directory) -> tuple[bytes, bytes]:
+        if isinstance(content, str):
+            return b"100644", content.encode()
+        key = repr(sorted(flatten(content).items())).encode()
+        self.directories[key] = content
+        return DIRECTORY_MODE, key
+
+    def read(self, key: bytes) -> TreeEntries:
+        return self.build_entries(self.directories[key])
+
+
+def flatten(directory: Directory, prefix: str = "") -> dict[str, str]:
+    """Return the content of every file by path."""
+    content_by_path: dict[str, str] = {}
+    for name, content in directory.items():
+        content_by_path |= (
+            {prefix + name: content} if isinstance(content, str) else flatten(content, f"{prefix}{name}/")
+        )
+    return content_by_path
 
 
 @given(directories, directories)
@@ -52,7 +94,7 @@ def test_plain_edits_are_listed_by_path(old: Directory, new: Directory) -> None:
         (None, (b"120000", SHA)),
         (None, (b"160000", SHA)),
         (None, (b"100664", SHA)),  # group-writable, written by early versions of git
-        ((b"100644", SHA), (TREE_MODE, OTHER_SHA)),
+        ((b"100644", SHA), (DIRECTORY_MODE, OTHER_SHA)),
     ],
 )
 def test_other_changes_are_left_to_libgit2(old: tuple[bytes, bytes] | None, new: tuple[bytes, bytes]) -> None:
@@ -69,3 +111,17 @@ def test_a_path_that_is_not_utf8_is_left_to_libgit2() -> None:
     """A path that is not UTF-8 needs libgit2's diff; other non-ASCII paths do not."""
     assert diff_plain_files({}, {b"\xe9": (b"100644", SHA)}, FakeTrees().read) is None
     assert diff_plain_files({}, {"é".encode(): (b"100644", SHA)}, FakeTrees().read) is not None
+
+
+@given(directories, st.lists(directories, min_size=2, max_size=3))
+def test_has_merge_changes_misses_no_file(result: Directory, parents: list[Directory]) -> None:
+    """The result is exact, except that a name for both a file and a directory may count as a change."""
+    trees = FakeTrees()
+    has_changes = has_merge_changes(
+        trees.build_entries(result), [trees.build_entries(parent) for parent in parents], trees.read
+    )
+    result_files, parent_files = flatten(result), [flatten(parent) for parent in parents]
+    paths = {path for files in (result_files, *parent_files) for path in files}
+    expected = any(all(result_files.get(path) != files.get(path) for files in parent_files) for path in paths)
+    has_mixed_names = any(f"{path}/" in other[: len(path) + 1] for path in paths for other in paths)
+    assert has_changes == expected or (has_mixed_names and has_changes)

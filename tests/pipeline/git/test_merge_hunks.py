@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.git.merges import TREE_MODE, TreeEntries, has_merge_changes
 from pipeline.git.repository import open_repository
 from pipeline.hunks import CommitChanges, extract_hunks
 from tests.pipeline.git.tree_helpers import (
@@ -21,59 +19,6 @@ from tests.pipeline.git.tree_helpers import (
     summarize_hunks,
 )
 from tests.repos import Repo
-
-Directory: TypeAlias = "Mapping[str, str | Directory]"
-
-contents = st.sampled_from(["1", "2", "3"])
-directories = st.recursive(
-    st.dictionaries(st.sampled_from("xy"), contents, min_size=1, max_size=2),
-    lambda inner: st.dictionaries(st.sampled_from("xyde"), contents | inner, min_size=1, max_size=4),
-    max_leaves=6,
-)
-
-
-class FakeTrees:
-    """Trees as git stores them, with a key derived from the content in place of an object id."""
-
-    def __init__(self) -> None:
-        self.directories: dict[bytes, Directory] = {}
-
-    def build_entries(self, directory: Directory) -> TreeEntries:
-        return {name.encode(): self.build_entry(content) for name, content in directory.items()}
-
-    def build_entry(self, content: str | Directory) -> tuple[bytes, bytes]:
-        if isinstance(content, str):
-            return b"100644", content.encode()
-        key = repr(sorted(flatten(content).items())).encode()
-        self.directories[key] = content
-        return TREE_MODE, key
-
-    def read(self, key: bytes) -> TreeEntries:
-        return self.build_entries(self.directories[key])
-
-
-def flatten(directory: Directory, prefix: str = "") -> dict[str, str]:
-    """Return the content of every file by path."""
-    content_by_path: dict[str, str] = {}
-    for name, content in directory.items():
-        content_by_path |= (
-            {prefix + name: content} if isinstance(content, str) else flatten(content, f"{prefix}{name}/")
-        )
-    return content_by_path
-
-
-@given(directories, st.lists(directories, min_size=2, max_size=3))
-def test_has_merge_changes_misses_no_file(result: Directory, parents: list[Directory]) -> None:
-    """The result is exact, except that a name for both a file and a directory may count as a change."""
-    trees = FakeTrees()
-    has_changes = has_merge_changes(
-        trees.build_entries(result), [trees.build_entries(parent) for parent in parents], trees.read
-    )
-    result_files, parent_files = flatten(result), [flatten(parent) for parent in parents]
-    paths = {path for files in (result_files, *parent_files) for path in files}
-    expected = any(all(result_files.get(path) != files.get(path) for files in parent_files) for path in paths)
-    has_mixed_names = any(f"{path}/" in other[: len(path) + 1] for path in paths for other in paths)
-    assert has_changes == expected or (has_mixed_names and has_changes)
 
 
 @pytest.fixture
