@@ -10,14 +10,15 @@ The bundled model files are checked against their SHA-256 sums.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pipeline.encoders import providers
 from pipeline.options import EncoderName
 from stores.compatibility import EMBEDDING_DIMENSION
 
@@ -140,9 +141,21 @@ def load_tokenizer() -> Tokenizer:
     return Tokenizer.from_file(str(MODELS_DIR / "tokenizer.json"))
 
 
+def load_runtime() -> ModuleType:
+    """Import ONNX Runtime with its telemetry off.
+
+    The telemetry sends data about this machine, and stores on disk what it cannot send.
+    """
+    os.putenv("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    module: ModuleType = onnxruntime
+    return module
+
+
 def create_session(model: Path | bytes) -> InferenceSession:
     """Create a single-threaded CPU session without graph optimization. `model`: path or content of an ONNX file."""
-    ort = providers.load_runtime()
+    ort = load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # The bundled graph is optimized already; the runtime's fusions slow it down (see `pipeline.training.export_onnx`).
@@ -150,8 +163,7 @@ def create_session(model: Path | bytes) -> InferenceSession:
     # Otherwise the runtime stores a memory pattern for every length of text.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
-    names = [providers.RUNTIME_NAMES[providers.CPU]]
-    session: InferenceSession = ort.InferenceSession(model, options, providers=names)
+    session: InferenceSession = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return session
 
 

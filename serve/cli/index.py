@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders import providers
+from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
@@ -27,7 +28,6 @@ from stores.index_location import IndexLocation
 from stores.locks import RunInProgress
 
 if TYPE_CHECKING:
-    from pipeline.encoders.base import Encoder
     from pipeline.run import RunOptions, RunSummary
     from stores.compatibility import RecordedVersions
 
@@ -330,15 +330,11 @@ def _load_encoder(
 ) -> tuple[Encoder, str]:
     """Return the encoder and the provider that runs it."""
     if encoder_name is EncoderName.MINILM:
-        from pipeline.encoders.accelerated import create_encoder
-
         try:
-            return create_encoder(provider, home), provider
+            return providers.create_encoder(provider, home), provider
         except providers.ProviderUnavailable as error:
             provider = _fall_back_to_cpu(error, options)
-            return create_encoder(provider, home), provider
-    from pipeline.encoders.base import create_bundled_encoder
-
+            return providers.create_encoder(provider, home), provider
     return create_bundled_encoder(encoder_name), provider
 
 

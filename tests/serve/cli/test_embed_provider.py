@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.encoders import accelerated, base, providers
-from pipeline.encoders.accelerated import AcceleratedEncoder
+from pipeline.encoders import base, providers
 from pipeline.encoders.base import Encoder
-from pipeline.encoders.providers import ProviderUnavailable
+from pipeline.encoders.providers import AcceleratedEncoder, ProviderUnavailable
 from stores import database
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import run_lineage
 
 CUDA = "CUDA_VISIBLE_DEVICES"
-CREATE_ENCODER = accelerated.create_encoder
+CREATE_ENCODER = providers.create_encoder
 INSTALL = "pip install 'history-lineage[cuda]'"
 
 
@@ -91,7 +90,7 @@ def test_auto_falls_back_to_the_cpu(
     if is_built_in:  # the build has cuda and only the session fails
         monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset({"cpu", "cuda"}))
         monkeypatch.setattr(providers, "check_built_in", lambda _: None)
-        monkeypatch.setattr(accelerated, "create_encoder", create_cpu_encoder_only)
+        monkeypatch.setattr(providers, "create_encoder", create_cpu_encoder_only)
     assert run_lineage("index", repo.path) == 0
     assert capsys.readouterr().err.count("Embedding on the CPU.") == 1
     assert len(load_vectors(repo, home)[1])
@@ -139,7 +138,7 @@ def test_providers_share_vector_space(
     assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
     cpu_vectors = load_vectors(repo, home)
     create_encoder: Callable[[str, Path], object] = create_cpu_encoder
-    monkeypatch.setattr(accelerated, "create_encoder", create_encoder)
+    monkeypatch.setattr(providers, "create_encoder", create_encoder)
     monkeypatch.setattr(providers, "check_built_in", lambda _: None)
     assert run_lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", provider) == 0
     accelerator_vectors = load_vectors(repo, home)
