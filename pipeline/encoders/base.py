@@ -158,7 +158,7 @@ def create_session(model: Path | bytes) -> InferenceSession:
     ort = load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The bundled graph is optimized already; the runtime's fusions slow it down (see `pipeline.training.export_onnx`).
+    # The bundled graph is optimized already; the runtime's fusions slow it down (see `pipeline.training.export`).
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Otherwise the runtime stores a memory pattern for every length of text.
     options.enable_mem_pattern = False

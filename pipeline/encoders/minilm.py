@@ -1,7 +1,7 @@
 """MiniLM: NumPy reference implementation, outlier channels, int8 quantization and builder of the int8 ONNX graph.
 
 The reference implementation finds outlier channels and tests the ONNX graphs. The builder is used only for the export,
-because it needs the `onnx` package; `pipeline.training.export_onnx` explains the quantization. Names of nodes and
+because it needs the `onnx` package; `pipeline.training.export` explains the quantization. Names of nodes and
 constants are part of the bundled file.
 """
 

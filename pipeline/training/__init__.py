@@ -20,6 +20,5 @@ Both:
 
 - `commit_sampling`: random informative commits of a repository, and the parts of their messages
 - `loop`: arguments, learning-rate schedule, logging and checkpoints of a training run
-- `export`: command that writes a trained model to the bundled files
-- `export_onnx`: command that writes the tokenizer, and the quantized graph
+- `export`: command that writes the bundled files: a trained model, quantized, or the tokenizer
 """

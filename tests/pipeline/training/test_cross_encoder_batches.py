@@ -1,4 +1,4 @@
-"""Training pairs of the cross-encoder, and the conversion of its tensors."""
+"""Training pairs of the cross-encoder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.encoders import cross_encoder, cross_encoder_graph
-from pipeline.encoders.base import MODELS_DIR, load_tokenizer
+from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
 from pipeline.training import mine_pairs
-from pipeline.training.export import to_file_tensors, to_network_tensors
 from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import NEGATIVES, TRAINED_TOKENS, CandidateLists
 from tests.repos import Repo
@@ -37,16 +35,6 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
             assert ("let waiting for" in text or "measure " in text) is (kind is not QueryKind.SUBJECT)
         answer = decode(pairs.tokens[0][pairs.segment_ids[0] == 1].tolist())
         assert kind is not QueryKind.SENTENCE or "a peer that never answers" not in answer
-
-
-def test_file_tensors_round_trip() -> None:
-    """Tensors of the bundled file, converted to the names of the network and back, are unchanged float16."""
-    file_tensors = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
-    converted = to_file_tensors(to_network_tensors(file_tensors), int(file_tensors["apart"]))
-    assert set(converted) == set(file_tensors)
-    for name, value in converted.items():
-        assert value.dtype == np.float16
-        assert np.array_equal(value, file_tensors[name])
 
 
 def test_pairs_depend_on_the_seed(repo: Repo, lists: Path) -> None:

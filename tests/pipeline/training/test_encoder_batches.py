@@ -1,4 +1,4 @@
-"""Training batches of the encoder, and the conversion of its weights."""
+"""Training batches of the encoder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT
 from pipeline.training import pair_dataset
-from pipeline.training.export import LAYER_MODULES, interpolate_weights, to_encoder_weights
 from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import TEXT_TOKENS, PairDataset, build_batch, iterate_batches
 
@@ -63,35 +61,3 @@ def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch
     assert batches == repeated_batches != other_batches
     assert batches[: batch_count // 2] != batches[batch_count // 2 :]
     assert list(iterate_batches([], np.random.default_rng(1))) == []
-
-
-def test_interpolate_weights() -> None:
-    """A checkpoint is converted to the names of the original weights; interpolation takes a share of the trained ones.
-
-    Weights that the checkpoint lacks stay the original ones.
-    """
-    generator = np.random.default_rng(1)
-    shapes = {"weight": (3, 2), "bias": (3,)}
-    state = {
-        f"{name}.{part}": generator.random(shape, np.float32)
-        for name in (
-            "embedding_norm",
-            *(f"layers.{layer}.{part}" for layer in range(LAYER_COUNT) for part in LAYER_MODULES),
-        )
-        for part, shape in shapes.items()
-    }
-    trained = to_encoder_weights(state)
-    assert len(trained) == len(state)
-    assert np.array_equal(
-        trained["encoder.layer.4.intermediate.dense.bias"], state["layers.4.intermediate.bias"]
-    )
-    original = {name: np.zeros_like(value) for name, value in trained.items()}
-    original["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN_SIZE), np.float32)
-    half = interpolate_weights(original, trained, 0.5)
-    assert half.keys() == original.keys()
-    for name, value in trained.items():
-        assert np.allclose(half[name], value / 2)
-        assert np.array_equal(interpolate_weights(original, trained, 1.0)[name], value)
-    assert np.array_equal(
-        half["embeddings.word_embeddings.weight"], original["embeddings.word_embeddings.weight"]
-    )

@@ -1,4 +1,4 @@
-"""Training of the static table: extraction, training set, training and export."""
+"""Training of the static table: extraction, training set and training."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.encoders.static import Lexicon, StaticEncoder
+from pipeline.encoders.static import Lexicon
 from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
-from pipeline.training import export, train_static
+from pipeline.training import train_static
 from pipeline.training.commit_sampling import is_informative, split_message
 from pipeline.training.static_dataset import NO_BAG, StaticTrainingSet
 from pipeline.training.train_static import compute_mean_reciprocal_rank
@@ -246,22 +246,3 @@ def test_loss_gradients() -> None:
         query_sums, text_sums = sums + step
         loss_after_step, _ = train_static.compute_contrastive_loss(query_sums, text_sums, excluded)
         assert (loss_after_step - loss) / 1e-6 == pytest.approx(gradients[5 * matrix + row, column], abs=1e-4)
-
-
-def test_write_static_model(tmp_path: Path) -> None:
-    """The file records its digest and keeps the direction of a text; further dimensions are projected away."""
-    rows = np.random.default_rng(1).standard_normal((40, 384)).astype(np.float32)
-    words = np.frombuffer("\n".join(["retri", "request", *"abcdef"]).encode(), np.uint8)
-    np.savez(tmp_path / "table.npz", words=words, rows=rows)
-    (tmp_path / "SHA256SUMS").write_text("0  other\n1  static.npz\n", encoding="ascii")
-    digest = export.write_static_model(tmp_path / "table.npz", tmp_path)
-    export.record_checksum(tmp_path, "static.npz", digest)
-    assert (tmp_path / "SHA256SUMS").read_text(encoding="ascii") == f"0  other\n{digest}  static.npz\n"
-    [vector] = StaticEncoder(tmp_path / "static.npz").encode(["retry request"])
-    exact = rows[0] + rows[1]
-    assert vector @ exact / np.linalg.norm(exact) > 0.999
-    wide = np.random.default_rng(1).standard_normal((450, 400)).astype(np.float32)
-    wide[:, 384:] *= 1e-3
-    reduced = train_static.reduce_dimension(wide)
-    assert reduced.shape == (450, 384)
-    assert reduced @ reduced.T == pytest.approx(wide @ wide.T, abs=0.05)

