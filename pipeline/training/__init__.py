@@ -9,8 +9,7 @@ Static encoder:
 
 Encoder and cross-encoder:
 
-- `candidates`: texts of commits, and retrieval over them
-- `mine_pairs`: command that mines lists of a query, its answer and hard negatives
+- `mine_pairs`: command that mines lists of a query, its answer and hard negatives, with the retriever that finds them
 - `pair_dataset`: reader of the mined lists of one repository, and training batches of both networks
 - `torch_models`: both networks in PyTorch
 - `train_encoder`: command that trains the encoder
@@ -18,7 +17,7 @@ Encoder and cross-encoder:
 
 Both:
 
-- `commit_sampling`: random informative commits of a repository, and the parts of their messages
+- `commit_sampling`: random informative commits of a repository, the parts of their messages, and texts of their changes
 - `loop`: arguments, learning-rate schedule, logging and checkpoints of a training run
 - `export`: command that writes the bundled files: a trained model, quantized, or the tokenizer
 """

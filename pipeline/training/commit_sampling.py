@@ -1,4 +1,4 @@
-"""Random sample of the informative commits of a repository, and the parts of their messages used as queries.
+"""Random sample of the informative commits of a repository: parts of their messages, and texts of their changes.
 
 Merges, reverts, version bumps and commits by bots are skipped: their messages do not describe a change. Merge commits
 are sampled separately, if the message has the title of a pull request. A seed fixes the random order.
@@ -21,7 +21,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.syntax.grammars import detect_language
-from pipeline.text import build_semantic_text
+from pipeline.text import build_semantic_text, count_terms
 
 # Shorter subjects ("Fix tests") fit many commits.
 MIN_SUBJECT_WORDS: Final = 3
@@ -246,3 +246,65 @@ def build_change_text(hunk: Hunk, lines: str) -> str:
         added=lines,
         removed="",
     )
+
+
+# Hunks whose texts are read of each commit: further ones add little.
+MAX_HUNKS: Final = 3
+MAX_CHANGE_CHARS: Final = 8_000
+MAX_CHANGELOG_CHARS: Final = 1_500
+# Shorter changelog lines are headings or names.
+MIN_CHANGELOG_WORDS: Final = 6
+
+_MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes.
+
+    `changelog_line`: empty for a commit that adds none. `changes`: for each sampled hunk, the text that the encoder
+    embeds, without the commit message.
+    """
+
+    sha: str
+    subject: str
+    sentences: tuple[str, ...]
+    message: str
+    changelog_line: str
+    changes: tuple[str, ...]
+
+
+def read_commit_texts(path: Path, max_count: int, seed: int) -> list[CommitText]:
+    """Return the texts of at most `max_count` commits, sampled with a seed."""
+    texts = (text for sample in sample_commits(path, seed) if (text := _extract_commit_text(sample)))
+    return list(islice(texts, max_count))
+
+
+def _extract_commit_text(sample: CommitSample) -> CommitText | None:
+    """Return the texts of a commit; None if no change has enough words."""
+    texts = [_build_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
+    changes = tuple(text for text in texts if len(count_terms(text)) >= MIN_DISTINCT_WORDS)
+    if not changes:
+        return None
+    message = sample.commit.message
+    message_parts = split_message(message)
+    return CommitText(
+        sample.commit.sha,
+        message_parts.subject,
+        message_parts.sentences,
+        " ".join(message.split()),
+        next(_iter_changelog_lines(sample.changelog_hunks), ""),
+        changes,
+    )
+
+
+def _build_hunk_text(hunk: Hunk) -> str:
+    return build_change_text(hunk, hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS])
+
+
+def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:
+    """Yield the first long enough line that each hunk adds to a changelog."""
+    for hunk in hunks:
+        lines = (line.strip(" -*+#") for line in hunk.added_text[:MAX_CHANGELOG_CHARS].splitlines())
+        long_lines = (line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS)
+        yield from (strip_issue_numbers(_MARKUP.sub("", line)) for line in list(long_lines)[:1])

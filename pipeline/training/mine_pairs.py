@@ -4,7 +4,8 @@ python -m pipeline.training.mine_pairs LISTS REPOSITORY... [--commits N] [--ques
 
 A REPOSITORY is a local clone, bare or not. The command writes a file for each to the directory LISTS, and skips
 repositories that already have one. A change is the diff of one file in one commit. Hard negatives are changes of other
-commits that rank high in a lane, the ranking of one retriever: BM25 or vectors.
+commits that rank high in a lane, the ranking of one retriever: BM25 over words, or cosines in the whitened space of the
+static encoder, both as in an index.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -22,10 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.training.candidates import CandidateRetriever, CommitText, Floats, Ints, read_commit_texts
-from pipeline.training.commit_sampling import MergeSample, sample_merges
+from pipeline.encoders.static import StaticEncoder
+from pipeline.text import count_terms
+from pipeline.training.commit_sampling import CommitText, MergeSample, read_commit_texts, sample_merges
 from pipeline.training.word_bags import get_repository_name
 from pipeline.workers import map_groups
+from stores.fulltext import K1, B, compute_inverse_document_frequency
+from stores.vector_search import MESSAGE_WEIGHT
+from stores.vectors import Whitening, fit_whitening
 
 # Most commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
@@ -34,7 +40,9 @@ SEED: Final = 1
 SHUFFLE_SEED: Final = 7
 # Smaller repositories have too few hard negatives.
 MIN_COMMITS: Final = 200
+# Shorter changelog lines are headings or names, once markup and issue numbers are removed.
 MIN_CHANGELOG_WORDS: Final = 5
+# Sentences of one message that become queries, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 2
 
 # Changes of each lane to fuse, the constant of reciprocal rank fusion, and negatives per list.
@@ -48,6 +56,9 @@ QUERIES_PER_BATCH: Final = 200
 MAX_TOKENS: Final = {"question": 40, "rest": 64, "message": 64, "change": 128}
 
 logger = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 
 
 class QueryKind(IntEnum):
@@ -239,6 +250,129 @@ def write_lists(
     with partial.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
     partial.replace(file)
+
+
+# Most characters of a message for BM25, and for its vector (as in an index).
+MAX_MESSAGE_CHARS: Final = 1_600
+MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """BM25 index of texts.
+
+    The texts with term number t are `text_numbers[starts[t]:starts[t + 1]]`. The same slice of `weights` has the weight
+    of the term in each of them. `count`: number of texts.
+    """
+
+    starts: Ints
+    text_numbers: Ints
+    weights: Floats
+    count: int
+
+    @classmethod
+    def from_bags(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
+        """Build the index of texts, each a bag of terms with their counts; `numbers` maps each term to its number."""
+        lengths = np.array([bag.total() for bag in bags], np.float64)
+        length_norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
+        text_numbers = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
+        terms = np.array([numbers[term] for bag in bags for term in bag], np.int64)
+        counts = np.array([count for bag in bags for count in bag.values()], np.float64)
+        text_counts = np.bincount(terms, minlength=len(numbers))
+        weights = (
+            compute_inverse_document_frequency(text_counts, len(bags))[terms]
+            * counts
+            * (K1 + 1)
+            / (counts + length_norms[text_numbers])
+        )
+        order = np.argsort(terms, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(text_counts)))
+        return cls(starts, text_numbers[order], weights[order].astype(np.float32), len(bags))
+
+    def score(self, terms: Iterable[int]) -> Floats:
+        """Return the BM25 score of every text for the query's term numbers."""
+        scores = np.zeros(self.count, np.float32)
+        for term in terms:
+            postings = slice(self.starts[term], self.starts[term + 1])
+            scores[self.text_numbers[postings]] += self.weights[postings]
+        return scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateRetriever:
+    """BM25 and vector retrieval over the changes of one repository.
+
+    `commit_numbers[i]`: number of the commit of change i. `term_numbers`: number of each term in the postings.
+    `without_messages`: postings of the changes alone. `with_messages`: postings of the changes with their commits'
+    messages. `space`: whitening of the vectors. `change_vectors`, `message_vectors`: whitened unit vectors of the
+    changes and of the commits' messages.
+    """
+
+    commit_numbers: Ints
+    term_numbers: Mapping[str, int]
+    without_messages: Postings
+    with_messages: Postings
+    space: Whitening
+    change_vectors: Floats
+    message_vectors: Floats
+
+    @classmethod
+    def from_commits(cls, commit_texts: Sequence[CommitText]) -> CandidateRetriever:
+        """Build the retriever of a repository's commits."""
+        changes = [(number, text) for number, commit in enumerate(commit_texts) for text in commit.changes]
+        message_bags = [count_terms(commit.message[:MAX_MESSAGE_CHARS]) for commit in commit_texts]
+        change_bags = [count_terms(text) for _, text in changes]
+        joint_bags = [
+            bag + message_bags[number] for bag, (number, _) in zip(change_bags, changes, strict=True)
+        ]
+        term_numbers: dict[str, int] = {}
+        for term in (term for bag in joint_bags for term in bag):
+            term_numbers.setdefault(term, len(term_numbers))
+        encoder = StaticEncoder()
+        change_vectors = encoder.encode([text for _, text in changes])
+        space = fit_whitening(change_vectors)
+        message_vectors = encoder.encode(
+            [commit.message[:MAX_EMBEDDED_MESSAGE_CHARS] for commit in commit_texts]
+        )
+        return cls(
+            np.array([number for number, _ in changes], np.int64),
+            term_numbers,
+            Postings.from_bags(change_bags, term_numbers),
+            Postings.from_bags(joint_bags, term_numbers),
+            space,
+            _whiten(space, change_vectors),
+            _whiten(space, message_vectors),
+        )
+
+    def score(self, queries: Sequence[str], *, include_messages: bool) -> tuple[Floats, Floats]:
+        """Return BM25 scores and cosines, each of shape (queries, changes).
+
+        With `include_messages`, the message of a change's commit counts as well, as in an index.
+        """
+        postings = self.with_messages if include_messages else self.without_messages
+        bm25_scores = np.stack(
+            [
+                postings.score(
+                    self.term_numbers[term] for term in count_terms(text) if term in self.term_numbers
+                )
+                for text in queries
+            ]
+        )
+        query_vectors = _whiten(self.space, StaticEncoder().encode(queries))
+        cosines = query_vectors @ self.change_vectors.T
+        if include_messages:
+            message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commit_numbers]
+            weighted_cosines = (1 - MESSAGE_WEIGHT) * cosines + MESSAGE_WEIGHT * message_cosines
+            cosines = np.maximum(cosines, weighted_cosines)
+        return bm25_scores, cosines
+
+
+def _whiten(space: Whitening, vectors: Floats) -> Floats:
+    """Return whitened unit vectors."""
+    projected = space.transform(vectors.astype(np.float64))
+    return np.asarray(
+        projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-9), np.float32
+    )
 
 
 def main() -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from pipeline.encoders.base import load_tokenizer
 from pipeline.training import mine_pairs
-from pipeline.training.candidates import CandidateRetriever, read_commit_texts
-from pipeline.training.commit_sampling import MergeSample, parse_merge_title, sample_merges
-from pipeline.training.mine_pairs import QueryKind, build_queries
+from pipeline.training.commit_sampling import MergeSample, parse_merge_title, read_commit_texts, sample_merges
+from pipeline.training.mine_pairs import CandidateRetriever, QueryKind, build_queries
 from pipeline.training.pair_dataset import PairDataset, split_files
 from tests.eval import judgments, learn, results
 from tests.pipeline.training.sample_history import COMMITS, MERGES
