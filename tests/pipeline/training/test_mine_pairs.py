@@ -101,6 +101,18 @@ def test_candidate_retriever(repo: Repo) -> None:
             assert "replies end after 6 " in best.message
 
 
+def test_weight_of_the_message(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a weight of 0 messages change no cosine; with the weight of an index they raise some."""
+    retriever = CandidateRetriever.from_commits(read_commit_texts(repo.path, 100, 1))
+    queries = ["peers that never answer keep locks"]
+    _, change_cosines = retriever.score(queries, include_messages=False)
+    _, cosines = retriever.score(queries, include_messages=True)
+    assert (cosines >= change_cosines).all() and (cosines > change_cosines).any()
+    monkeypatch.setattr(mine_pairs, "MESSAGE_WEIGHT", 0.0)
+    _, unweighted_cosines = retriever.score(queries, include_messages=True)
+    assert np.array_equal(unweighted_cosines, change_cosines)
+
+
 def test_candidate_lists(repo: Repo, lists: Path) -> None:
     """A list has a change of the answer first, then one change of each other commit, with lane scores."""
     commits = read_commit_texts(repo.path, 100, 1)
