@@ -29,8 +29,8 @@ Value = TypeVar("Value")
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
 
-# Newest commits, whose merges are found. git lists 100,000 commits with their parents in half a second.
-MAX_MERGE_COMMITS: Final = 100_000
+# Newest commits to read when merges are looked up. git lists so many with their parents in half a second.
+MAX_COMMITS: Final = 100_000
 
 
 class _Entry(Generic[Value]):
@@ -120,7 +120,7 @@ _merges_cache: HistoryCache[Mapping[str, str]] = HistoryCache()
 def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str] | None:
     """Return the merge that brought each commit of a branch into the first-parent history of `head`.
 
-    Commits of the first-parent history have none. Only the newest `MAX_MERGE_COMMITS` commits are read. None if git
+    Commits of the first-parent history have none. Only the newest `MAX_COMMITS` commits are read. None if git
     fails or takes too long.
     """
     state = head, repository.shallow_boundary
@@ -129,7 +129,7 @@ def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[s
 
 def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
     # git lists a commit before its parents, so no listed commit has a child that is left out.
-    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_MERGE_COMMITS}", head)
+    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
     try:
         output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
     except GitTimeout:
