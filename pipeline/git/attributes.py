@@ -62,9 +62,9 @@ class AttributeReader:
             return None
 
     def find_diff_path(self, path: bytes) -> str:
-        """Return the path whose `diff` attribute libgit2 must apply; empty if the file has no such attribute.
+        """Return the path to give libgit2 for a diff of the file; empty if the file has no `diff` attribute.
 
-        libgit2 looks up the attributes of a path at every diff, with system calls for each directory above it.
+        libgit2 looks up the attributes of a given path at every diff, with system calls for each directory above it.
         """
         diff_path = self._diff_paths.get(path)
         if diff_path is None:
@@ -86,6 +86,7 @@ class AttributeReader:
         directory = path.rpartition("/")[0]
         is_usable = self._usable_directories.get(directory)
         if is_usable is None:
+            # For `a/b`: the root, `a` and `a/b`.
             parents = ("", *accumulate(directory.split("/"), "{}/{}".format))
             is_usable = self._has_usable_local_files and all(map(self._has_usable_file, parents))
             self._usable_directories[directory] = is_usable

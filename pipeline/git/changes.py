@@ -105,7 +105,8 @@ def is_binary(content: bytes) -> bool:
 def exceeds_rename_limit(changes: Sequence[FileChange]) -> bool:
     """Check whether there are too many deleted and added files to compare their contents."""
     addition_count = sum(change.kind == "added" for change in changes)
-    return addition_count * sum(change.kind == "deleted" for change in changes) > RENAME_LIMIT**2
+    deletion_count = sum(change.kind == "deleted" for change in changes)
+    return addition_count * deletion_count > RENAME_LIMIT**2
 
 
 def find_oversized_files(changes: Sequence[FileChange], read_size: Callable[[str], int]) -> list[FileChange]:
@@ -122,16 +123,15 @@ def pair_exact_renames(changes: Sequence[FileChange]) -> list[FileChange]:
     for change in changes:
         if change.kind == "deleted":
             deletions_by_content[change.old_blob, _get_file_type(change)].append(change)
-    return apply_renames(
-        changes, [pair for change in changes if (pair := _match_exact_rename(change, deletions_by_content))]
-    )
+    pairs = [pair for change in changes if (pair := _match_exact_rename(change, deletions_by_content))]
+    return apply_renames(changes, pairs)
 
 
 def apply_renames(
     changes: Sequence[FileChange], pairs: Iterable[tuple[FileChange, FileChange]]
 ) -> list[FileChange]:
     """Return the changes with a rename in place of each (deleted, added) pair."""
-    renames = {new.path: _build_rename(old, new) for old, new in pairs}
+    renames = {addition.path: _build_rename(deletion, addition) for deletion, addition in pairs}
     old_paths = {change.old_path for change in renames.values()}
     return [
         renames.get(change.path, change) if change.kind == "added" else change
@@ -141,33 +141,34 @@ def apply_renames(
 
 
 def _get_file_type(change: FileChange) -> int:
-    """Return the mode without a file's permissions, which may differ in a rename."""
+    """Return the mode, or 0 for any regular file, because a rename may change its permissions."""
     return 0 if is_regular(change.mode) else change.mode
 
 
 def _match_exact_rename(
     change: FileChange, deletions_by_content: Mapping[tuple[str | None, int], list[FileChange]]
 ) -> tuple[FileChange, FileChange] | None:
-    candidates = (
-        deletions_by_content.get((change.new_blob, _get_file_type(change)))
-        if change.kind == "added"
-        else None
-    )
-    if not candidates:
+    """Remove a deletion of the same content from the mapping; return it with the change. None without a match."""
+    if change.kind != "added":
         return None
-    name = change.path.rpartition(b"/")[2]
-    indices_with_same_name = (
-        n for n, source in enumerate(candidates) if source.path.rpartition(b"/")[2] == name
-    )
-    return candidates.pop(next(indices_with_same_name, 0)), change
+    deletions = deletions_by_content.get((change.new_blob, _get_file_type(change)))
+    if not deletions:
+        return None
+    name = _get_file_name(change)
+    indices_with_same_name = (n for n, deletion in enumerate(deletions) if _get_file_name(deletion) == name)
+    return deletions.pop(next(indices_with_same_name, 0)), change
 
 
-def _build_rename(source: FileChange, change: FileChange) -> FileChange:
+def _get_file_name(change: FileChange) -> bytes:
+    return change.path.rpartition(b"/")[2]
+
+
+def _build_rename(deletion: FileChange, addition: FileChange) -> FileChange:
     return replace(
-        change,
+        addition,
         patch_index=NO_PATCH_INDEX,
         kind="renamed",
-        old_path=source.path,
-        old_mode=source.old_mode,
-        old_blob=source.old_blob,
+        old_path=deletion.path,
+        old_mode=deletion.old_mode,
+        old_blob=deletion.old_blob,
     )

@@ -74,7 +74,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     reports no error; the next index run tries again. The graph affects only speed, so failures are ignored.
     """
     with suppress(GitNotFound, UnreadableGitConfig, OSError):
-        if _has_damaged_graph(graph_dir):
+        if _must_replace_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)
         head = repository.read_head()
@@ -89,15 +89,18 @@ def get_graph_file(graph_dir: Path) -> Path:
 
 
 def is_damaged(graph_dir: Path) -> bool:
-    """Return whether there is a graph that cannot be read now, or does not have the content that git wrote."""
+    """Return whether there is a graph that is unusable: unreadable now, or not as git wrote it."""
     try:
-        return _has_damaged_graph(graph_dir)
+        return _must_replace_graph(graph_dir)
     except OSError:
         return True
 
 
-def _has_damaged_graph(graph_dir: Path) -> bool:
-    """Return whether the graph must be replaced. Raises OSError if it cannot be read now (too many open files)."""
+def _must_replace_graph(graph_dir: Path) -> bool:
+    """Return whether there is a graph that is damaged, or that this user may not read.
+
+    Raises OSError if it cannot be read now, for example because of too many open files.
+    """
     file = get_graph_file(graph_dir)
     try:
         status = file.stat()
@@ -237,7 +240,9 @@ def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str
     """
     bits = {sha.encode(): 1 << position for position, sha in enumerate(shas)}
     descendants: dict[str, int] = {}
-    pending: dict[bytes, int] = {}  # what reaches the parents of the commits read so far
+    pending: dict[
+        bytes, int
+    ] = {}  # parents that are not read yet, each with the bits of the commits that reach it
     for line in history:
         sha, *parents = line.split()
         reaching = pending.pop(sha, 0)
@@ -252,13 +257,17 @@ def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str
 
 
 def _sort_descendants_first(shas: Sequence[str], descendants: Mapping[str, int]) -> list[str]:
-    """Move commits of the order behind their descendants, as little as possible."""
-    waiting = {sha: 1 << position for position, sha in enumerate(shas)}
-    placed = 0
+    """Move commits of the order behind their descendants, as little as possible.
+
+    `descendants`: as `_find_descendants` returns them.
+    """
+    remaining = {sha: 1 << position for position, sha in enumerate(shas)}
+    listed_bits = 0
     order: list[str] = []
-    while waiting:
-        sha = next(sha for sha in waiting if not descendants.get(sha, 0) & ~placed)
-        placed |= waiting.pop(sha)
+    while remaining:
+        # The first commit whose descendants are all listed.
+        sha = next(sha for sha in remaining if not descendants.get(sha, 0) & ~listed_bits)
+        listed_bits |= remaining.pop(sha)
         order.append(sha)
     return order
 
@@ -290,8 +299,9 @@ def _compute_dates(
         position = graph.find_position(sha)
         if position is not None:
             dates[sha], corrected_dates[sha] = graph.read_dates(position)
-            return ()
-        if len(dates) - len(corrected_dates) == MAX_MISSING_COMMITS:
+            return ()  # the ancestors are not needed
+        missing_count = len(dates) - len(corrected_dates)
+        if missing_count == MAX_MISSING_COMMITS:
             raise LookupError
         commit = repository.read_commit(sha)
         dates[sha] = int(commit.commit_date.replace(tzinfo=UTC).timestamp())
@@ -310,10 +320,16 @@ def _compute_dates(
 
 
 class _GraphFile:
-    """Dates in the content of a commit-graph file. Damaged content raises ValueError or LookupError."""
+    """Dates in the content of a commit-graph file. Damaged content raises ValueError or LookupError.
+
+    The file has chunks. `OIDL`: sorted object ids of the commits. `OIDF`: for each possible first byte of an id, the
+    number of ids up to that byte. `CDAT`: data of each commit, with its date. `GDA2`: seconds from the date of each
+    commit to its corrected date. `GDO2`: those seconds that need more than 31 bits.
+    """
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
+        # A header of 8 bytes has the number of chunks at byte 6. Name (4 bytes) and offset (8) of each chunk follow.
         starts = range(8, 8 + 12 * content[6], 12)
         self._chunks = {content[start : start + 4]: self._read_integer(start + 4, 8) for start in starts}
 

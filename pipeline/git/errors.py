@@ -77,10 +77,10 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file in the git directory that git would wait for forever."""
+    """Return the error for a file in the git directory, such as a pipe, that git would wait for forever."""
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
-        hint="Look what it is, and replace it by the file of a fresh clone.",
+        hint="See what it is, and replace it with the file of a fresh clone.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The git program, run without side effects: no pager, prompt, hook, external diff or filter, network or write.
+"""The git program, run without side effects: no pager, prompt, hook, external diff or filter, and no network.
 
 libgit2 does almost all reading. The git program is used where it is faster (its blame is ten times as fast) or where
 libgit2 lacks the function. It runs without the settings that a repository or user made for work at a terminal.
@@ -48,8 +48,8 @@ CONFIGURATION: Final = {
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
-
-# git takes exponential time to match some ignore and attribute patterns. Listing a large repository takes seconds.
+# Default limit of a run. git takes exponential time to match some ignore and attribute patterns. Listing a large
+# repository takes seconds.
 RUN_TIMEOUT_SECONDS: Final = 300.0
 # Interval of the check for a cancelled request while git runs.
 CANCEL_POLL_SECONDS: Final = 0.1

@@ -76,8 +76,8 @@ def find_repositories(directory: Path, on_error: Callable[[OSError], None] | Non
     """Yield the root of every repository in `directory` and below it, in the order of their paths.
 
     Work trees, and repositories in them, are found as well as bare repositories. Symbolic links and hidden directories
-    are not followed. Linked work trees and submodules are left out: the first share the index of their repository, and
-    the history of the second usually belongs to another project. `on_error`: called for an unreadable directory.
+    are not followed. Linked work trees are left out, because they share the index of their repository, and submodules,
+    because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """
     for root, directories, files in os.walk(directory, onerror=on_error):
         path = Path(root)
@@ -96,7 +96,10 @@ def is_git_directory(path: Path) -> bool:
 
 
 def _is_main_work_tree(git_entry: Path) -> bool:
-    """Check that `.git` is a git directory, or a file that names one of neither a linked work tree nor a submodule."""
+    """Check that `.git` belongs to a main work tree, and not to a linked work tree or a submodule.
+
+    It is a git directory, or a file that names one.
+    """
     if git_entry.is_dir():
         return is_git_directory(git_entry)
     try:

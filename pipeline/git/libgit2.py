@@ -12,8 +12,8 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from pipeline.git import git_dir
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_dir import blocks_on_open
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
 # `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
@@ -44,7 +44,7 @@ def open_without_index(path: str) -> pygit2.Repository:
     """Open a repository with an empty index in place of `.git/index`.
 
     libgit2 looks attributes up in the index, and fails for every diff if the file is split, sparse or damaged. The
-    environment is the only way to name another file. Its other variables for git are removed meanwhile.
+    environment is the only way to name another file. The user's GIT_ variables are removed meanwhile.
     """
     with _environment_lock:
         hidden_variables = {
@@ -72,21 +72,21 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
     return Path(path) if path else None
 
 
-def is_implicitly_bare(git: pygit2.Repository, git_directory: Path) -> bool:
+def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
     """Check, as git does, whether a repository without `core.bare` is bare: no work tree leads to it."""
-    is_work_tree_known = "core.worktree" in git.config or git_directory.name == ".git"
-    return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_directory)
+    is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
+    return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
 
 
-def is_discoverable_from(directory: Path, git_directory: Path) -> bool:
-    """Check whether repository discovery from a directory finds the repository of `git_dir`."""
+def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
+    """Check whether repository discovery from a directory finds the repository with this git directory."""
     discovered_path = pygit2.discover_repository(str(directory))
-    return discovered_path is not None and Path(discovered_path).resolve() == git_directory
+    return discovered_path is not None and Path(discovered_path).resolve() == git_dir
 
 
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
     """Load a repository's `.mailmap`; an empty one if it cannot be read, or is a pipe, which would block."""
-    if git.workdir and git_dir.blocks_on_open(Path(git.workdir) / ".mailmap"):
+    if git.workdir and blocks_on_open(Path(git.workdir) / ".mailmap"):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)

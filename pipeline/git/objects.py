@@ -69,11 +69,11 @@ EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
 
 UTF_8: Final = "utf-8"
-# Python's codecs for its literals and for host names, which no commit message uses.
+# Python has these codecs for its own literals and for host names; no commit message uses them.
 NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
-# Names of programs that commit. Their addresses often belong to the host.
+# Names of programs that commit. Their addresses tell less: they often belong to the host of the repository.
 BOT_NAME: Final = re.compile(
     r"\[bot\]|\bbot\b|dependabot|renovate|greenkeeper|pre-commit-ci|pyup|weblate|github[- ]actions?\b",
     re.IGNORECASE,
@@ -157,12 +157,12 @@ def parse_commit(sha: str, data: bytes) -> Commit:
 def parse_commit_links(data: bytes) -> CommitLinks:
     """Parse only a commit's tree and parents, which are all that a history walk needs."""
     tree, *lines = data.partition(b"\n\n")[0].decode("utf-8", errors="replace").split("\n")
-    parents = tuple(line[7:] for line in lines if line[:7] == "parent ")
+    parents = tuple(line.removeprefix("parent ") for line in lines if line.startswith("parent "))
     return CommitLinks(tree.removeprefix("tree "), parents)
 
 
 def parse_tree_entries(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
-    """Parse a tree object into name -> (mode, raw object id), not converted, so that comparing trees is fast."""
+    """Parse a tree object into name -> (mode, raw object id). Both stay bytes, so that comparing trees is fast."""
     return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
 
 

@@ -154,10 +154,12 @@ def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
 
 
 def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
-    """Return the first `limit` bytes, and whether there were more. Cuts at a line end near the limit if possible."""
+    """Return the first `limit` bytes as text, and whether there were more. Prefer to cut at a line end."""
     if len(data) <= limit:
         return data.decode("utf-8", errors="replace"), False
-    end = data.rfind(b"\n", limit * 3 // 4, limit) + 1 or limit
+    line_end = data.rfind(b"\n", limit * 3 // 4, limit) + 1
+    end = line_end or limit
+    # Do not cut inside a UTF-8 character: its later bytes, three at most, start with the bits 10.
     while data[end] & 0xC0 == 0x80 and end > limit - 4:
         end -= 1
     return data[:end].decode("utf-8", errors="replace"), True
@@ -199,9 +201,11 @@ def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
     closest_parent = min(
         range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
     )
-    merge_lines = set.intersection(
-        *({n for block in blocks for n in range(block.new_start, block.end)} for blocks in blocks_by_parent)
-    )
+    added_lines_by_parent = [
+        {number for block in blocks for number in range(block.new_start, block.end)}
+        for blocks in blocks_by_parent
+    ]
+    merge_lines = set.intersection(*added_lines_by_parent)
     other_blocks = [blocks for parent, blocks in enumerate(blocks_by_parent) if parent != closest_parent]
     pieces = [
         piece
@@ -226,6 +230,7 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
         start, end = match.span()
         if markers[start] == HEADER:
             old, old_count, new, new_count = parse_line_ranges(lines[start])
+            # Where a part has no lines of a file, git prints the number of the line before it.
             old, new = old + (old_count == 0), new + (new_count == 0)
             heading = lines[start].split(b"@@", 2)[2]
         elif markers[start] == CONTEXT:
@@ -246,9 +251,9 @@ def _split_block(
 ) -> Iterator[Block]:
     """Yield the pieces of a block whose added lines are all in `merge_lines`, the lines that differ from every parent.
 
-    A block with only such lines is yielded as it is. Of any other block, each run of such lines is yielded without
-    removed lines, because the branch that has the other lines removed them. A block without added lines is yielded if
-    each diff with another parent removes lines there, too.
+    A block with only such lines is yielded as it is. Of a block with other lines too, each run of merge lines is
+    yielded, but no removed lines: the branch that brought the other lines removed them. A block without added lines is
+    yielded if each diff with another parent removes lines there, too.
     """
     is_merge_line = [number in merge_lines for number in range(block.new_start, block.end)]
     if all(is_merge_line):
@@ -270,6 +275,7 @@ def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
 
 
 def _format_block(block: Block) -> bytes:
+    """Return a block as a part of a diff. Without lines of a file, its header has the number of the line before."""
     old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
     header = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
     return b"\n".join([header + block.heading, *block.removed, *block.added, b""])

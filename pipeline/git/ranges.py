@@ -76,9 +76,9 @@ def list_range(
 
 
 def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return these commits, in their order. If git cannot read a tree, the commits from that one on are missing.
+    """Return these commits, in their order. If git cannot read the tree of one, this and all later ones are missing.
 
-    A commit at a shallow boundary has no files, because its parent is unknown.
+    A commit at a shallow boundary has no paths, because its parent is unknown.
     """
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
@@ -87,9 +87,9 @@ def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -
         f"--format={separator}{_FORMAT}",
         stdin="".join(f"{sha}\n" for sha in shas).encode(),
     )
-    fields, start_mark = output.stdout.split(b"\0"), separator.encode()
-    starts = [position for position, field in enumerate(fields) if field.startswith(start_mark)]
-    ends = [*starts[1:], len(fields) - 1][: len(starts)]
+    fields = output.stdout.split(b"\0")[:-1]  # the output ends with NUL
+    starts = [position for position, field in enumerate(fields) if field.startswith(separator.encode())]
+    ends = [*starts[1:], len(fields)]
     return [
         _parse_commit(sha, fields[start + 1 : end], repository.shallow_boundary)
         for sha, start, end in zip(shas, starts, ends, strict=False)
@@ -162,7 +162,7 @@ def suggest_references(repository: Repository, name: str) -> str:
 
 
 def _names_object(repository: Repository, name: str) -> bool:
-    """Return whether an object has this name. True also if it is unreadable or no commit: git reports that itself."""
+    """Return whether an object has this name. True also for one that is unreadable or no commit: git reports these."""
     with suppress(UnreadableObject):
         return repository.resolve_revision(name) is not None
     return True
@@ -202,5 +202,5 @@ def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
 
 
 def _escape(text: str) -> str:
-    """Return a text for a sentence, quoted if it has control characters or bidirectional controls."""
+    """Return a text for a sentence; as a Python literal if it has characters that are not printable."""
     return text if text.isprintable() else repr(text)

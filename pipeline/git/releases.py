@@ -20,12 +20,12 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, normalize_seconds
 from pipeline.git.repository import Repository
 
-# What is known about a million commits takes 300 MB, so only the last repositories stay in memory.
+# Repositories in each cache, those used last. The releases of a million commits take 300 MB.
 MAX_REPOSITORIES: Final = 4
 
 Value = TypeVar("Value")
 
-# Time after which releases or merges count as unknown. A history of 100,000 commits takes about a second.
+# Time after which releases or merges count as unknown. For 100,000 commits git takes about a second.
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
 
@@ -41,9 +41,9 @@ class _Entry(Generic[Value]):
 
 
 class HistoryCache(Generic[Value]):
-    """Result of the newest state of each of the last repositories. Thread-safe.
+    """Cache of one result for each of the last repositories, valid for one state of the repository. Thread-safe.
 
-    Concurrent requests for one repository wait for one computation; those for others do not wait.
+    Concurrent requests for one repository wait for one computation; requests for other repositories do not wait.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class HistoryCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, objects_dir: Path, state: object, compute: Callable[[], Value | None]) -> Value | None:
-        """Return what `compute` returned for this state of the repository; None, a failure, is not cached."""
+        """Return what `compute` returned for this state of the repository. None means a failure and is not cached."""
         with self._lock:
             entry = self._entries.setdefault(objects_dir, _Entry())
         with entry.lock:
@@ -136,24 +136,23 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
         return None
     if output.exit_code:
         return None
-    history = output.stdout.decode("ascii")
-    parents = {sha: tuple(others) for sha, *others in map(str.split, history.splitlines())}
-    return find_merges(parents, head)
+    lines = map(str.split, output.stdout.decode("ascii").splitlines())
+    return find_merges({sha: tuple(parents) for sha, *parents in lines}, head)
 
 
 def find_merges(parents: Mapping[str, tuple[str, ...]], head: str) -> dict[str, str]:
     """Return the oldest first-parent merge that reaches each commit outside the first-parent line of `head`."""
-    line: dict[str, None] = {}
+    first_parent_line: dict[str, None] = {}
     sha: str | None = head
     while sha is not None and sha in parents:
-        line[sha] = None
+        first_parent_line[sha] = None
         sha = next(iter(parents[sha]), None)
     merges: dict[str, str] = {}
-    for merge in reversed(line):
+    for merge in reversed(first_parent_line):
         pending = list(parents[merge][1:])
         while pending:
             commit = pending.pop()
-            if commit in parents and commit not in line and commit not in merges:
+            if commit in parents and commit not in first_parent_line and commit not in merges:
                 merges[commit] = merge
                 pending.extend(parents[commit])
     return merges

@@ -109,17 +109,15 @@ class Repository:
 
     def __init__(self, git: pygit2.Repository) -> None:
         self._git = git
-        git_directory = Path(git.path).resolve()
-        common_dir = resolve_common_dir(git_directory)
+        git_dir = Path(git.path).resolve()
+        common_dir = resolve_common_dir(git_dir)
         self.common_dir: Path = common_dir
-        self.git_dir: Path = git_directory
+        self.git_dir: Path = git_dir
         self.objects_dir: Path = common_dir / "objects"
-        self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_directory)
-        self.root: Path = git_directory if self.is_bare else Path(git.workdir).resolve()
+        self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
+        self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
         # git does not find the repository from a work tree that only `core.worktree` names.
-        self.reopen_path: Path = (
-            self.root if is_discoverable_from(self.root, git_directory) else git_directory
-        )
+        self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
         self.is_shallow: bool = bool(self.shallow_boundary)

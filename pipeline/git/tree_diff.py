@@ -126,7 +126,7 @@ class Libgit2Diff:
     def select_paths(self, paths: set[bytes]) -> None:
         """Restrict the changes to these paths."""
         self._selected_paths = paths
-        if "changes" in self.__dict__:
+        if "changes" in self.__dict__:  # computed already, perhaps with renames that libgit2 does not find
             self.changes = [change for change in self.changes if change.path in paths]
 
     def follow_renames(self) -> None:
@@ -147,7 +147,7 @@ class Libgit2Diff:
                 self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
                 return
             _find_similar_files(self._diff, len(self.changes))
-            del self.changes
+            del self.changes  # so that they are read from the diff again
             if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
                 self.changes = pair_exact_renames(self.changes)
 
@@ -210,7 +210,7 @@ def _build_index_without(tree: pygit2.Tree, excluded_changes: Sequence[FileChang
 
 
 def load_trees(git: pygit2.Repository, old: str | None, new: str) -> TreePair:
-    """Load two trees by sha, the old one None for the empty tree; KeyError if one is not a tree of this clone."""
+    """Load two trees by sha; an old sha of None stands for the empty tree. KeyError if one is no tree of this clone."""
     return TreePair(None if old is None else _load_tree(git, old), _load_tree(git, new))
 
 
@@ -233,7 +233,7 @@ def _find_similar_files(diff: pygit2.Diff, limit: int) -> None:
 
 
 def read_content(repository: Repository, commit: str, path: bytes) -> bytes | None:
-    """Return what git compares: a file, a symlink's target, a line with a submodule's commit; None if there is none."""
+    """Return what git compares at a path: a file, a symlink's target, or a line with a submodule's commit, or None."""
     entry = repository.find_entry(commit, path)
     if entry is None or S_ISDIR(entry.mode) or entry.name != path:
         return None
@@ -284,7 +284,7 @@ def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
     )
 
 
-# Mode and raw object id of a file; None for no file.
+# Mode and raw object id of a path in one of two trees; None if the tree lacks it.
 FileEntry: TypeAlias = tuple[bytes, bytes] | None
 
 # Modes of regular files, as a tree object writes them.
@@ -318,26 +318,31 @@ def iter_differing_paths(
     pending = [(b"", old, new)]
     while pending:
         directory, old_entries, new_entries = pending.pop()
-        for name in {name for name, _ in old_entries.items() ^ new_entries.items()}:
+        differing_names = {name for name, _ in old_entries.items() ^ new_entries.items()}
+        for name in differing_names:
             entries = old_entries.get(name), new_entries.get(name)
-            old_file, new_file = (
-                None if entry is None or entry[0] == DIRECTORY_MODE else entry for entry in entries
-            )
+            old_file, new_file = (None if _is_directory(entry) else entry for entry in entries)
             if old_file or new_file:
                 yield directory + name, old_file, new_file
-            if (old_file, new_file) != entries:
+            if any(map(_is_directory, entries)):
                 old_child, new_child = (
-                    read_tree(entry[1]) if entry and entry[0] == DIRECTORY_MODE else {} for entry in entries
+                    read_tree(entry[1]) if entry and _is_directory(entry) else {} for entry in entries
                 )
                 pending.append((directory + name + b"/", old_child, new_child))
 
 
+def _is_directory(entry: FileEntry) -> bool:
+    return entry is not None and entry[0] == DIRECTORY_MODE
+
+
 def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: FileEntry) -> FileChange | None:
     old_mode, new_mode = (0 if entry is None else FILE_MODES.get(entry[0]) for entry in (old, new))
-    kind: ChangeKind = "added" if old is None else "deleted" if new is None else "modified"
+    kind: ChangeKind = "modified"
+    if old is None or new is None:
+        kind = "added" if old is None else "deleted"
     if old_mode is None or new_mode is None or (kind == "modified" and old_mode != new_mode):
         return None
-    if not path.isascii() and "\\x" in decode_path(path):
+    if not path.isascii() and "\\x" in decode_path(path):  # bytes that are not UTF-8
         return None
     return FileChange(
         patch_index=index,
@@ -356,10 +361,10 @@ def has_merge_changes(
 ) -> bool:
     """Check whether some file of a merge differs from every parent, or the merge itself deleted it.
 
-    `read_tree`: returns the entries of a raw object id.
-
     Directories that equal one parent's are not read, so a clean merge reads only the directories that both sides
     changed. A name that is a file on one side and a directory on another counts as a file that differs.
+    `result`: root directory of the merge. `parents`: those of its parents. `read_tree`: returns the entries of a raw
+    object id.
     """
     pending = [(result, parents)]
     while pending:
