@@ -1,8 +1,7 @@
 """Encoder protocol, the bundled int8 MiniLM encoder on ONNX Runtime, and the bundled encoders by name.
 
-Each text is a run of its own, without padding and on one thread; callers encode in several threads at once. Dynamic
-quantization scales the activations of a whole run, so in a batch a text's vector would depend on the other texts. In a
-run of its own it is the same every time.
+The model runs once for each text, without padding and on one thread; callers encode in several threads at once. Dynamic
+quantization scales the activations of a whole run, so in a batch the vector of a text would depend on the other texts.
 
 The bundled model files are checked against their SHA-256 sums.
 """
@@ -36,11 +35,11 @@ MODELS_DIR: Final = Path(__file__).parent / "models"
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
-# 256 tokens of code are about 1,000 characters. The tokenizer reads its whole input before it truncates, and a commit
-# message can have a megabyte.
+# Longer texts are cut before the tokenizer, which reads its whole input (a commit message can have a megabyte) and then
+# keeps 256 tokens: about 1,000 characters of code.
 MAX_TEXT_CHARACTERS: Final = 4_096
 
-# In the format of `sha256sum --check`, so that users can check the files without this program.
+# File with the checksums, as `sha256sum --check` reads it, so that users can check the files without this program.
 CHECKSUM_FILE: Final = "SHA256SUMS"
 
 
@@ -69,7 +68,7 @@ class Encoder(Protocol):
 class OnnxEncoder:
     """Bundled int8 all-MiniLM-L6-v2, loaded at the first text. Several threads may encode at once.
 
-    A pickled encoder is restored as the one that all tasks of the other process share.
+    In another process a pickled encoder becomes the one that all tasks of that process share.
     """
 
     name: Final = EMBEDDING_MODEL

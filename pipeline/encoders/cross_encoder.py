@@ -1,6 +1,6 @@
 """Bundled cross-encoder, which scores a question together with a commit message and one file's change.
 
-Each pair of a question and a change is a run of its own, so its score does not depend on the other pairs. Several
+The model runs once for each pair of a question and a change, so a score does not depend on the other pairs. Several
 single-threaded runs go in parallel.
 """
 
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 # Raise the number whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Most tokens of a pair, an eighth more than in training, and of the question and the commit message in it.
+# Most tokens of a pair (an eighth more than in training), of the question in it, and of the commit message.
 MAX_PAIR_TOKENS: Final = 128
 MAX_QUESTION_TOKENS: Final = 32
 MAX_MESSAGE_TOKENS: Final = 56
@@ -45,6 +45,7 @@ CLS_TOKEN: Final = 101
 SEP_TOKEN: Final = 102
 
 CROSS_ENCODER_FILE: Final = "cross.npz"
+# Names of the two inputs of the graph.
 SEGMENTS: Final = ("question", "text")
 # Factor of the product of both means before the dense layer. The weights were trained with it.
 MEANS_PRODUCT_SCALE: Final = 10.0

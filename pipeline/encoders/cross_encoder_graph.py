@@ -1,9 +1,9 @@
 """ONNX graph of the bundled cross-encoder, built from its weights in full precision or int8.
 
-It is not part of `cross_encoder`, because it imports NumPy, which most commands do not need. The two segments of the
-input, question and text, pass the first layers separately and the last ones together. The score combines the similarity
-of their tokens before and after the last layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of
-their mean vectors, and a small dense layer over both means.
+The two segments of the input, question and text, pass the first layers separately and the last ones together. The score
+combines the similarity of their tokens before and after the last layers (MaxSim of late interaction: Khattab and
+Zaharia, 2020), the cosine of their mean vectors, and a small dense layer over both means. This module imports NumPy,
+which most commands do not need, so `cross_encoder` imports it only to load the model.
 
 Tensors of the bundled file, besides those of the layers:
 
@@ -42,7 +42,7 @@ def load_weights(file: Path) -> Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _CrossEncoderGraph(TransformerGraph):
-    """Graph over the tensors of `source`. Methods that add nodes return the name of the output node."""
+    """Graph with the weights of `source`, the tensors of the bundled file."""
 
     source: Tensors = field(default_factory=dict)
     precision: Precision = Precision.FULL

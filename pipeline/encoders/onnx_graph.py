@@ -1,12 +1,12 @@
-"""ONNX graphs of transformer models, and a reader and writer of ONNX files.
+"""Reader and writer of ONNX files, builder of transformer graphs, and the embeddings and FP32 graph of MiniLM.
 
-- `read_constants`, `serialize_model`: the few fields of ONNX's protobuf format that these graphs use. The package
-  `onnx` is not installed to run: ONNX Runtime needs only the bytes.
+- `read_constants`, `serialize_model`: reader of a model's weights, and writer of a model. They know only the fields of
+  ONNX's protobuf format that these graphs have, so the package `onnx` is not needed to run.
 - `TransformerGraph`: builder of transformer layers. Subclasses supply the weights and the matrix product.
-- `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is derived from the bundled int8
+- `TokenEmbeddings`: lookup of token embeddings in NumPy, for the FP32 encoder and the cross-encoder.
+- `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is computed from the bundled int8
   file, so nothing is downloaded. Token lookup and normalization stay in NumPy, so that every node runs on every
-  provider. Each weight is an IEEE 754 product of numbers in the bundled file: the result is the same to the byte on
-  every machine, node names included, and its digest is checked.
+  provider. The result is the same to the byte on every machine, and its digest is checked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ FLOAT32: Final = 1
 _DTYPES: Final[dict[int, Any]] = {FLOAT32: np.float32, 3: np.int8, 6: np.int32, 7: np.int64}
 _DATA_TYPES: Final = {np.dtype(dtype): data_type for data_type, dtype in _DTYPES.items()}
 
-# Field numbers of ModelProto (first), GraphProto (second) and TensorProto.
-_GRAPH, _INITIALIZER = 7, 5
+# Field numbers, as in onnx.proto: of ModelProto, of GraphProto, and of TensorProto. Fields that are only written have
+# their numbers where they are written.
+_GRAPH: Final = 7
+_INITIALIZER: Final = 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
 
 # Protobuf wire types: the low three bits of a field's key. _BYTES has a length first.
@@ -219,8 +221,8 @@ class TransformerGraph(ABC):
     """Builder of a transformer graph: nodes and constants in the order they are added.
 
     Every method that adds nodes takes the name `x` of its input and returns the name of its output. `name` is the
-    prefix of the weights, `label` that of the nodes: a layer that is used twice shares its weights, but needs two
-    labels. `is_padded`: the graph adds the input `padding_bias` to the attention scores.
+    prefix of the weights' names, and `label` that of the nodes' names: a layer that is used twice has the same weights
+    twice, but nodes of its own. `is_padded`: the graph adds the input `padding_bias` to the attention scores.
     """
 
     is_padded: bool
@@ -365,8 +367,8 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # The int8 graph divides large input channels before the product and multiplies their weights instead. Here the
-        # weights are divided again. Query, key and value share the query's divisors; the file has their reciprocals.
+        # The int8 graph divides outlier channels of the input and multiplies their weights. Here the factors are taken
+        # out of the weights, by the reciprocals in the file. Query, key and value share those of the query.
         parent, _, part = name.rpartition(".")
         reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
         weights = self.source[f"{name}.weight"].astype(np.float32) * self.source[f"{name}.scale"]

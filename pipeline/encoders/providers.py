@@ -213,8 +213,8 @@ class BatchShape:
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 16,000 tokens keep a GPU busy, and eight row lengths are few enough for the runtime to tune. The shape changes vectors
-# only by rounding.
+# 64 texts of 256 tokens keep a GPU busy. Lengths that are multiples of 32 tokens give eight shapes, few enough for the
+# runtime to tune each. The shape changes vectors only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),
     CUDA: BatchShape(64, 32),

@@ -50,9 +50,10 @@ class Lexicon:
         return sorted(rows)
 
     def _get_bucket_rows(self, word: str) -> tuple[int, int]:
+        """Return the rows that the lower and the upper half of the word's hash select."""
         digest, mask = zlib.crc32(word.encode()), self.bucket_count - 1
-        first = len(self.word_rows)
-        return first + (digest & mask), first + (digest >> 16 & mask)
+        first_bucket = len(self.word_rows)
+        return first_bucket + (digest & mask), first_bucket + (digest >> 16 & mask)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +70,9 @@ class EmbeddingTable:
         import numpy as np
 
         with file.open("rb") as stream, np.load(stream) as arrays:
-            vocabulary = arrays["words"].tobytes().decode().split("\n")
+            vocabulary, codes = arrays["words"].tobytes().decode().split("\n"), arrays["steps"]
             word_rows = {word: row for row, word in enumerate(vocabulary)}
-            lexicon = Lexicon(word_rows, len(arrays["steps"]) - len(vocabulary))
-            return cls(lexicon, arrays["steps"], arrays["scales"])
+            return cls(Lexicon(word_rows, len(codes) - len(vocabulary)), codes, arrays["scales"])
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Return a text's unit vector; for a text without words, the unit vector of the first axis."""
@@ -88,8 +88,8 @@ class EmbeddingTable:
 class StaticEncoder:
     """Bundled static encoder, loaded at the first text. A text's vector does not depend on the other texts.
 
-    `file`: another table than the bundled one. A pickled encoder of the bundled table is restored as the one that all
-    tasks of the other process share.
+    `file`: table to use instead of the bundled one. In another process a pickled encoder becomes the one that all tasks
+    of that process share.
     """
 
     name: Final = STATIC_MODEL
