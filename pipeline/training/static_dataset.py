@@ -85,25 +85,25 @@ def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
 class StaticTrainingSet:
     """Bags of all repositories, and the numbers of the bags of each commit and change; NO_BAG for a missing one.
 
-    Per commit: `subject`, `body`, `changelog`, `sentence` (the first), and the number of `sentences`. Per change:
-    `change` (its bag), `comment`, and the numbers of its `commit` and repository (`history`).
+    Per commit: `subject`, `body`, `changelog`, `first_sentence`, and the number of sentences, whose bags follow the
+    first. Per change: `change` (its bag), `comment`, and the numbers of its `commit` and `repository`.
     """
 
     bags: Bags
     subject: Ints
     body: Ints
     changelog: Ints
-    sentence: Ints
-    sentences: Ints
+    first_sentence: Ints
+    sentence_counts: Ints
     change: Ints
     comment: Ints
     commit: Ints
-    history: Ints
+    repository: Ints
 
     @classmethod
     def read(cls, files: Sequence[Path], lexicon: Lexicon) -> StaticTrainingSet:
         """Read bag files and map their words to table rows."""
-        flat, lengths, commits, kinds, histories = [], [], [], [], []
+        flat, lengths, commits, kinds, repositories = [], [], [], [], []
         commit_count = 0
         for number, file in enumerate(files):
             dataset = BagDataset.read(file)
@@ -112,28 +112,28 @@ class StaticTrainingSet:
             lengths.append(np.diff(ends, prepend=0))
             commits.append(dataset.commits.astype(np.int64) + commit_count)
             kinds.append(dataset.kinds)
-            histories.append(np.full(len(ends), number))
+            repositories.append(np.full(len(ends), number))
             commit_count = commits[-1].max() + 1
         ends = np.cumsum(np.concatenate(lengths))
         bags = Bags(np.concatenate(flat), np.concatenate([[0], ends[:-1]]), ends)
         return _build_training_set(
-            bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(histories)
+            bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(repositories)
         )
 
     @property
     def block_count(self) -> int:
         """Number of blocks per epoch."""
-        return int((np.bincount(self.history) // BLOCK_SIZE).sum())
+        return int((np.bincount(self.repository) // BLOCK_SIZE).sum())
 
     def iter_batches(self, blocks: int, generator: np.random.Generator) -> Iterator[Ints]:
         """Yield the numbers of all changes, in batches of `blocks` blocks.
 
         A block has BLOCK_SIZE changes of one repository. An incomplete last block or batch is left out.
         """
-        order = np.lexsort((generator.random(len(self.change)), self.history))
+        order = np.lexsort((generator.random(len(self.change)), self.repository))
         all_blocks = [
             changes[start : start + BLOCK_SIZE]
-            for changes in np.split(order, np.flatnonzero(np.diff(self.history[order])) + 1)
+            for changes in np.split(order, np.flatnonzero(np.diff(self.repository[order])) + 1)
             for start in range(0, len(changes) - BLOCK_SIZE + 1, BLOCK_SIZE)
         ]
         shuffled = generator.permutation(len(all_blocks))
@@ -141,13 +141,15 @@ class StaticTrainingSet:
             yield np.concatenate([all_blocks[number] for number in shuffled[start : start + blocks]])
 
     def draw_examples(self, changes: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
-        """Draw a query and a text for each change: bag numbers of shape (changes, 1) and (changes, 4)."""
+        """Draw a query and a text for each change: bag numbers of shape (changes, 1) and (changes, 4).
+
+        A text has the bags of the change, its comments, the subject and the body, or NO_BAG for what it does not show.
+        """
         commits = self.commit[changes]
-        sentences = self.sentence[commits] + (
-            generator.random(len(changes)) * self.sentences[commits]
-        ).astype(np.int64)
+        drawn_offsets = (generator.random(len(changes)) * self.sentence_counts[commits]).astype(np.int64)
+        sentences = self.first_sentence[commits] + drawn_offsets
         bag_by_kind = {
-            BagKind.SENTENCE: np.where(self.sentences[commits] > 0, sentences, NO_BAG),
+            BagKind.SENTENCE: np.where(self.sentence_counts[commits] > 0, sentences, NO_BAG),
             BagKind.BODY: self.body[commits],
             BagKind.CHANGELOG: self.changelog[commits],
             BagKind.COMMENT: self.comment[changes],
@@ -180,31 +182,36 @@ class StaticTrainingSet:
 def _draw_by_kind(
     shares: dict[BagKind, float], kinds: Ints, generator: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    """Draw a boolean for each kind, which is True with the kind's probability."""
-    probabilities = np.array([shares.get(BagKind(number), 0.0) for number in range(len(BagKind))])
+    """Draw a boolean for each entry of `kinds`, True with the probability of its kind."""
+    probabilities = np.array([shares.get(kind, 0.0) for kind in BagKind])
     return np.asarray(generator.random(len(kinds)) < probabilities[kinds])
 
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
-    """Return the table rows of all bags and the end of each bag; a word has zero to two rows."""
-    rows = [lexicon.find_rows([word]) for word in bags.words]
-    counts = np.array([len(word_rows) for word_rows in rows], np.int64)
-    table = np.array([row for word_rows in rows for row in word_rows], np.int64)
+    """Return the table rows of all bags, one bag after the other, and the end of each bag in them."""
+    rows_by_word = [
+        lexicon.find_rows([word]) for word in bags.words
+    ]  # none for a number, two buckets for a rare word
+    counts = np.array([len(rows) for rows in rows_by_word], np.int64)
+    all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)
     starts = np.cumsum(counts) - counts
+    # For each occurrence of a word, its rows are `all_rows[start:start + count]`.
     row_counts = counts[bags.flat]
     offsets = np.repeat(starts[bags.flat] - (np.cumsum(row_counts) - row_counts), row_counts)
     ends = np.concatenate([[0], np.cumsum(row_counts)])[bags.ends]
-    return table[offsets + np.arange(row_counts.sum())].astype(np.uint16), ends
+    return all_rows[offsets + np.arange(row_counts.sum())].astype(np.uint16), ends
 
 
 def _build_training_set(
-    bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], histories: Ints
+    bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], repositories: Ints
 ) -> StaticTrainingSet:
     count = int(commits.max()) + 1
 
     def find_first_bags(kind: BagKind) -> Ints:
         first_bags = np.full(count, NO_BAG, np.int64)
-        bag_numbers = np.flatnonzero(kinds == kind)[::-1]  # of several bags, NumPy stores the last one
+        bag_numbers = np.flatnonzero(kinds == kind)[
+            ::-1
+        ]  # in reverse, because NumPy keeps the last assignment
         first_bags[commits[bag_numbers]] = bag_numbers
         return first_bags
 
@@ -216,10 +223,10 @@ def _build_training_set(
         subject=find_first_bags(BagKind.SUBJECT),
         body=find_first_bags(BagKind.BODY),
         changelog=find_first_bags(BagKind.CHANGELOG),
-        sentence=find_first_bags(BagKind.SENTENCE),
-        sentences=np.bincount(commits[kinds == BagKind.SENTENCE], minlength=count),
+        first_sentence=find_first_bags(BagKind.SENTENCE),
+        sentence_counts=np.bincount(commits[kinds == BagKind.SENTENCE], minlength=count),
         change=change,
         comment=comment,
         commit=commits[change],
-        history=histories[change],
+        repository=repositories[change],
     )

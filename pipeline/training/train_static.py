@@ -29,70 +29,37 @@ from stores.compatibility import EMBEDDING_DIMENSION
 from stores.errors import LineageError
 from stores.vectors import fit_whitening
 
-# Of the evaluation: queries per repository, and the ranks that count (MRR@10).
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+logger = logging.getLogger(__name__)
+
+# Rows of the table: at most 65,536, so that row numbers have 16 bits. The number of buckets is a power of 2.
+MAX_WORDS: Final = 49_152
+BUCKET_COUNT: Final = 16_384
+BLOCKS_PER_STEP: Final = 4
+# Factor of the cosines before the softmax.
+COSINE_SCALE: Final = 20.0
+# Initial learning rates of the vectors and of the log weights.
+VECTOR_LEARNING_RATE: Final = 0.12
+WEIGHT_LEARNING_RATE: Final = 0.05
+# Steps between two checkpoints, and between two lines of the log.
+CHECKPOINT_STEPS: Final = 50
+# Smooth inverse frequency: the initial weight of a row falls with the share of bags that have it. With this share it is
+# 0.7 of the weight of a rare row.
+COMMON_SHARE: Final = 1e-3
+# Lower bound of divisors.
+TINY: Final = 1e-12
+# Words of fewer repositories are specific to them: names, keys, typos.
+MIN_REPOSITORIES: Final = 3
+# Most occurrences of a word that count in one repository, so that its words do not outweigh common ones.
+MAX_COUNT_PER_REPOSITORY: Final = 200
+# Queries of a repository in an evaluation, and the ranks that count (MRR@10).
 MAX_QUERIES: Final = 500
 RANK_DEPTH: Final = 10
 
 
-def embed_texts(bags: Bags, bag_numbers: Ints, table: Floats) -> Floats:
-    """Return a unit vector for each line of bag numbers: the normalized sum of its bags' rows; zeros without rows."""
-    sums = np.empty((len(bag_numbers), table.shape[1]), np.float32)
-    rows, starts = bags.merge_bags(bag_numbers)
-    for line, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
-        sums[line] = table[rows[start:end]].sum(axis=0)
-    sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.float32(1e-9))
-    return sums
-
-
-def compute_mean_reciprocal_rank(
-    dataset: StaticTrainingSet, history: int, table: Floats, kind: BagKind = BagKind.SUBJECT
-) -> float:
-    """Return MRR@10 over a repository's queries of a kind, with whitened vectors as in an index.
-
-    `history`: number of the repository. A query's answer is its commit, ranked by its best change.
-    """
-    changes = np.flatnonzero(dataset.history == history)
-    commits = dataset.commit[changes]
-    shown_subjects = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(changes), NO_BAG)
-    text_vectors = embed_texts(
-        dataset.bags, np.stack([dataset.change[changes], dataset.comment[changes], shown_subjects], 1), table
-    )
-    query_bags = {
-        BagKind.SUBJECT: dataset.subject,
-        BagKind.SENTENCE: dataset.sentence,
-        BagKind.CHANGELOG: dataset.changelog,
-    }[kind]
-    answers = np.unique(commits)
-    answers = answers[query_bags[answers] != NO_BAG]
-    answers = np.random.default_rng(1).permutation(answers)[:MAX_QUERIES]
-    query_vectors = embed_texts(dataset.bags, query_bags[answers][:, None], table)
-    space = fit_whitening(text_vectors)
-    text_points, query_points = (
-        space.transform(vectors.astype(np.float64)) for vectors in (text_vectors, query_vectors)
-    )
-    text_points /= np.maximum(np.linalg.norm(text_points, axis=1, keepdims=True), 1e-9)
-    scores = query_points @ text_points.T
-    return float(
-        np.mean(
-            [
-                _compute_reciprocal_rank(line, commits, answer)
-                for line, answer in zip(scores, answers, strict=True)
-            ]
-        )
-    )
-
-
-def _compute_reciprocal_rank(scores: npt.NDArray[np.float64], commits: Ints, answer: int) -> float:
-    # Changes of one commit rank next to each other: 20 for each rank are enough.
-    nearest = np.argsort(-scores, kind="stable")[: 20 * RANK_DEPTH]
-    ranked_commits = list(dict.fromkeys(commits[nearest].tolist()))[:RANK_DEPTH]
-    return 1 / (ranked_commits.index(answer) + 1) if answer in ranked_commits else 0.0
-
-
-# Words of fewer repositories are specific to them: names, keys, typos.
-MIN_REPOSITORIES: Final = 3
-# So that words of one repository do not outweigh common ones.
-MAX_COUNT_PER_REPOSITORY: Final = 200
+class NotEnoughData(LineageError):
+    """The training data does not fill one step."""
 
 
 def select_vocabulary(files: Iterable[Path], size: int) -> list[str]:
@@ -113,35 +80,9 @@ def select_vocabulary(files: Iterable[Path], size: int) -> list[str]:
     return sorted(common_words, key=lambda word: (-bag_counts[word], word))[:size]
 
 
-Floats: TypeAlias = npt.NDArray[np.float32]
-
-logger = logging.getLogger(__name__)
-
-# Rows of the table: at most 65,536, so that row numbers have 16 bits. The number of buckets is a power of 2.
-MAX_WORDS: Final = 49_152
-BUCKET_COUNT: Final = 16_384
-BLOCKS_PER_STEP: Final = 4
-# Factor of the cosines before the softmax.
-COSINE_SCALE: Final = 20.0
-# Initial learning rates of the vectors and of the log weights.
-VECTOR_LEARNING_RATE: Final = 0.12
-WEIGHT_LEARNING_RATE: Final = 0.05
-# Steps between two checkpoints, and between two lines of the log.
-CHECKPOINT_STEPS: Final = 50
-# Smooth inverse frequency: the initial weight of a row falls with the share of bags that have it; for this share it is
-# 0.7 of a rare row's.
-COMMON_SHARE: Final = 1e-3
-# Lower bound of divisors.
-TINY: Final = 1e-12
-
-
-class NotEnoughData(LineageError):
-    """The training data does not fill one step."""
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Training parameters: epochs, random seed, blocks per step, initial learning rate."""
+    """Training parameters. `passes`: epochs. `blocks`: per step. `rate`: initial learning rate of the vectors."""
 
     passes: float
     seed: int
@@ -289,12 +230,10 @@ def compute_contrastive_loss(
     scores: Floats = np.where(excluded, -np.inf, COSINE_SCALE * (queries @ texts.T))
     text_probabilities, query_probabilities = _softmax(scores, 1), _softmax(scores, 0)
     diagonal = np.arange(len(scores))
-    loss = (
-        -(
-            np.log(text_probabilities[diagonal, diagonal]) + np.log(query_probabilities[diagonal, diagonal])
-        ).mean()
-        / 2
+    log_likelihoods = np.log(text_probabilities[diagonal, diagonal]) + np.log(
+        query_probabilities[diagonal, diagonal]
     )
+    loss = -log_likelihoods.mean() / 2
     score_gradients = np.asarray((text_probabilities + query_probabilities) / 2, scores.dtype)
     score_gradients[diagonal, diagonal] -= 1
     score_gradients *= COSINE_SCALE / len(scores)
@@ -332,12 +271,65 @@ def reduce_dimension(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floa
     return projected
 
 
+def embed_texts(bags: Bags, bag_numbers: Ints, table: Floats) -> Floats:
+    """Return a unit vector for each line of bag numbers: the normalized sum of its bags' rows; zeros without rows."""
+    sums = np.empty((len(bag_numbers), table.shape[1]), np.float32)
+    rows, starts = bags.merge_bags(bag_numbers)
+    for line, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
+        sums[line] = table[rows[start:end]].sum(axis=0)
+    sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.float32(1e-9))
+    return sums
+
+
+def compute_mean_reciprocal_rank(
+    dataset: StaticTrainingSet, repository: int, table: Floats, kind: BagKind = BagKind.SUBJECT
+) -> float:
+    """Return MRR@10 over a repository's queries of a kind, with whitened vectors as in an index.
+
+    `repository`: its number. A query's answer is its commit, ranked by its best change.
+    """
+    changes = np.flatnonzero(dataset.repository == repository)
+    commits = dataset.commit[changes]
+    shown_subjects = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(changes), NO_BAG)
+    text_vectors = embed_texts(
+        dataset.bags, np.stack([dataset.change[changes], dataset.comment[changes], shown_subjects], 1), table
+    )
+    query_bags = {
+        BagKind.SUBJECT: dataset.subject,
+        BagKind.SENTENCE: dataset.first_sentence,
+        BagKind.CHANGELOG: dataset.changelog,
+    }[kind]
+    commits_with_query = np.unique(commits[query_bags[commits] != NO_BAG])
+    answers = np.random.default_rng(1).permutation(commits_with_query)[:MAX_QUERIES]
+    query_vectors = embed_texts(dataset.bags, query_bags[answers][:, None], table)
+    space = fit_whitening(text_vectors)
+    text_points, query_points = (
+        space.transform(vectors.astype(np.float64)) for vectors in (text_vectors, query_vectors)
+    )
+    # The length of a query does not change the order of the texts.
+    text_points /= np.maximum(np.linalg.norm(text_points, axis=1, keepdims=True), 1e-9)
+    scores = query_points @ text_points.T
+    reciprocal_ranks = [
+        _compute_reciprocal_rank(query_scores, commits, answer)
+        for query_scores, answer in zip(scores, answers, strict=True)
+    ]
+    return float(np.mean(reciprocal_ranks))
+
+
+def _compute_reciprocal_rank(scores: npt.NDArray[np.float64], commits: Ints, answer: int) -> float:
+    # Changes of one commit rank next to each other: 20 for each rank are enough.
+    nearest = np.argsort(-scores, kind="stable")[: 20 * RANK_DEPTH]
+    ranked_commits = list(dict.fromkeys(commits[nearest].tolist()))[:RANK_DEPTH]
+    return 1 / (ranked_commits.index(answer) + 1) if answer in ranked_commits else 0.0
+
+
 def evaluate(dataset: StaticTrainingSet, table: Floats) -> str:
     """Return a line for the log with MRR@10 of each held-out repository: subjects, then sentences."""
-    histories = range(int(dataset.history.max()) + 1)
+    repositories = range(int(dataset.repository.max()) + 1)
     columns = [
         " ".join(
-            f"{compute_mean_reciprocal_rank(dataset, history, table, kind):.3f}" for history in histories
+            f"{compute_mean_reciprocal_rank(dataset, repository, table, kind):.3f}"
+            for repository in repositories
         )
         for kind in (BagKind.SUBJECT, BagKind.SENTENCE)
     ]

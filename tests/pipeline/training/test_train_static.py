@@ -158,8 +158,8 @@ def test_batches_and_examples(tmp_path: Path) -> None:
     blocks = list(dataset.iter_batches(1, generator))
     changes = np.concatenate(blocks)
     assert len(set(changes.tolist())) == len(changes) == (640 // 256 + 512 // 256) * 256
-    assert sorted(set(dataset.history[block].tolist()).pop() for block in blocks) == [0, 0, 1, 1]
-    assert all(len(set(dataset.history[block].tolist())) == 1 for block in blocks)
+    assert sorted(set(dataset.repository[block].tolist()).pop() for block in blocks) == [0, 0, 1, 1]
+    assert all(len(set(dataset.repository[block].tolist())) == 1 for block in blocks)
     queries, texts = dataset.draw_examples(changes[:50], generator)
     assert (queries[:, 0] == dataset.subject[dataset.commit[changes[:50]]]).all()
     assert (texts[:, 0] == dataset.change[changes[:50]]).all()
