@@ -30,6 +30,7 @@ SENTENCE_WORDS: Final = range(6, 41)
 # Per message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
 
+# Subject of a merge, a revert, a release, an update of dependencies or another chore.
 _ROUTINE_SUBJECT: Final = re.compile(
     r"(?:\w+(?:\([^)]*\))?: )?(?:merge|revert|back(?:ed)? out|undo|bump|release|prepare|upgrade|version|update depend"
     r"|chore\b|v?\d+\.\d+)\b|.*\bdeps\b|.*\b(?:chang(?:e|ing) ?log|typos?|release notes)\b",
@@ -41,6 +42,7 @@ _ISSUE_NUMBER: Final = re.compile(
 _COMMIT_TYPE_PREFIX: Final = re.compile(
     r"^(?:feat|fix|refactor|perf|docs|test|style|build|ci)(?:\([^)]*\))?!?:\s*", re.IGNORECASE
 )
+# Start of a line that is no prose: a trailer, code, a quote, a table, or only the number of an issue.
 _TRAILER_OR_CODE: Final = re.compile(
     r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|git-svn-id|\s{4,}\S|\t|>|```|~~~|\||---"
     r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
@@ -111,7 +113,7 @@ def strip_issue_numbers(text: str) -> str:
 
 
 def split_paragraphs(body: str) -> list[str]:
-    """Return the paragraphs and list items of a body, a line each, without code, quotes and trailers."""
+    """Return the paragraphs and list items of a body, each as one line, without code, quotes and trailers."""
     paragraphs: list[list[str]] = [[]]
     for line in body.splitlines():
         bullet = _BULLET.match(line)
@@ -131,6 +133,7 @@ MIN_DISTINCT_WORDS: Final = 5
 # The title of a larger merge does not describe each of its commits.
 MAX_MERGED_COMMITS: Final = 20
 
+# Start of the name of a changelog or its directory, and the name of a function or class in the header of a part.
 _CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
 _HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
 
@@ -255,6 +258,7 @@ MAX_CHANGELOG_CHARS: Final = 1_500
 # Shorter changelog lines are headings or names.
 MIN_CHANGELOG_WORDS: Final = 6
 
+# Backticks and asterisks, roles of reStructuredText (`:meth:`), and all but the text of a Markdown link.
 _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
@@ -306,5 +310,6 @@ def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:
     """Yield the first long enough line that each hunk adds to a changelog."""
     for hunk in hunks:
         lines = (line.strip(" -*+#") for line in hunk.added_text[:MAX_CHANGELOG_CHARS].splitlines())
-        long_lines = (line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS)
-        yield from (strip_issue_numbers(_MARKUP.sub("", line)) for line in list(long_lines)[:1])
+        line = next((line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS), None)
+        if line is not None:
+            yield strip_issue_numbers(_MARKUP.sub("", line))

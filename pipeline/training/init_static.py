@@ -23,7 +23,7 @@ from pipeline.text import count_terms
 from pipeline.training import train_static
 from pipeline.training.train_static import MAX_WORDS
 
-# So that no repository decides alone.
+# Most occurrences of a word that count in one repository, so that no repository decides alone.
 MAX_COUNT_PER_REPOSITORY: Final = 1_000
 
 
@@ -31,20 +31,12 @@ def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
     """Return the most frequent form of each stem in the commit messages of the repositories."""
     totals: Counter[str] = Counter()
     for repository in repositories:
-        command = [
-            "git",
-            "-C",
-            str(repository),
-            "log",
-            "--no-merges",
-            "--max-count=5000",
-            "--format=%B",
-            "HEAD",
-        ]
-        messages = (
-            subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace").lower()
-        )
-        counts = Counter(token for token in messages.split() if token.isalpha())
+        command = ("log", "--no-merges", "--max-count=5000", "--format=%B", "HEAD")
+        output = subprocess.run(
+            ["git", "-C", str(repository), *command], capture_output=True, check=True
+        ).stdout
+        tokens = output.decode(errors="replace").lower().split()
+        counts = Counter(token for token in tokens if token.isalpha())
         totals.update({token: min(count, MAX_COUNT_PER_REPOSITORY) for token, count in counts.items()})
     form_by_stem: dict[str, str] = {}
     for token, _ in totals.most_common():
@@ -54,7 +46,7 @@ def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
 
 
 def choose_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
-    """Return the form of each vocabulary word for the transformer to embed."""
+    """Return the form of each vocabulary word that the transformer embeds: its most frequent one if it is a stem."""
     return [form_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 

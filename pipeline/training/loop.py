@@ -17,8 +17,12 @@ import numpy as np
 
 from pipeline.training.pair_dataset import split_files
 
+logger = logging.getLogger(__name__)
+
 # Smallest share of the maximum learning rate, so that the last steps still change the weights.
 MIN_RATE_SHARE: Final = 0.02
+# Checkpoints during a training, in equal parts of the time.
+CHECKPOINT_COUNT: Final = 4
 
 
 class TimeSource(Protocol):
@@ -46,11 +50,6 @@ class Clock:
 def compute_learning_rate_factor(step: int, warmup_steps: int, elapsed_share: float) -> float:
     """Return the factor of the maximum learning rate at a step: warm-up, then a linear fall with elapsed time."""
     return min(1, (step + 1) / warmup_steps) * max(MIN_RATE_SHARE, 1 - elapsed_share)
-
-
-CHECKPOINT_COUNT: Final = 4
-
-logger = logging.getLogger(__name__)
 
 
 class TrainingArgumentParser(argparse.ArgumentParser):

@@ -45,7 +45,7 @@ MIN_CHANGELOG_WORDS: Final = 5
 # Sentences of one message that become queries, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 2
 
-# Changes of each lane to fuse, the constant of reciprocal rank fusion, and negatives per list.
+# Changes of each lane to fuse, the constant of reciprocal rank fusion, and hard negatives per list.
 LANE_DEPTH: Final = 80
 FUSION_K: Final = 60
 NEGATIVES: Final = 24
@@ -166,6 +166,24 @@ def build_lists(
 ) -> Iterator[CandidateList]:
     """Yield the candidate list of each query that has enough negatives."""
     subjects = [commit.subject.lower() for commit in commits]
+    commit_numbers = retriever.commit_numbers
+    for query_numbers, hides_message in _iter_query_batches(queries):
+        texts = [queries[number].text for number in query_numbers]
+        scores = retriever.score(texts, include_messages=not hides_message)
+        for number, bm25_scores, cosines in zip(query_numbers, *scores, strict=True):
+            answers = queries[number].commits
+            negatives = _select_hard_negatives(answers, subjects, commit_numbers, (bm25_scores, cosines))
+            if len(negatives) == NEGATIVES:
+                shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
+                answer_changes = np.flatnonzero(np.isin(commit_numbers, answers))
+                best = np.argmax(shares[answer_changes] + cosines[answer_changes])
+                changes = [int(answer_changes[best]), *negatives]
+                lane_scores = np.stack([shares[changes], cosines[changes]], axis=1)
+                yield CandidateList(number, changes, lane_scores)
+
+
+def _iter_query_batches(queries: Sequence[MinedQuery]) -> Iterator[tuple[list[int], bool]]:
+    """Yield the numbers of the queries of a batch, and whether messages are hidden for them, as for subjects."""
     for hides_message in (True, False):
         numbers = [
             number
@@ -173,22 +191,7 @@ def build_lists(
             if (query.kind is QueryKind.SUBJECT) is hides_message
         ]
         for start in range(0, len(numbers), QUERIES_PER_BATCH):
-            batch = numbers[start : start + QUERIES_PER_BATCH]
-            scores = retriever.score(
-                [queries[number].text for number in batch], include_messages=not hides_message
-            )
-            for number, bm25_scores, cosines in zip(batch, *scores, strict=True):
-                answers = queries[number].commits
-                negatives = _select_hard_negatives(
-                    answers, subjects, retriever.commit_numbers, (bm25_scores, cosines)
-                )
-                if len(negatives) == NEGATIVES:
-                    shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
-                    answer_changes = np.flatnonzero(np.isin(retriever.commit_numbers, answers))
-                    best = np.argmax(shares[answer_changes] + cosines[answer_changes])
-                    changes = [int(answer_changes[best]), *negatives]
-                    lane_scores = np.stack([shares[changes], cosines[changes]], axis=1)
-                    yield CandidateList(number, changes, lane_scores)
+            yield numbers[start : start + QUERIES_PER_BATCH], hides_message
 
 
 def _select_hard_negatives(
@@ -199,13 +202,14 @@ def _select_hard_negatives(
     Skip the answers and commits with the same subject as one of them. `lanes`: scores of all changes by each retriever.
     """
     answer_subjects = {subjects[answer] for answer in answers}
-    fused: dict[int, float] = {}
+    fused_scores: dict[int, float] = {}
     for scores in lanes:
         top = np.argpartition(-scores, min(LANE_DEPTH, len(scores) - 1))[:LANE_DEPTH]
-        for rank, change in enumerate(top[np.argsort(-scores[top])].tolist()):
-            fused[change] = fused.get(change, 0.0) + 1 / (FUSION_K + rank)
+        top_changes = top[np.argsort(-scores[top])].tolist()
+        for rank, change in enumerate(top_changes):
+            fused_scores[change] = fused_scores.get(change, 0.0) + 1 / (FUSION_K + rank)
     best_by_commit: dict[int, int] = {}
-    for change in sorted(fused, key=lambda number: -fused[number]):
+    for change in sorted(fused_scores, key=lambda number: -fused_scores[number]):
         if subjects[commits[change]] not in answer_subjects:
             best_by_commit.setdefault(int(commits[change]), change)
     return list(best_by_commit.values())[:NEGATIVES]
@@ -218,9 +222,10 @@ def write_lists(
     commit_numbers: Ints,
     candidate_lists: Sequence[CandidateList],
 ) -> None:
-    """Write the lists and the token ids of their texts; `X ends` holds the end of each text in the array `X`.
+    """Write the lists, and the token ids of their texts, as arrays. `commit_numbers`: the commit of each change.
 
-    `commit_numbers`: the commit of each change.
+    `X ends` has the end of each text in the array `X`. `kinds` has a value for each query, `commit` for each change.
+    `asked` (number of the query), `lists` (numbers of the changes) and `known` (lane scores) have a row for each list.
     """
     texts = {
         "question": [query.text for query in queries],
@@ -272,7 +277,7 @@ class Postings:
 
     @classmethod
     def from_bags(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
-        """Build the index of texts, each a bag of terms with their counts; `numbers` maps each term to its number."""
+        """Build the index of texts, each given as the counts of its terms. `numbers`: number of each term."""
         lengths = np.array([bag.total() for bag in bags], np.float64)
         length_norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
         text_numbers = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
@@ -326,8 +331,9 @@ class CandidateRetriever:
             bag + message_bags[number] for bag, (number, _) in zip(change_bags, changes, strict=True)
         ]
         term_numbers: dict[str, int] = {}
-        for term in (term for bag in joint_bags for term in bag):
-            term_numbers.setdefault(term, len(term_numbers))
+        for bag in joint_bags:
+            for term in bag:
+                term_numbers.setdefault(term, len(term_numbers))
         encoder = StaticEncoder()
         change_vectors = encoder.encode([text for _, text in changes])
         space = fit_whitening(change_vectors)
@@ -350,14 +356,11 @@ class CandidateRetriever:
         With `include_messages`, the message of a change's commit counts as well, as in an index.
         """
         postings = self.with_messages if include_messages else self.without_messages
-        bm25_scores = np.stack(
-            [
-                postings.score(
-                    self.term_numbers[term] for term in count_terms(text) if term in self.term_numbers
-                )
-                for text in queries
-            ]
-        )
+        query_terms = [
+            [self.term_numbers[term] for term in count_terms(text) if term in self.term_numbers]
+            for text in queries
+        ]
+        bm25_scores = np.stack([postings.score(terms) for terms in query_terms])
         query_vectors = _whiten(self.space, StaticEncoder().encode(queries))
         cosines = query_vectors @ self.change_vectors.T
         if include_messages:

@@ -1,12 +1,14 @@
-"""Training lists of one repository, as written by `mine_pairs`, and the batches of both networks made of them.
+"""Training lists of one repository, as written by `mine_pairs`, and the batches that both networks train on.
 
 A list is a query, the change that answers it and hard negatives: changes that retrieval ranks high by mistake. A change
 is the diff of one file in one commit.
 
-- Encoder: padded queries and texts, each batch from one repository. The negatives of a query come from its own
-  repository: the answers of the other queries, and for each list one hard negative.
-- Cross-encoder: padded (query, candidate) pairs. Input of a list of candidates: one pair for each, the answer's first.
-  Segment 0 is the query, segment 1 the candidate.
+- Encoder: padded queries and texts, each batch from one repository. The negatives of a query are the answers of the
+  other queries, and for each list one hard negative.
+- Cross-encoder: padded (query, candidate) pairs, one for each candidate of a list, the answer's first. Segment 0 is the
+  query, segment 1 the candidate.
+
+Methods that take a `generator` vary the training data at random. Without one they return what an evaluation uses.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pipeline.training.mine_pairs import QueryKind
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# Share of subjects that start like a question, as those of users do, and of lists that hide the messages.
+# Share of subjects that start like a question, as queries of users do, and of lists that hide the messages.
 QUESTION_OPENING_SHARE: Final = 0.3
 HIDDEN_MESSAGE_SHARE: Final = 0.2
 # Token ids of "how did we", "how was", "where did we", "how to".
@@ -40,9 +42,9 @@ QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057)
 QUERIES_PER_BATCH: Final = 32
 # Most tokens of a query.
 QUERY_TOKENS: Final = 40
-# Most tokens of a text: half of those at query time, since the beginning of a change shows its topic.
+# Most tokens of a text: under half of the 256 of an index, since the beginning of a change shows its topic.
 TEXT_TOKENS: Final = 112
-# Most tokens of a message: about as many as an index embeds; about a subject line if the query is a sentence of it.
+# Most tokens of a message: about as many as an index embeds, or a subject line if the query is one of its sentences.
 MESSAGE_TOKENS: Final = 64
 SUBJECT_TOKENS: Final = 14
 
@@ -54,7 +56,7 @@ NEGATIVES: Final = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairDataset:
-    """Lists of one repository by index, and its changes by number. `arrays`: content of the file."""
+    """Lists and changes of one repository. A list has an index, a change a number. `arrays`: content of the file."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
 

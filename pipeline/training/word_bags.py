@@ -169,10 +169,10 @@ def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BagDataset:
-    """Bags of one repository as read from disk: bag i has the word numbers
-    `flat[start:ends[i]]`, where `start` is `ends[i - 1]`, or 0 for the first bag.
+    """Bags of one repository, as read from disk.
 
-    `words`: word of each number. `commits` and `kinds`: commit number and BagKind of each bag.
+    Bag i has the word numbers `flat[start:ends[i]]`, where `start` is `ends[i - 1]`, or 0 for the first bag. `words`:
+    word of each number. `commits` and `kinds`: commit number and BagKind of each bag.
     """
 
     words: list[str]
@@ -191,7 +191,7 @@ class BagDataset:
             return cls(words, arrays["flat"], arrays["ends"], arrays["commits"], arrays["kinds"])
 
 
-# Per repository.
+# Most commits of a repository.
 MAX_COMMITS: Final = 3_500
 SEED: Final = 1
 
