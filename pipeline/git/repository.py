@@ -158,7 +158,7 @@ class Repository:
             if self._git.head_is_unborn:
                 return None
             raise UnreadableObject("HEAD", str(error)) from error
-        return self._peel_to_commit(str(target))
+        return self._peel_to_commit(str(target), "HEAD")
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return the name of each tag and the sha of the object that it points to, sorted."""
@@ -173,7 +173,7 @@ class Repository:
         tags = []
         for name, target in self.list_tag_targets():
             with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
-                tags.append((name, self._peel_to_commit(target)))
+                tags.append((name, self._peel_to_commit(target, name)))
         return tags
 
     def resolve_revision(self, revision: str) -> str | None:
@@ -182,7 +182,8 @@ class Repository:
         Raises UnreadableObject if it names another kind of object.
         """
         try:
-            return self._peel_to_commit(str(self._git.revparse_single(revision.partition("\0")[0]).id))
+            sha = str(self._git.revparse_single(revision.partition("\0")[0]).id)
+            return self._peel_to_commit(sha, revision)
         except (pygit2.GitError, KeyError, ValueError):
             return None
 
@@ -190,13 +191,16 @@ class Repository:
         """Return the short names of all branches and tags."""
         return [reference.shorthand for reference in self._git.references.iterator()]
 
-    def _peel_to_commit(self, sha: str) -> str:
-        """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about."""
-        with ErrorTranslation("HEAD"):
+    def _peel_to_commit(self, sha: str, revision: str) -> str:
+        """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about.
+
+        `revision`: name of the object for errors.
+        """
+        with ErrorTranslation(revision):
             while (object_type := self._odb.read_header(sha)[0]) == ObjectType.TAG:
                 sha = parse_tag_target(self._odb.read(sha)[1])
         if object_type != ObjectType.COMMIT:
-            raise UnreadableObject("HEAD", f"{sha} is not a commit")
+            raise UnreadableObject(revision, f"{sha} is not a commit")
         return sha
 
     def find_root_commit(self, sha: str) -> str:

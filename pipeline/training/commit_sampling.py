@@ -27,7 +27,7 @@ from pipeline.text import build_semantic_text, count_terms
 MIN_SUBJECT_WORDS: Final = 3
 # Words of a usable sentence. Shorter ones ("As discussed.") fit any commit; longer ones are lists or code.
 SENTENCE_WORDS: Final = range(6, 41)
-# Per message, so that long messages do not outweigh the others.
+# Most sentences of a message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
 
 # Subject of a merge, a revert, a release, an update of dependencies or another chore.
@@ -36,9 +36,11 @@ _ROUTINE_SUBJECT: Final = re.compile(
     r"|chore\b|v?\d+\.\d+)\b|.*\bdeps\b|.*\b(?:chang(?:e|ing) ?log|typos?|release notes)\b",
     re.IGNORECASE,
 )
+# Number of an issue or pull request, or a URL.
 _ISSUE_NUMBER: Final = re.compile(
     r"\(?(?:\b(?:GH-|PR |issue |bug ))?#\d+\)?|\(?https?://\S+|\bGH-\d+", re.IGNORECASE
 )
+# Type and scope of a conventional commit (`fix(parser): `).
 _COMMIT_TYPE_PREFIX: Final = re.compile(
     r"^(?:feat|fix|refactor|perf|docs|test|style|build|ci)(?:\([^)]*\))?!?:\s*", re.IGNORECASE
 )
@@ -49,7 +51,7 @@ _TRAILER_OR_CODE: Final = re.compile(
     re.IGNORECASE,
 )
 _MERGE_SUBJECT: Final = re.compile(r"(?:auto )?merge\b", re.IGNORECASE)
-# Decoration of a title: a number before it, reviewers after it.
+# Additions of merge bots to a title: a number before it, reviewers after it.
 _TITLE_DECORATION: Final = re.compile(r"^\d+: |\s+(?:r|a)=\S.*$")
 _CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
 _BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
