@@ -29,6 +29,18 @@ MIN_SUBJECT_WORDS: Final = 3
 SENTENCE_WORDS: Final = range(6, 41)
 # Most sentences of a message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
+# A commit with more files is a mass edit: its message describes no single file.
+MAX_FILES: Final = 20
+# A text with fewer distinct words is too short to be found by its words.
+MIN_DISTINCT_WORDS: Final = 5
+# The title of a larger merge does not describe each of its commits.
+MAX_MERGED_COMMITS: Final = 20
+# Hunks whose texts are read of each commit: further ones add little.
+MAX_HUNKS: Final = 3
+MAX_CHANGE_CHARS: Final = 8_000
+MAX_CHANGELOG_CHARS: Final = 1_500
+# Shorter changelog lines are headings or names.
+MIN_CHANGELOG_WORDS: Final = 6
 
 # Subject of a merge, a revert, a release, an update of dependencies or another chore.
 _ROUTINE_SUBJECT: Final = re.compile(
@@ -56,6 +68,11 @@ _TITLE_DECORATION: Final = re.compile(r"^\d+: |\s+(?:r|a)=\S.*$")
 _CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
 _BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
+# Start of the name of a changelog or its directory, and the name of a function or class in the header of a part.
+_CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
+_HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
+# Backticks and asterisks, roles of reStructuredText (`:meth:`), and all but the text of a Markdown link.
+_MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +145,9 @@ def split_paragraphs(body: str) -> list[str]:
     return [paragraph for paragraph in joined if paragraph]
 
 
-# A commit with more files is a mass edit: its message describes no single file.
-MAX_FILES: Final = 20
-# A text with fewer distinct words is too short to be found by its words.
-MIN_DISTINCT_WORDS: Final = 5
-# The title of a larger merge does not describe each of its commits.
-MAX_MERGED_COMMITS: Final = 20
-
-# Start of the name of a changelog or its directory, and the name of a function or class in the header of a part.
-_CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
-_HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
+def get_repository_name(path: Path) -> str:
+    """Return the name of a repository: that of its directory, or of the parent directory for `.git` and `repo`."""
+    return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,17 +261,6 @@ def build_change_text(hunk: Hunk, lines: str) -> str:
         added=lines,
         removed="",
     )
-
-
-# Hunks whose texts are read of each commit: further ones add little.
-MAX_HUNKS: Final = 3
-MAX_CHANGE_CHARS: Final = 8_000
-MAX_CHANGELOG_CHARS: Final = 1_500
-# Shorter changelog lines are headings or names.
-MIN_CHANGELOG_WORDS: Final = 6
-
-# Backticks and asterisks, roles of reStructuredText (`:meth:`), and all but the text of a Markdown link.
-_MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)

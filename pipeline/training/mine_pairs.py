@@ -26,8 +26,13 @@ import numpy.typing as npt
 from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.static import StaticEncoder
 from pipeline.text import count_terms
-from pipeline.training.commit_sampling import CommitText, MergeSample, read_commit_texts, sample_merges
-from pipeline.training.word_bags import get_repository_name
+from pipeline.training.commit_sampling import (
+    CommitText,
+    MergeSample,
+    get_repository_name,
+    read_commit_texts,
+    sample_merges,
+)
 from pipeline.workers import map_groups
 from stores.fulltext import K1, B, compute_inverse_document_frequency
 from stores.vector_search import MESSAGE_WEIGHT

@@ -16,7 +16,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from pipeline.git.repository import Commit
 from pipeline.hunks import Hunk
@@ -25,15 +28,17 @@ from pipeline.training.commit_sampling import (
     MIN_DISTINCT_WORDS,
     CommitSample,
     build_change_text,
+    get_repository_name,
     sample_commits,
     split_message,
 )
 from pipeline.workers import map_groups
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+logger = logging.getLogger(__name__)
 
+# Defaults of the options `--commits` (most commits of a repository) and `--seed`.
+MAX_COMMITS: Final = 3_500
+SEED: Final = 1
 # Hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file in one commit.
 MAX_HUNKS: Final = 4
 # Shorter comments ("see above") fit many changes.
@@ -144,8 +149,6 @@ def _split_comments(text: str) -> tuple[str, str]:
 
 def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
     """Write bags as arrays: `words` in order of first appearance, and the word numbers of each bag."""
-    import numpy as np
-
     numbers: dict[str, int] = {}
     flat: list[int] = []
     ends, commits, kinds = [], [], []
@@ -176,26 +179,17 @@ class BagDataset:
     """
 
     words: list[str]
-    flat: NDArray[np.uint32]
-    ends: NDArray[np.int64]
-    commits: NDArray[np.uint32]
-    kinds: NDArray[np.uint8]
+    flat: npt.NDArray[np.uint32]
+    ends: npt.NDArray[np.int64]
+    commits: npt.NDArray[np.uint32]
+    kinds: npt.NDArray[np.uint8]
 
     @classmethod
     def read(cls, file: Path) -> BagDataset:
         """Read a file written by `write_bags`."""
-        import numpy as np
-
         with np.load(file) as arrays:
             words = arrays["words"].tobytes().decode().split("\n")
             return cls(words, arrays["flat"], arrays["ends"], arrays["commits"], arrays["kinds"])
-
-
-# Most commits of a repository.
-MAX_COMMITS: Final = 3_500
-SEED: Final = 1
-
-logger = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -214,11 +208,6 @@ def build_tasks(repositories: Iterable[Path], arguments: argparse.Namespace) -> 
         ExtractionTask(path, get_repository_name(path), arguments.commits, arguments.seed, arguments.folder)
         for path in map(Path.resolve, repositories)
     ]
-
-
-def get_repository_name(path: Path) -> str:
-    """Return the name of a repository: that of its directory, or of the parent directory for `.git` and `repo`."""
-    return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
 def _build_parser() -> argparse.ArgumentParser:
