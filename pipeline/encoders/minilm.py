@@ -144,7 +144,8 @@ def quantize(table: Floats, axis: int, levels: int) -> tuple[NDArray[np.int8], F
 
     Each slice along `axis` has a scale of its own: axis 0 gives one for each column.
     """
-    scales = (np.abs(table).max(axis, keepdims=True) / levels).astype(np.float32)
+    peaks = np.maximum(np.abs(table).max(axis, keepdims=True), np.finfo(np.float32).tiny)
+    scales = (peaks / levels).astype(np.float32)
     return np.round(table / scales).astype(np.int8), scales
 
 

@@ -35,7 +35,7 @@ MAX_FILES: Final = 20
 MIN_DISTINCT_WORDS: Final = 5
 # The title of a larger merge does not describe each of its commits.
 MAX_MERGED_COMMITS: Final = 20
-# Hunks whose texts are read of each commit: further ones add little.
+# Hunks of a commit whose texts are read: further ones add little. Characters read of a hunk, and of a changelog.
 MAX_HUNKS: Final = 3
 MAX_CHANGE_CHARS: Final = 8_000
 MAX_CHANGELOG_CHARS: Final = 1_500
