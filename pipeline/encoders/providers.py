@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
+from math import ceil
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -58,7 +59,7 @@ _PROVIDER_OPTIONS: Final[dict[str, dict[str, str]]] = {
 _CPU_ALTERNATIVE: Final = "or embed with `--embed-provider cpu`."
 # onnxruntime and onnxruntime-gpu install into one directory, and the last one installed overwrites the other.
 _HINTS: Final = {
-    COREML: "CoreML comes with macOS builds of ONNX Runtime: there run "
+    COREML: "CoreML comes with ONNX Runtime for macOS. On a Mac run "
     f"`pip install --force-reinstall --no-deps onnxruntime`, {_CPU_ALTERNATIVE}",
     CUDA: "Run `pip install 'history-lineage[cuda]'`, then `pip uninstall --yes onnxruntime` and "
     "`pip install --force-reinstall --no-deps onnxruntime-gpu` (the two packages share one directory), "
@@ -294,7 +295,7 @@ def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64
 
     row_count = shape.texts if shape.is_fixed else len(tokens)
     max_length = max(map(len, tokens))
-    row_length = -(-max_length // shape.token_multiple) * shape.token_multiple
+    row_length = ceil(max_length / shape.token_multiple) * shape.token_multiple
     rows = np.full((row_count, row_length), -1, np.int64)
     for row, ids in zip(rows, tokens, strict=False):
         row[: len(ids)] = ids

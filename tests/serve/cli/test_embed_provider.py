@@ -109,7 +109,7 @@ def test_rebuild_with_missing_provider_deletes_nothing(repo: Repo, home: Path) -
 def test_coreml_requires_macos(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """On other systems, the error for coreml names macOS."""
     assert run_lineage("index", repo.path, "--embed-provider", "coreml") == 1
-    assert "CoreML comes with macOS builds" in capsys.readouterr().err
+    assert "CoreML comes with ONNX Runtime for macOS" in capsys.readouterr().err
 
 
 def test_cpu_ignores_named_devices(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
