@@ -242,7 +242,8 @@ class CandidateLists:
 
     def get_kind(self, list_id: Ints) -> QueryKind:
         """Return the kind of a list's query."""
-        return self._datasets[list_id[0]].get_kind(list_id[1])
+        dataset, index = self._find_list(list_id)
+        return dataset.get_kind(index)
 
     def build_pairs(
         self, list_ids: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
@@ -255,7 +256,7 @@ class CandidateLists:
         token_rows: list[tuple[list[int], int]] = []
         lane_scores = []
         for list_id in list_ids:
-            dataset, index = self._datasets[list_id[0]], int(list_id[1])
+            dataset, index = self._find_list(list_id)
             candidates, candidate_scores = _select_candidates(dataset, index, generator, hard_share)
             token_rows += _iter_token_rows(dataset, index, candidates, generator)
             lane_scores.append(candidate_scores)
@@ -265,6 +266,11 @@ class CandidateLists:
             tokens[row, : len(ids)] = ids
             segment_ids[row, text_start : len(ids)] = 1
         return Pairs(tokens, segment_ids, lengths, np.stack(lane_scores))
+
+    def _find_list(self, list_id: Ints) -> tuple[PairDataset, int]:
+        """Return the dataset of a list, and its index there."""
+        file_index, index = map(int, list_id)
+        return self._datasets[file_index], index
 
 
 def _select_candidates(
