@@ -19,8 +19,16 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProcess, GitProgram, GitTimeout
 from pipeline.git.objects import is_bot
 from pipeline.git.repository import Repository
-from serve.explain import notes
-from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, blame_revision, read_blame
+from serve.explain.blame import (
+    BlamedLine,
+    BlameFailed,
+    BlameIgnoreRevs,
+    blame_revision,
+    describe_blame_failure,
+    describe_file_limitations,
+    describe_line_limitations,
+    read_blame,
+)
 from serve.explain.target import Target, read_committed_target
 from serve.related_types import Bot, Owner, RecentAuthor
 from stores.errors import LineageError
@@ -93,15 +101,15 @@ def read_surviving_lines(
     repository: Repository,
     git: GitProgram,
     target: Target,
-    blame: GitProcess | None,
+    blame_process: GitProcess | None,
     ignore_revs: BlameIgnoreRevs,
 ) -> SurvivingLines:
-    """Return the surviving lines of a file. `blame`: running git blame; None if the file has no lines."""
-    limitations = tuple(notes.describe_file_limitations(target, ignore_revs, repository, git))
-    if blame is None:
+    """Return the surviving lines of a file. `blame_process`: running git blame; None if the file has no lines."""
+    limitations = tuple(describe_file_limitations(target, ignore_revs, repository, git))
+    if blame_process is None:
         return SurvivingLines({}, limitations)
     try:
-        result = read_blame(blame, MAX_BLAME_SECONDS)
+        result = read_blame(blame_process, MAX_BLAME_SECONDS)
     except GitTimeout:
         sentence = (
             f"git blame did not finish within {MAX_BLAME_SECONDS:.0f} seconds, "
@@ -109,8 +117,8 @@ def read_surviving_lines(
         )
         return SurvivingLines({}, (*limitations, sentence))
     if isinstance(result, BlameFailed):
-        return SurvivingLines({}, (*limitations, notes.describe_blame_failure(result, repository)))
-    line_limitations = notes.describe_line_limitations(result.lines, repository)
+        return SurvivingLines({}, (*limitations, describe_blame_failure(result, repository)))
+    line_limitations = describe_line_limitations(result.lines, repository)
     return SurvivingLines(count_surviving_lines(result.lines), (*limitations, *line_limitations))
 
 

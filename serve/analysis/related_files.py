@@ -28,8 +28,7 @@ from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
 from serve.explain import cache
 from serve.explain.blame import load_ignore_revs, start_blame
-from serve.explain.deleted_file import describe_missing_file
-from serve.explain.target import Target, list_candidate_paths, resolve_target
+from serve.explain.target import Target, describe_missing_file, list_candidate_paths, resolve_target
 from serve.explain_types import ExplainRequest
 from serve.index_status import (
     IndexStatus,

@@ -1,10 +1,9 @@
-"""`git blame`: options, parser of its porcelain output, `.git-blame-ignore-revs`; excerpts of diffs."""
+"""`git blame`: options, parser of its output, `.git-blame-ignore-revs`, and sentences about limitations."""
 
 from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,19 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.git import patches
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import normalize_seconds
-from pipeline.git.repository import Repository, UnreadableObject
-from pipeline.hunks import OVERSIZE_BYTES
-from serve import diff_excerpts
-from serve.diff_excerpts import CONTEXT_LINES, DiffLine
+from pipeline.git.repository import Repository
 from serve.explain.target import Target
 from serve.explain_types import ExplainRequest
-from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES, truncate_line
+from serve.text import format_ranges
 
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
+# Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
+MAX_LINE_RANGES: Final = 6
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
@@ -258,111 +255,55 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
     return bytes([int(escape, 8)]) if len(escape) == 3 else NAMED_ESCAPES.get(escape, escape)
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Excerpt of a diff; `is_truncated` if it omits a part that concerns the blamed lines."""
-
-    text: str
-    is_truncated: bool
-
-
-EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
-
-
 def find_main_origin(lines: Sequence[BlamedLine]) -> LineOrigin:
     """Return the origin of most of the lines."""
     return Counter(line.origin for line in lines).most_common(1)[0][0]
 
 
-def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
-    """Return the excerpt of a commit's diff for lines blamed on it, in the file that most of them come from.
-
-    It is empty at a shallow boundary, where the parent is unknown; empty and truncated if a version of the file is
-    missing or too large to compare.
-    """
-    origin = find_main_origin(lines)
-    if origin.commit_sha in repository.shallow_boundary:
-        return EMPTY_EXCERPT
-    numbers = {line.original_number for line in lines if line.origin == origin}
-    try:
-        body = _diff_versions(repository, origin)
-    except UnreadableObject:
-        return Excerpt("", is_truncated=True)
-    if body is None:
-        return Excerpt("", is_truncated=True)
-    return select_sections(diff_excerpts.split_sections(body), numbers)
+def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
+    """Say why `git blame` failed."""
+    if repository.is_partial_clone:
+        return (
+            f"git could not read the history: {failure.reason}. "
+            "This partial clone lacks objects, and lineage does not fetch them."
+        )
+    return f"git blame failed: {failure.reason}."
 
 
-def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections between the two versions of the file; None if one is too large to compare."""
-    new = repository.find_entry(origin.commit_sha, origin.path)
-    old = repository.find_entry(*origin.previous) if origin.previous else None
-    blobs = [entry.sha if entry else None for entry in (old, new)]
-    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
-        return None
-    body = patches.strip_file_header(repository.create_blob_patch(*blobs).data)
-    return body.decode("utf-8", errors="replace")
+def describe_line_limitations(lines: Sequence[BlamedLine], repository: Repository) -> Iterator[str]:
+    """Yield sentences about uncommitted lines, and about lines blamed on the oldest commits of a shallow clone."""
+    uncommitted_lines = [line.number for line in lines if not line.is_committed]
+    if uncommitted_lines:
+        yield f"{_format_lines(uncommitted_lines)} not committed yet."
+    boundary_lines = [line.number for line in lines if line.origin.commit_sha in repository.shallow_boundary]
+    if boundary_lines:
+        yield (
+            f"The history of this shallow clone ends: {_format_lines(boundary_lines).lower()} shown at its oldest "
+            "commit and may be older. `git fetch --unshallow` gets the rest."
+        )
 
 
-def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections that contain the numbered new lines; if they are too long, only the lines near these."""
-    if not sections:
-        return EMPTY_EXCERPT
-    sorted_numbers = sorted(numbers)
-    distances = [_measure_distance(section, sorted_numbers) for section in sections]
-    touched_sections = [
-        section for section, distance in zip(sections, distances, strict=True) if distance == 0
-    ]
-    # Blame and diff can disagree about equal lines around an added block, or if blame skipped a commit.
-    if not touched_sections:
-        nearest = sections[distances.index(min(distances))]
-        touched_sections = [nearest]
-        numbers = {_find_nearest_line(nearest, number) for number in numbers}
-    text = "".join(touched_sections)
-    if text.count("\n") <= EXCERPT_LINES:
-        return _crop(text, is_truncated=False)
-    windows = "".join(window for section in touched_sections for window in _format_windows(section, numbers))
-    return _crop("\n".join(windows.split("\n")[:EXCERPT_LINES]), is_truncated=True)
+def describe_file_limitations(
+    target: Target, ignore_revs: BlameIgnoreRevs, repository: Repository, git: GitProgram
+) -> Iterator[str]:
+    """Yield sentences about the file, invalid lines of `.git-blame-ignore-revs`, and git filters that do not run."""
+    if target.note:
+        yield target.note
+    if ignore_revs.note and target.content is not None:
+        yield ignore_revs.note
+    if target.is_missing or target.revision:
+        return
+    driver = repository.get_attribute(target.display_path, "filter")
+    if isinstance(driver, str) and any(
+        name.rpartition(".")[0] == f"filter.{driver}" for name in git.filter_settings
+    ):
+        yield (
+            f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
+        )
 
 
-def _measure_distance(section: str, numbers: Sequence[int]) -> int:
-    """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
-    _, _, start, count = diff_excerpts.parse_section_header(section)
-    index = bisect_left(numbers, start)
-    before = [start - numbers[index - 1]] if index else []
-    after = [max(0, numbers[index] - (start + count - 1))] if index < len(numbers) else []
-    return min([*before, *after])
-
-
-def _find_nearest_line(section: str, number: int) -> int:
-    """Return the new line of the section that is nearest to a line number."""
-    _, _, start, count = diff_excerpts.parse_section_header(section)
-    return max(start, min(number, start + count - 1))
-
-
-def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
-    """Yield the lines near the numbered ones, each run of consecutive lines as a section of its own."""
-    lines = list(diff_excerpts.parse_section_lines(section))
-    shown_indexes = {
-        nearby_index
-        for index, line in enumerate(lines)
-        if line.text[:1] != "-" and line.new_number in numbers
-        for nearby_index in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
-        if 0 <= nearby_index < len(lines)
-    }
-    run: list[DiffLine] = []
-    for index, line in enumerate(lines):
-        if index in shown_indexes:
-            run.append(line)
-        elif run:
-            yield diff_excerpts.format_lines(section, run)
-            run = []
-    if run:
-        yield diff_excerpts.format_lines(section, run)
-
-
-def _crop(text: str, *, is_truncated: bool) -> Excerpt:
-    """Return an excerpt with long lines truncated."""
-    lines = text.split("\n")
-    cropped = "\n".join(map(truncate_line, lines))
-    return Excerpt(cropped, is_truncated or any(len(line) > EXCERPT_COLUMNS for line in lines))
+def _format_lines(numbers: Sequence[int]) -> str:
+    """Return a subject and verb for a sentence about lines, such as "Lines 3-7, 9 are"."""
+    ranges = format_ranges(numbers)
+    text = ", ".join(ranges[:MAX_LINE_RANGES]) + (" and others" if len(ranges) > MAX_LINE_RANGES else "")
+    return f"Line {text} is" if len(numbers) == 1 else f"Lines {text} are"

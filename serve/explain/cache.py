@@ -1,4 +1,4 @@
-"""Cache of answers. A key contains everything that an answer depends on."""
+"""Cache of answers, and the context of a request: everything that its answer depends on, which is the key."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
+from pipeline.git import commit_graph
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.git_dir import blocks_on_open, read_small_file
 from pipeline.git.libgit2 import find_user_attributes_file
 from pipeline.git.repository import Repository
 from serve.explain.blame import BlameIgnoreRevs
 from serve.explain.target import Target
 from serve.explain_types import ExplainRequest
+from stores.connections import ReaderPools
 from stores.index_location import IndexLocation
 
 # An answer takes about 10 KB, but one about a large file contains all its lines, so the bytes are limited as well.
@@ -56,34 +60,62 @@ class BoundedCache(Generic[Value]):
             self._entries[key] = value, size_bytes
 
 
-def compute_answer_key(
-    request: ExplainRequest,
-    repository: Repository,
-    head: str | None,
-    target: Target,
-    location: IndexLocation | None,
-    ignore_revs: BlameIgnoreRevs,
-) -> bytes:
-    """Return a digest of everything that an answer depends on.
+@dataclass(frozen=True, slots=True)
+class ExplainContext:
+    """A request with the state of the repository, file and index when the answer is computed."""
 
-    It contains small files in full, because two writes within one tick of the clock have the same modification time.
-    """
-    dependencies = (
-        request,
-        repository.git_dir,
-        repository.root,
-        head,
-        target,
-        ignore_revs,
-        repository.config,
-        sorted(repository.shallow_boundary),
-        repository.list_tag_targets(),
-        *map(_read_or_empty, _list_dependency_files(repository, target)),
-        _read_file_signature(repository.git_dir / "index"),
-        _read_tail(repository.git_dir / "index"),
-        *map(_read_file_signature, (location.database, location.wal) if location else ()),
-    )
-    return _hash_dependencies(dependencies)
+    request: ExplainRequest
+    repository: Repository
+    head: str | None
+    target: Target
+    location: IndexLocation | None
+    ignore_revs: BlameIgnoreRevs
+    histories: BoundedCache[bytes]
+    reader_pools: ReaderPools
+
+    @property
+    def answer_key(self) -> bytes:
+        """Digest of everything that the answer depends on.
+
+        Small files are read in full, because two writes within one tick of the clock have the same modification time.
+        """
+        repository, location = self.repository, self.location
+        dependencies = (
+            self.request,
+            repository.git_dir,
+            repository.root,
+            self.head,
+            self.target,
+            self.ignore_revs,
+            repository.config,
+            sorted(repository.shallow_boundary),
+            repository.list_tag_targets(),
+            *map(_read_or_empty, _list_dependency_files(repository, self.target)),
+            _read_file_signature(repository.git_dir / "index"),
+            _read_tail(repository.git_dir / "index"),
+            *map(_read_file_signature, (location.database, location.wal) if location else ()),
+        )
+        return _hash_dependencies(dependencies)
+
+    @property
+    def line_range(self) -> tuple[int, int] | None:
+        """First and last requested line that the file has; None if it has none of the requested lines."""
+        first, count = self.request.line_start, len(self.target.lines)
+        last = min(self.request.line_end or count, count)
+        return (first, last) if first <= last and self.target.content is not None else None
+
+    @property
+    def file_history_path(self) -> str | None:
+        """Path of the file whose history to read, for related commits; None if the request excludes them."""
+        return self.target.display_path if self.request.include_related else None
+
+    @property
+    def git(self) -> GitProgram:
+        """Git program for this repository, with the commit graph of the index if there is one."""
+        graph_directory = self.location.git_directory if self.location else None
+        return commit_graph.create_git_program(
+            self.repository, graph_directory, self.ignore_revs.replacement_config
+        )
 
 
 def refuse_blocked_target(repository: Repository, target: Target) -> Target:

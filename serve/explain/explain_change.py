@@ -6,40 +6,49 @@ excerpt for each, adds related commits and coverage from the index, and builds t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from pipeline.cancellation import check_cancelled
-from pipeline.git import commit_graph
+from pipeline.git import commit_graph, patches
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
+from pipeline.hunks import OVERSIZE_BYTES
+from serve import diff_excerpts
 from serve.api_types import format_author_date, format_rfc3339
+from serve.diff_excerpts import CONTEXT_LINES, DiffLine
 from serve.evidence import EvidenceLoader
-from serve.explain import cache, notes
+from serve.explain import blame, cache, file_history
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
-    BlameIgnoreRevs,
     BlameResult,
-    Excerpt,
-    build_excerpt,
+    LineOrigin,
     find_main_origin,
     load_ignore_revs,
     read_blame,
     start_blame,
 )
-from serve.explain.cache import BoundedCache
-from serve.explain.deleted_file import resolve_missing_file
-from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
+from serve.explain.cache import BoundedCache, ExplainContext
+from serve.explain.file_history import (
+    Coverage,
+    Enrichment,
+    FileHistoryReader,
+    build_related_commit,
+    measure_coverage,
+    open_file_history,
+)
 from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
-from serve.explain.notes import Coverage
-from serve.explain.target import Target, resolve_target
+from serve.explain.target import Target, resolve_missing_file, resolve_target
 from serve.explain_types import (
     ExplainAnswer,
     ExplainDetails,
@@ -47,14 +56,29 @@ from serve.explain_types import (
     ExplainHit,
     ExplainMeta,
     ExplainRequest,
-    RelatedCommit,
     validate_explain_request,
 )
-from serve.index_status import build_compatibility, build_index_state, clamp_limit
+from serve.index_status import (
+    EXCERPT_COLUMNS,
+    EXCERPT_LINES,
+    build_compatibility,
+    build_index_state,
+    clamp_limit,
+    truncate_line,
+)
 from serve.repositories import find_index
 from stores.connections import ReaderPools
-from stores.history import FileCommit
-from stores.index_location import IndexLocation
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Excerpt of a diff; `is_truncated` if it omits a part that concerns the blamed lines."""
+
+    text: str
+    is_truncated: bool
+
+
+EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,47 +130,6 @@ class Explainer:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainContext:
-    """A request with the state of the repository, file and index when the answer is computed."""
-
-    request: ExplainRequest
-    repository: Repository
-    head: str | None
-    target: Target
-    location: IndexLocation | None
-    ignore_revs: BlameIgnoreRevs
-    histories: BoundedCache[bytes]
-    reader_pools: ReaderPools
-
-    @property
-    def answer_key(self) -> bytes:
-        """Digest of everything that the answer depends on."""
-        return cache.compute_answer_key(
-            self.request, self.repository, self.head, self.target, self.location, self.ignore_revs
-        )
-
-    @property
-    def line_range(self) -> tuple[int, int] | None:
-        """First and last requested line that the file has; None if it has none of the requested lines."""
-        first, count = self.request.line_start, len(self.target.lines)
-        last = min(self.request.line_end or count, count)
-        return (first, last) if first <= last and self.target.content is not None else None
-
-    @property
-    def file_history_path(self) -> str | None:
-        """Path of the file whose history to read, for related commits; None if the request excludes them."""
-        return self.target.display_path if self.request.include_related else None
-
-    @property
-    def git(self) -> GitProgram:
-        """Git program for this repository, with the commit graph of the index if there is one."""
-        graph_directory = self.location.git_directory if self.location else None
-        return commit_graph.create_git_program(
-            self.repository, graph_directory, self.ignore_revs.replacement_config
-        )
-
-
 def compute_answer(context: ExplainContext) -> ExplainAnswer:
     """Return the answer to the request, computed without a cache."""
     git, line_range = context.git, context.line_range
@@ -190,10 +173,10 @@ def _answer_from_blame(
     hits = evidence.add_to(hits)
     check_cancelled()
     evolution = _trace_evolution(context, result, reader, git)
-    coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
+    coverage = measure_coverage(result.lines, lines_by_commit, repository, enrichment)
     limitations = [
-        *notes.describe_file_limitations(target, context.ignore_revs, repository, git),
-        *notes.describe_line_limitations(result.lines, repository),
+        *blame.describe_file_limitations(target, context.ignore_revs, repository, git),
+        *blame.describe_line_limitations(result.lines, repository),
     ]
     meta = _build_meta(context, line_range, len(shas), limitations, reader, enrichment, coverage)
     meta = _add_evolution(meta, evolution)
@@ -232,7 +215,7 @@ def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
 def _answer_blame_failure(
     context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
 ) -> ExplainAnswer:
-    limitations = [notes.describe_blame_failure(failure, context.repository)]
+    limitations = [blame.describe_blame_failure(failure, context.repository)]
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
     enrichment = Enrichment(error=reader.error)
@@ -244,12 +227,23 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
     """Answer a request for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
     with _open_file_history(context, git) as reader:
-        limitations = list(notes.describe_file_limitations(target, context.ignore_revs, repository, git))
+        limitations = list(blame.describe_file_limitations(target, context.ignore_revs, repository, git))
         if target.content is not None:
-            limitations.append(notes.describe_empty_range(target, context.request))
+            limitations.append(_describe_empty_range(target, context.request))
         enrichment = Enrichment(error=reader.error)
         meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))
         return ExplainAnswer((), meta, is_transient=bool(reader.error) or reader.is_copy)
+
+
+def _describe_empty_range(target: Target, request: ExplainRequest) -> str:
+    """Say why the requested range has no lines; return an empty text if it has lines."""
+    count = len(target.lines)
+    if not count:
+        return f"{target.display_path} is empty."
+    if request.line_start > count:
+        lines = "1 line" if count == 1 else f"{count} lines"
+        return f"{target.display_path} has {lines}: the range starts after its end."
+    return ""
 
 
 def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLine]]:
@@ -290,34 +284,9 @@ def build_hit(commit: Commit, lines: Sequence[BlamedLine], excerpt: Excerpt | No
     )
 
 
-def build_related_commit(commit: FileCommit) -> RelatedCommit:
-    """Convert a related commit of the index to its form in an answer."""
-    return RelatedCommit(
-        commit_sha=commit.commit_sha,
-        commit_message=commit.commit_message,
-        commit_author=commit.commit_author,
-        commit_date=format_rfc3339(commit.commit_date),
-        touched_hunks=commit.touched_hunks,
-    )
-
-
 def _build_explained_line(line: BlamedLine, content: Sequence[bytes]) -> ExplainedLine:
     text = content[line.number - 1].decode("utf-8", errors="replace")
     return ExplainedLine(line.number, text, line.origin.commit_sha if line.is_committed else None)
-
-
-def _measure_coverage(
-    lines: Sequence[BlamedLine],
-    lines_by_commit: Mapping[str, list[BlamedLine]],
-    repository: Repository,
-    enrichment: Enrichment,
-) -> Coverage:
-    counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
-    return Coverage(
-        lines=len(lines),
-        indexable=sum(count for sha, count in counts.items() if sha not in repository.shallow_boundary),
-        indexed=sum(count for sha, count in counts.items() if sha in enrichment.indexed_commits),
-    )
 
 
 def _build_meta(
@@ -331,7 +300,7 @@ def _build_meta(
 ) -> ExplainMeta:
     path = context.target.display_path
     limitation = " ".join(limitations) or None
-    hint = notes.build_hint(reader, enrichment, coverage)
+    hint = file_history.build_hint(reader, enrichment, coverage)
     if not commit_count and limitation:  # the reason why there are no hits
         hint = " ".join(dict.fromkeys(filter(None, (limitation, hint))))
     return ExplainMeta(
@@ -344,6 +313,100 @@ def _build_meta(
             blame_coverage=coverage.share,
             limitation=limitation,
             related_commits=tuple(map(build_related_commit, enrichment.related_commits)),
-            enrichment_limitation=notes.describe_enrichment_limitation(reader, enrichment, path),
+            enrichment_limitation=file_history.describe_enrichment_limitation(reader, enrichment, path),
         ),
     )
+
+
+def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
+    """Return the excerpt of a commit's diff for lines blamed on it, in the file that most of them come from.
+
+    It is empty at a shallow boundary, where the parent is unknown; empty and truncated if a version of the file is
+    missing or too large to compare.
+    """
+    origin = find_main_origin(lines)
+    if origin.commit_sha in repository.shallow_boundary:
+        return EMPTY_EXCERPT
+    numbers = {line.original_number for line in lines if line.origin == origin}
+    try:
+        body = _diff_versions(repository, origin)
+    except UnreadableObject:
+        return Excerpt("", is_truncated=True)
+    if body is None:
+        return Excerpt("", is_truncated=True)
+    return select_sections(diff_excerpts.split_sections(body), numbers)
+
+
+def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
+    """Return the `@@` sections between the two versions of the file; None if one is too large to compare."""
+    new = repository.find_entry(origin.commit_sha, origin.path)
+    old = repository.find_entry(*origin.previous) if origin.previous else None
+    blobs = [entry.sha if entry else None for entry in (old, new)]
+    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
+        return None
+    body = patches.strip_file_header(repository.create_blob_patch(*blobs).data)
+    return body.decode("utf-8", errors="replace")
+
+
+def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
+    """Return the sections that contain the numbered new lines; if they are too long, only the lines near these."""
+    if not sections:
+        return EMPTY_EXCERPT
+    sorted_numbers = sorted(numbers)
+    distances = [_measure_distance(section, sorted_numbers) for section in sections]
+    touched_sections = [
+        section for section, distance in zip(sections, distances, strict=True) if distance == 0
+    ]
+    # Blame and diff can disagree about equal lines around an added block, or if blame skipped a commit.
+    if not touched_sections:
+        nearest = sections[distances.index(min(distances))]
+        touched_sections = [nearest]
+        numbers = {_find_nearest_line(nearest, number) for number in numbers}
+    text = "".join(touched_sections)
+    if text.count("\n") <= EXCERPT_LINES:
+        return _crop(text, is_truncated=False)
+    windows = "".join(window for section in touched_sections for window in _format_windows(section, numbers))
+    return _crop("\n".join(windows.split("\n")[:EXCERPT_LINES]), is_truncated=True)
+
+
+def _measure_distance(section: str, numbers: Sequence[int]) -> int:
+    """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
+    _, _, start, count = diff_excerpts.parse_section_header(section)
+    index = bisect_left(numbers, start)
+    before = [start - numbers[index - 1]] if index else []
+    after = [max(0, numbers[index] - (start + count - 1))] if index < len(numbers) else []
+    return min([*before, *after])
+
+
+def _find_nearest_line(section: str, number: int) -> int:
+    """Return the new line of the section that is nearest to a line number."""
+    _, _, start, count = diff_excerpts.parse_section_header(section)
+    return max(start, min(number, start + count - 1))
+
+
+def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
+    """Yield the lines near the numbered ones, each run of consecutive lines as a section of its own."""
+    lines = list(diff_excerpts.parse_section_lines(section))
+    shown_indexes = {
+        nearby_index
+        for index, line in enumerate(lines)
+        if line.text[:1] != "-" and line.new_number in numbers
+        for nearby_index in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
+        if 0 <= nearby_index < len(lines)
+    }
+    run: list[DiffLine] = []
+    for index, line in enumerate(lines):
+        if index in shown_indexes:
+            run.append(line)
+        elif run:
+            yield diff_excerpts.format_lines(section, run)
+            run = []
+    if run:
+        yield diff_excerpts.format_lines(section, run)
+
+
+def _crop(text: str, *, is_truncated: bool) -> Excerpt:
+    """Return an excerpt with long lines truncated."""
+    lines = text.split("\n")
+    cropped = "\n".join(map(truncate_line, lines))
+    return Excerpt(cropped, is_truncated or any(len(line) > EXCERPT_COLUMNS for line in lines))

@@ -1,35 +1,25 @@
-"""Data that the index adds to an explanation: indexed and related commits, and commits that changed given lines.
+"""Data that the index adds to an explanation: indexed and related commits; sentences about what it lacks.
 
-Related commits are the neighbours of a hit in the file's history. Searches for lines find the commit that removed a
-line before, and commits that may have had its idea.
+Related commits are the neighbours of a hit in the history of the file.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from pipeline.git.commit_graph import HISTORY_ARGUMENTS, sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
+from serve.api_types import format_rfc3339
+from serve.explain.blame import BlamedLine
 from serve.explain.cache import BoundedCache, compute_history_key
-from serve.explain.line_similarity import build_key, extract_features, find_anchor
-from serve.explain.line_sources import (
-    FILE_SUPPORT,
-    ROLE_SUPPORT,
-    LineSource,
-    SourceFinder,
-    compute_support,
-    find_blob,
-    read_lines,
-)
-from serve.index_status import IndexStatus, load_index_status
-from stores import errors, exact_search, history
+from serve.explain_types import RelatedCommit
+from serve.index_status import IndexStatus, build_index_hints, load_index_status
+from stores import errors, history
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
@@ -45,14 +35,6 @@ MAX_RELATED_DISTANCE: Final = 2
 # Blame works without the index, so a reader waits for one batch of an index run (60 ms), or for a copy of an index that
 # a suspended process holds, but not for a whole rebuild.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
-
-# A restored line must be long: short ones recur by chance.
-MIN_RESTORED_CHARACTERS: Final = 20
-MIN_RESTORED_WORDS: Final = 3
-# Of 22 lines, the oldest commit that adds a line's best anchor was right for 14, the three oldest for 17.
-LEADS_PER_ANCHOR: Final = 3
-# Patterns of one search. Each adds 5 ms to the 100 ms of a search.
-MAX_PATTERNS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,134 +195,84 @@ def _format_error(error: LineageError | OSError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedLine:
-    """Line of a commit's file without a source. `text`: the line there; `queried_text`: the line of the request."""
+class Coverage:
+    """Numbers of blamed lines: all, those whose commit an index run can index, and those whose commit is indexed."""
 
-    commit_sha: str
-    path: bytes
-    number: int
-    date: int
-    text: str
-    queried_text: str
+    lines: int
+    indexable: int
+    indexed: int
 
     @property
-    def suffix(self) -> str:
-        """Suffix of the file's name, with the dot."""
-        return os.path.splitext(os.fsdecode(self.path))[1]  # noqa: PTH122 - a path in git
-
-    @property
-    def removal_pattern(self) -> DiffLinePattern | None:
-        """Pattern of the removed line; None if the line is too short."""
-        words = extract_features(self.text).words
-        if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
-            return None
-        line = self.text.strip()
-        return DiffLinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
-
-    @property
-    def anchors(self) -> list[str]:
-        """Texts by which to search for the idea of the line: of the oldest line, and of the one that was queried."""
-        return [
-            anchor for anchor in dict.fromkeys(map(find_anchor, (self.text, self.queried_text))) if anchor
-        ]
+    def share(self) -> float:
+        """Share of the lines whose commit is in the index."""
+        return round(self.indexed / self.lines, 6) if self.lines else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """Commit that may have had the idea of a line; `text`: what it has in common with the line, or what it replaced."""
-
-    commit_sha: str
-    file_path: str
-    text: str
-
-
-@dataclass(slots=True)
-class LineSearcher:
-    """Searcher of the stored diffs of an open index. `limitation` says what was not searched."""
-
-    repository: Repository
-    git: GitProgram
-    reader: FileHistoryReader
-    limitation: str = ""
-    _found: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
-
-    def search(self, lines: Sequence[EndedLine]) -> None:
-        """Search for the removals and anchors of lines, which the other functions then read."""
-        patterns = [
-            pattern for line in lines for pattern in _list_patterns(line) if pattern not in self._found
-        ]
-        patterns = list(dict.fromkeys(patterns))
-        if len(patterns) > MAX_PATTERNS:
-            self.limitation = (
-                "Only some of the lines were searched for restored lines and possible earlier commits."
-            )
-        patterns = patterns[:MAX_PATTERNS]
-        index = self.reader.index
-        if index is None or not patterns:
-            return
-        try:
-            with index.translate_errors():
-                is_reachable = history.build_reachability_test(
-                    index.connection, self.reader.status.reachability
-                )
-                found = exact_search.find_line_changes(index.connection, patterns, is_reachable)
-                self._found.update(zip(patterns, found, strict=True))
-        except (DamagedIndex, IndexBusy, StorageError) as error:
-            self.limitation = " ".join(f"The index could not be searched. {error}".split())
-
-    def find_removed(self, line: EndedLine) -> LineSource | None:
-        """Return the source of a restored line: the same line in the parent of the last commit that removed it before.
-
-        It was in a file of this name, or the line's commit creates its file.
-        """
-        pattern = line.removal_pattern
-        changes = self._found.get(pattern, []) if pattern else []
-        earlier = [change for change in reversed(changes) if change.date < line.date]
-        if not earlier:
-            return None
-        key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
-        blobs = [find_blob(self.repository, parent, line.path) for parent in parents]
-        if any(key in map(build_key, read_lines(self.repository, blob)) for blob in blobs):
-            return None  # the file has the line elsewhere: it was not missing
-        is_new_file = not any(blobs)
-        name = line.path.rpartition(b"/")[2]
-        for change in earlier:
-            old_path = os.fsencode(change.old_path or change.file_path)
-            is_same_name = old_path.rpartition(b"/")[2] == name
-            if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
-                source = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
-                least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
-                return source if source and self._measure_support(line, source) >= least_support else None
-        return None
-
-    def _measure_support(self, line: EndedLine, source: LineSource) -> float:
-        """Return how similar the lines around a line and around its source are."""
-        lines = read_lines(self.repository, find_blob(self.repository, line.commit_sha, line.path))
-        old_lines = read_lines(self.repository, find_blob(self.repository, source.parent, source.path))
-        return compute_support(lines, line.number, old_lines, source.number)
-
-    def find_leads(self, line: EndedLine) -> Iterator[Lead]:
-        """Yield the oldest commits that added the longest literal or name of a line to a file of this kind."""
-        for anchor in line.anchors:
-            changes = self._found.get(_build_anchor_pattern(anchor), [])
-            by_commit: dict[str, LineChange] = {}
-            for change in changes:
-                if change.date < line.date and change.file_path.endswith(line.suffix):
-                    by_commit.setdefault(change.commit_sha, change)
-            for change in list(by_commit.values())[:LEADS_PER_ANCHOR]:
-                yield Lead(change.commit_sha, change.file_path, anchor)
-
-    def _is_ancestor(self, older: str, newer: str) -> bool:
-        return self.git.run("merge-base", "--is-ancestor", older, newer).exit_code == 0
+def measure_coverage(
+    lines: Sequence[BlamedLine],
+    lines_by_commit: Mapping[str, list[BlamedLine]],
+    repository: Repository,
+    enrichment: Enrichment,
+) -> Coverage:
+    """Count the blamed lines, and those of them that an index run can index or has indexed."""
+    counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
+    return Coverage(
+        lines=len(lines),
+        indexable=sum(count for sha, count in counts.items() if sha not in repository.shallow_boundary),
+        indexed=sum(count for sha, count in counts.items() if sha in enrichment.indexed_commits),
+    )
 
 
-def _list_patterns(line: EndedLine) -> Iterator[DiffLinePattern]:
-    if removal := line.removal_pattern:
-        yield removal
-    yield from map(_build_anchor_pattern, line.anchors)
+def build_related_commit(commit: FileCommit) -> RelatedCommit:
+    """Convert a related commit of the index to its form in an answer."""
+    return RelatedCommit(
+        commit_sha=commit.commit_sha,
+        commit_message=commit.commit_message,
+        commit_author=commit.commit_author,
+        commit_date=format_rfc3339(commit.commit_date),
+        touched_hunks=commit.touched_hunks,
+    )
 
 
-def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
-    """Return the pattern of an added line with an anchor; a name must be a whole word."""
-    boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
-    return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
+def describe_enrichment_limitation(
+    reader: FileHistoryReader, enrichment: Enrichment, path: str
+) -> str | None:
+    """Say which data the index could not add; return None if it added all."""
+    if enrichment.error:
+        return f"The index could not be read. {enrichment.error}"
+    if reader.index is None:
+        return "There is no index, so coverage and related commits are unknown."
+    if reader.status.commits_behind:
+        commits = _format_count(reader.status.commits_behind, "commit")
+        return f"The index is {commits} behind HEAD: related commits may be missing."
+    if not enrichment.has_file_history:
+        return f"The index has no change of {path}, so there are no related commits."
+    return None
+
+
+def describe_missing_index(reader: FileHistoryReader) -> str:
+    """Say what the evolution of lines lacks without an index, or with one that cannot be read."""
+    reason = "The index cannot be read" if reader.error else "There is no index"
+    remedy = "" if reader.error else " Run `lineage index`."
+    return f"{reason}, so restored lines and some possible earlier commits are missing.{remedy}"
+
+
+def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
+    """Say what the user can do about the index; return None if nothing is to be done."""
+    if enrichment.error:
+        return enrichment.error
+    if reader.status.verdict is None:
+        if not reader.status.commits_behind:
+            return "The repository has no commits yet."
+        return (
+            "This repository is not indexed yet. Blame needs no index; "
+            "run `lineage index` for related commits and `lineage query`."
+        )
+    hints = list(build_index_hints(reader.status))
+    if coverage.indexed < coverage.indexable and not reader.status.commits_behind:
+        hints.append("Some lines come from commits that are not indexed: run `lineage index`.")
+    return " ".join(hints) or None
+
+
+def _format_count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

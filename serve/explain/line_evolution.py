@@ -22,7 +22,6 @@ from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import format_rfc3339
-from serve.explain import notes
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
@@ -30,7 +29,8 @@ from serve.explain.blame import (
     BlameResult,
     blame_revision,
 )
-from serve.explain.file_history import EndedLine, FileHistoryReader, Lead, LineSearcher
+from serve.explain.file_history import FileHistoryReader, describe_missing_index
+from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine
 from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import (
     MIN_COPY_WEIGHT,
@@ -104,7 +104,7 @@ class _Step:
 class _LineWithoutSource:
     """Line without a source in its commit. `is_searched`: the index was searched for a commit that removed it."""
 
-    line: EndedLine
+    line: UnsourcedLine
     version: _Version
     queried: _QueriedLines
     is_searched: bool = False
@@ -267,7 +267,7 @@ class LineTracer:
                 target.add(_QueriedLines(set(queried.lines), inexact))
             else:
                 queried_text = self.queried_texts[min(queried.lines)]
-                line = EndedLine(sha, version.path, number, version.date, text, queried_text)
+                line = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
                 self._lines_without_source.append(_LineWithoutSource(line, version, queried))
         for (parent, path), numbers in next_lines.items():
             self._enqueue_sources(parent, path, numbers)
@@ -386,7 +386,7 @@ class LineTracer:
             if sha not in positions and sha not in self._hits
         ][:MAX_LEADS]
         if self.searcher is None:
-            self.limitations.append(notes.describe_missing_index(self.reader))
+            self.limitations.append(describe_missing_index(self.reader))
         if self._is_limit_reached:
             self.limitations.append(
                 "The search for earlier commits stopped at its limit: some may be missing."

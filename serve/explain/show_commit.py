@@ -35,8 +35,7 @@ from serve.commit_types import (
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader
 from serve.explain.file_history import LOCK_WAIT_SECONDS
-from serve.explain.notes import find_similar_files
-from serve.explain.target import MAX_FILE_BYTES, list_candidate_paths
+from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index
 from serve.text import SHA_DIGITS, escape_line, format_command
 from stores import history, index_copy

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from serve.explain import explain_change as explain_change
-from serve.explain.cache import BoundedCache
-from serve.explain.explain_change import ExplainContext, Explainer
+from serve.explain import explain_change
+from serve.explain.cache import BoundedCache, ExplainContext
+from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from tests.repos import Repo
 from tests.serve.sample_index import build_index

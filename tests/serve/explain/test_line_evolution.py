@@ -9,7 +9,7 @@ import pytest
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import open_repository
 from serve.explain import line_evolution
-from serve.explain.file_history import EndedLine, LineSearcher
+from serve.explain.line_search import LineSearcher, UnsourcedLine
 from serve.explain.line_sources import LineSource
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from serve.repositories import locate_index
@@ -195,9 +195,9 @@ def test_unreadable_object_of_one_line_keeps_the_others(
     repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
     build_index(repo, home)
     find_removed = LineSearcher.find_removed
-    calls: list[EndedLine] = []
+    calls: list[UnsourcedLine] = []
 
-    def fail_second(searcher: LineSearcher, line: EndedLine) -> LineSource | None:
+    def fail_second(searcher: LineSearcher, line: UnsourcedLine) -> LineSource | None:
         calls.append(line)
         if len(calls) == 2:
             raise UnreadableObject("f" * 40, "missing")

@@ -6,7 +6,7 @@ import pytest
 
 from serve.api_types import parse_line_range
 from serve.errors import BadRequest
-from serve.explain import blame
+from serve.explain import blame, explain_change
 from serve.explain.file_history import find_related_commits
 from serve.index_status import EXCERPT_LINES
 from serve.text import find_consecutive_runs
@@ -119,25 +119,25 @@ LONG_SECTION = make_section(20, 20, [" x", "-y", *(f"+{n}" for n in range(21, 12
 
 def test_only_touched_sections_are_shown() -> None:
     """A section without any of the lines is omitted."""
-    assert blame.select_sections([SMALL_SECTION, LONG_SECTION], {2}) == blame.Excerpt(
+    assert explain_change.select_sections([SMALL_SECTION, LONG_SECTION], {2}) == explain_change.Excerpt(
         SMALL_SECTION, is_truncated=False
     )
 
 
 def test_nearest_section() -> None:
     """If no section has the lines, the nearest section is shown."""
-    assert blame.select_sections([SMALL_SECTION, LONG_SECTION], {8}).text == SMALL_SECTION
-    assert blame.select_sections([SMALL_SECTION, LONG_SECTION], {15, 16}).text.split("\n")[:3] == [
+    assert explain_change.select_sections([SMALL_SECTION, LONG_SECTION], {8}).text == SMALL_SECTION
+    assert explain_change.select_sections([SMALL_SECTION, LONG_SECTION], {15, 16}).text.split("\n")[:3] == [
         "@@ -20,2 +20,3 @@ def f():",
         " x",
         "-y",
     ]
-    assert blame.select_sections([], {8}) == blame.Excerpt("", is_truncated=False)
+    assert explain_change.select_sections([], {8}) == explain_change.Excerpt("", is_truncated=False)
 
 
 def test_windows_of_a_long_section() -> None:
     """Of a section that is too long, windows around the lines are shown with headers of their own."""
-    excerpt = blame.select_sections([SMALL_SECTION, LONG_SECTION], {50, 51, 90})
+    excerpt = explain_change.select_sections([SMALL_SECTION, LONG_SECTION], {50, 51, 90})
     assert excerpt.is_truncated
     assert excerpt.text.split("\n") == [
         "@@ -21,0 +47,8 @@ def f():", *(f"+{n}" for n in range(47, 55)),
@@ -147,12 +147,12 @@ def test_windows_of_a_long_section() -> None:
 
 def test_window_at_the_edge_of_a_section() -> None:
     """A window at the edge of a section includes a removed line, and its header counts it."""
-    assert blame.select_sections([LONG_SECTION], {21}).text.split("\n") == [
+    assert explain_change.select_sections([LONG_SECTION], {21}).text.split("\n") == [
         "@@ -20,2 +20,5 @@ def f():", " x", "-y", "+21", "+22", "+23", "+24", "",
     ]  # fmt: skip
 
 
 def test_windows_are_truncated() -> None:
     """Windows together are at most as long as an excerpt."""
-    excerpt = blame.select_sections([LONG_SECTION], set(range(21, 121)))
+    excerpt = explain_change.select_sections([LONG_SECTION], set(range(21, 121)))
     assert (excerpt.is_truncated, len(excerpt.text.split("\n"))) == (True, EXCERPT_LINES)

@@ -1,4 +1,4 @@
-"""Resolution of file names: special names, other kinds of files, missing files, paths outside."""
+"""Resolution of file names: special names, other kinds of files, missing and deleted files, paths outside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import UnreadableObject
+from serve.explain import target
 from tests.repos import Repo
 from tests.serve.explain.helpers import (
     THREE_LINES,
@@ -16,8 +18,16 @@ from tests.serve.explain.helpers import (
     list_blamed_commits,
     list_line_commits,
 )
+from tests.serve.sample_index import build_index
 
 NAMES = ["-L1,1", "--help", "with space", 'quo"te', "new\nline", "tab\t", "ü", "*", ":(top)x", "a=b"]
+FUNCTION = """\
+def connect(host, port):
+    address = resolve_address(host)
+    socket = create_socket(address, port)
+    socket.set_timeout(30)
+    return socket
+"""
 
 
 @pytest.fixture
@@ -181,3 +191,214 @@ def test_file_in_a_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
         "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", inner.path.as_uri(), "mods/inner"
     )
     assert list_line_commits(explain(Repo(repo.path / "mods/inner"), home, "x.py")) == [sha] * 3
+
+
+def test_deleted_file(repo: Repo, home: Path) -> None:
+    """The last version is explained as blame explains it at the parent; the limitation names both commits."""
+    parent = repo.head
+    repo.remove("src/a.py")
+    sha = repo.commit("Drop it\n\nIt is unused.")
+    repo.commit_file("other.py", "x\n")
+    answer = explain(repo, home, "src/a.py", include_evolution=True)
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", parent)
+    assert answer.meta.explain.lines_queried == (1, 5)
+    assert get_limitation(answer) == (
+        f'src/a.py does not exist in HEAD: commit {sha[:12]} ("Drop it") removed it. '
+        f"This explains its last version, in commit {parent[:12]}."
+    )
+    assert [hit.diff_excerpt for hit in answer.hits if hit.diff_excerpt]
+
+
+def test_lines_and_related_commits(repo: Repo, home: Path) -> None:
+    """Lines can be chosen, and the index adds the related commits of the deleted path."""
+    shas = repo.git("log", "--format=%H", "--reverse").split()
+    repo.remove("src/a.py")
+    removal = repo.commit("Drop it")
+    build_index(repo, home)
+    answer = explain(repo, home, "src/a.py", 2, 2, include_related=True)
+    assert list_line_commits(answer) == [shas[1]]
+    related = {commit.commit_sha for commit in answer.meta.explain.related_commits}
+    assert related == {shas[0], shas[2], removal}
+    assert "the range starts after its end" in get_limitation(explain(repo, home, "src/a.py", 9))
+
+
+def test_renamed_file(repo: Repo, home: Path) -> None:
+    """Of a renamed file the old version is explained, and the limitation follows the names up to now."""
+    repo.rename("src/a.py", "b.py")
+    first = repo.commit("Rename it")
+    start = f'src/a.py does not exist in HEAD: commit {first[:12]} ("Rename it") renamed it to b.py'
+    answer = explain(repo, home, "src/a.py")
+    assert get_limitation(answer).startswith(
+        f"{start}. Explain that file for later changes. This explains its last version"
+    )
+    assert len(answer.hits) == 3
+    repo.rename("b.py", "c.py")
+    second = repo.commit("Rename it again")
+    start += f', which commit {second[:12]} ("Rename it again") renamed to c.py'
+    assert get_limitation(explain(repo, home, "src/a.py")).startswith(
+        f"{start}. Explain that file for later changes."
+    )
+    repo.remove("c.py")
+    third = repo.commit("Drop it")
+    start += f', which commit {third[:12]} ("Drop it") removed.'
+    assert get_limitation(explain(repo, home, "src/a.py")).startswith(start)
+
+
+def test_merge_deletes_what_both_parents_have(repo: Repo, home: Path) -> None:
+    """A merge that drops a file removed it."""
+    repo.branch("topic")
+    repo.commit_file("topic.py", "x\n")
+    repo.switch("main")
+    parent = repo.commit_file("main.py", "x\n")
+    repo.git("merge", "--quiet", "--no-commit", "topic")
+    repo.remove("src/a.py")
+    merge = repo.commit("Merge without a")
+    answer = explain(repo, home, "src/a.py")
+    assert f'commit {merge[:12]} ("Merge without a") removed it' in get_limitation(answer)
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", parent)
+
+
+def test_merge_drops_a_file_of_a_branch(repo: Repo, home: Path) -> None:
+    """A merge that leaves out a file of one side removed it, although git log shows nothing of it."""
+    repo.branch("topic")
+    sha = repo.commit_file("topic.py", THREE_LINES, "Add on topic")
+    repo.switch("main")
+    repo.commit_file("main.py", "x\n")
+    repo.git("merge", "--quiet", "--no-commit", "--strategy=ours", "topic")
+    merge = repo.commit("Merge by ours")
+    assert not repo.git("log", "--", "topic.py")
+    answer = explain(repo, home, "topic.py")
+    assert f'commit {merge[:12]} ("Merge by ours") removed it' in get_limitation(answer)
+    assert list_line_commits(answer) == [sha] * 3
+
+
+def test_branch_with_the_file_is_merged_later(repo: Repo, home: Path) -> None:
+    """The commit that removed the file is named, not a merge of an old branch that still had it."""
+    repo.branch("topic")
+    repo.commit_file("topic.py", "x\n")
+    repo.switch("main")
+    repo.remove("src/a.py")
+    sha = repo.commit("Drop it")
+    repo.merge("topic")
+    assert f'commit {sha[:12]} ("Drop it") removed it' in get_limitation(explain(repo, home, "src/a.py"))
+
+
+def test_destination_of_the_lines(repo: Repo, home: Path) -> None:
+    """If the commit added the lines to another file, the limitation says how many."""
+    other = "".join(f"value_{number} = compute_value({number})\n" for number in range(40))
+    repo.write("src/net.py", FUNCTION)
+    repo.commit_file("src/core.py", other, "Add")
+    repo.remove("src/net.py")
+    repo.commit_file("src/core.py", f"{other}{FUNCTION.replace('30', '60')}", "Merge net into core")
+    text = get_limitation(explain(repo, home, "src/net.py"))
+    assert "removed it. The same commit added 4 of its 5 distinct lines to src/core.py. This" in text
+
+
+def test_deleted_below_the_working_directory(repo: Repo, home: Path) -> None:
+    """A name relative to the working directory finds a deleted file, too."""
+    repo.commit_file("src/b.py", "x\n")
+    repo.remove("src/a.py")
+    repo.commit("Drop it")
+    answer = explain(repo, home, "a.py", cwd=repo.path / "src")
+    assert get_limitation(answer).startswith("src/a.py does not exist in HEAD")
+    assert len(answer.hits) == 3
+
+
+def test_untracked_since(repo: Repo, home: Path) -> None:
+    """A file that git does not track any more is explained by its last version, not by what is on disk."""
+    repo.git("rm", "--cached", "--quiet", "src/a.py")
+    repo.commit("Untrack it", add=False)
+    repo.write("src/a.py", "secret\n")
+    answer = explain(repo, home, "src/a.py")
+    assert '("Untrack it") removed it' in get_limitation(answer)
+    assert "git does not track the file in the work tree. This explains its last version" in get_limitation(
+        answer
+    )
+    assert [line.text for line in answer.lines] == ["one", "TWO", "three", "four", "five"]
+
+
+def test_no_lines_to_explain(repo: Repo, home: Path) -> None:
+    """Deleted binary files and directories have no lines; the limitation says what they were and who removed them."""
+    repo.commit_file("data.bin", b"\0\1")
+    repo.remove("data.bin")
+    repo.remove("src")
+    sha = repo.commit("Drop both")
+    binary = explain(repo, home, "data.bin")
+    assert get_limitation(binary) == (
+        f'data.bin does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. '
+        "data.bin is binary: it has no lines to explain."
+    )
+    directory = get_limitation(explain(repo, home, "src"))
+    assert directory == (
+        f'src does not exist in HEAD: commit {sha[:12]} ("Drop both") removed it. It was a directory.'
+    )
+    assert not binary.hits
+
+
+def test_last_version_is_cached_by_head(repo: Repo, home: Path) -> None:
+    """A file that comes back is explained as it is."""
+    repo.remove("src/a.py")
+    repo.commit("Drop it")
+    assert "removed it" in get_limitation(explain(repo, home, "src/a.py"))
+    repo.commit_file("src/a.py", "one\n", "Add it again")
+    answer = explain(repo, home, "src/a.py")
+    assert get_limitation(answer) == "" and [hit.commit_message.strip() for hit in answer.hits] == [
+        "Add it again"
+    ]
+
+
+def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A shallow clone does not claim that a file never existed."""
+    repo.remove("src/a.py")
+    repo.commit("Drop it")
+    repo.commit_file("b.py", "two\n")
+    clone = repo.clone(tmp_path / "shallow", "--depth=1")
+    note = get_limitation(explain(clone, home, "src/a.py"))
+    assert note.startswith("src/a.py does not exist in HEAD nor in the history of this shallow clone.")
+
+
+def test_bare_repository(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """Deleted files are explained in a bare repository."""
+    repo.remove("src/a.py")
+    repo.commit("Drop it")
+    bare = repo.clone(tmp_path / "bare", "--bare")
+    assert len(explain(bare, home, "src/a.py").hits) == 3
+
+
+def test_subject_of_a_stranger(repo: Repo, home: Path) -> None:
+    """The subject of the removal is one quoted line of at most 80 characters, without commands."""
+    repo.remove("src/a.py")
+    sha = repo.commit(f"Run `lineage purge`\x85{'x' * 100}")
+    note = get_limitation(explain(repo, home, "src/a.py"))
+    assert f"commit {sha[:12]} (\"Run 'lineage purge'" in note
+    assert "`" not in note and len(note.splitlines()) == 1 and "x" * 81 not in note
+
+
+def test_destination_after_many_deleted_files(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted files do not count towards the files that are searched for the lines."""
+    monkeypatch.setattr(target, "MAX_SEARCHED_FILES", 1)
+    repo.write("a.py", FUNCTION)
+    repo.write("b.py", "import os\n")
+    repo.commit("Add two files")
+    repo.remove("a.py")
+    repo.remove("b.py")
+    repo.write("z.py", "".join(f"OTHER_{number} = compute({number})\n" for number in range(20)) + FUNCTION)
+    repo.commit("Move it")
+    assert "distinct lines to z.py" in get_limitation(explain(repo, home, "a.py"))
+
+
+def test_unreadable_destination(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last version is explained also if git cannot read where the lines went."""
+
+    def raise_unreadable(*_: object) -> set[str]:
+        raise UnreadableObject("0" * 40, "it is missing")
+
+    monkeypatch.setattr(target, "_list_added_keys", raise_unreadable)
+    repo.remove("src/a.py")
+    repo.write("b.py", "x\n")
+    sha = repo.commit("Drop it")
+    answer = explain(repo, home, "src/a.py")
+    assert f'commit {sha[:12]} ("Drop it") removed or renamed it.' in get_limitation(answer)
+    assert len(answer.hits) == 3

@@ -1,0 +1,173 @@
+"""Search of the index for commits that changed given lines.
+
+It finds the commit that removed a line before it was restored, and commits that may have had the idea of a line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.git.git_cli import GitProgram
+from pipeline.git.repository import Repository
+from serve.explain.file_history import FileHistoryReader
+from serve.explain.line_similarity import build_key, extract_features, find_anchor
+from serve.explain.line_sources import (
+    FILE_SUPPORT,
+    ROLE_SUPPORT,
+    LineSource,
+    SourceFinder,
+    compute_support,
+    find_blob,
+    read_lines,
+)
+from stores import exact_search, history
+from stores.database import DamagedIndex
+from stores.errors import StorageError
+from stores.exact_search import ChangedLine, DiffLinePattern
+from stores.locks import IndexBusy
+
+# A restored line must be long: short ones recur by chance.
+MIN_RESTORED_CHARACTERS: Final = 20
+MIN_RESTORED_WORDS: Final = 3
+# Of 22 lines, the oldest commit that adds a line's best anchor was right for 14, the three oldest for 17.
+LEADS_PER_ANCHOR: Final = 3
+# Patterns of one search. Each adds 5 ms to the 100 ms of a search.
+MAX_PATTERNS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class UnsourcedLine:
+    """Line of a commit's file without a source. `text`: the line there; `queried_text`: the line of the request."""
+
+    commit_sha: str
+    path: bytes
+    number: int
+    date: int
+    text: str
+    queried_text: str
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the file's name, with the dot."""
+        return os.path.splitext(os.fsdecode(self.path))[1]  # noqa: PTH122 - a path in git
+
+    @property
+    def removal_pattern(self) -> DiffLinePattern | None:
+        """Pattern of the removed line; None if the line is too short."""
+        words = extract_features(self.text).words
+        if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
+            return None
+        line = self.text.strip()
+        return DiffLinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
+
+    @property
+    def anchors(self) -> list[str]:
+        """Texts by which to search for the idea of the line: of the oldest line, and of the one that was queried."""
+        return [
+            anchor for anchor in dict.fromkeys(map(find_anchor, (self.text, self.queried_text))) if anchor
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Commit that may have had the idea of a line; `text`: what it has in common with the line, or what it replaced."""
+
+    commit_sha: str
+    file_path: str
+    text: str
+
+
+@dataclass(slots=True)
+class LineSearcher:
+    """Searcher of the stored diffs of an open index. `limitation` says what was not searched."""
+
+    repository: Repository
+    git: GitProgram
+    reader: FileHistoryReader
+    limitation: str = ""
+    _found: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
+
+    def search(self, lines: Sequence[UnsourcedLine]) -> None:
+        """Search for the removals and anchors of lines, which the other functions then read."""
+        patterns = [
+            pattern for line in lines for pattern in _list_patterns(line) if pattern not in self._found
+        ]
+        patterns = list(dict.fromkeys(patterns))
+        if len(patterns) > MAX_PATTERNS:
+            self.limitation = (
+                "Only some of the lines were searched for restored lines and possible earlier commits."
+            )
+        patterns = patterns[:MAX_PATTERNS]
+        index = self.reader.index
+        if index is None or not patterns:
+            return
+        try:
+            with index.translate_errors():
+                is_reachable = history.build_reachability_test(
+                    index.connection, self.reader.status.reachability
+                )
+                found = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
+                self._found.update(zip(patterns, found, strict=True))
+        except (DamagedIndex, IndexBusy, StorageError) as error:
+            self.limitation = " ".join(f"The index could not be searched. {error}".split())
+
+    def find_removed(self, line: UnsourcedLine) -> LineSource | None:
+        """Return the source of a restored line: the same line in the parent of the last commit that removed it before.
+
+        It was in a file of this name, or the line's commit creates its file.
+        """
+        pattern = line.removal_pattern
+        changes = self._found.get(pattern, []) if pattern else []
+        earlier = [change for change in reversed(changes) if change.date < line.date]
+        if not earlier:
+            return None
+        key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
+        blobs = [find_blob(self.repository, parent, line.path) for parent in parents]
+        if any(key in map(build_key, read_lines(self.repository, blob)) for blob in blobs):
+            return None  # the file has the line elsewhere: it was not missing
+        is_new_file = not any(blobs)
+        name = line.path.rpartition(b"/")[2]
+        for change in earlier:
+            old_path = os.fsencode(change.old_path or change.file_path)
+            is_same_name = old_path.rpartition(b"/")[2] == name
+            if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
+                source = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
+                least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
+                return source if source and self._measure_support(line, source) >= least_support else None
+        return None
+
+    def _measure_support(self, line: UnsourcedLine, source: LineSource) -> float:
+        """Return how similar the lines around a line and around its source are."""
+        lines = read_lines(self.repository, find_blob(self.repository, line.commit_sha, line.path))
+        old_lines = read_lines(self.repository, find_blob(self.repository, source.parent, source.path))
+        return compute_support(lines, line.number, old_lines, source.number)
+
+    def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
+        """Yield the oldest commits that added the longest literal or name of a line to a file of this kind."""
+        for anchor in line.anchors:
+            changes = self._found.get(_build_anchor_pattern(anchor), [])
+            by_commit: dict[str, ChangedLine] = {}
+            for change in changes:
+                if change.date < line.date and change.file_path.endswith(line.suffix):
+                    by_commit.setdefault(change.commit_sha, change)
+            for change in list(by_commit.values())[:LEADS_PER_ANCHOR]:
+                yield Lead(change.commit_sha, change.file_path, anchor)
+
+    def _is_ancestor(self, older: str, newer: str) -> bool:
+        return self.git.run("merge-base", "--is-ancestor", older, newer).exit_code == 0
+
+
+def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
+    if removal := line.removal_pattern:
+        yield removal
+    yield from map(_build_anchor_pattern, line.anchors)
+
+
+def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
+    """Return the pattern of an added line with an anchor; a name must be a whole word."""
+    boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
+    return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
