@@ -1,7 +1,9 @@
 """Evolution of lines: the earlier commits that shaped them, back to the one that introduced them.
 
-Each line is followed from the commit that blame returned for it (its hit): `line_sources` finds the line of the parent
-commit that it came from, `git blame` the commit that wrote that line, and so on.
+A line starts at its hit, the commit that blame returned for it. `line_sources` finds the line of the parent commit from
+which it came, and `git blame` finds the commit that wrote that line. This repeats until a line has no source.
+
+A step is a change of lines by one of these commits. A lead is a guess: a commit that may have had the idea of a line.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import heapq
 import logging
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
@@ -30,7 +32,7 @@ from serve.explain.blame import (
     blame_revision,
 )
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine
+from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, find_idioms
 from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import (
     MIN_COPY_WEIGHT,
@@ -49,45 +51,55 @@ MAX_LINES: Final = 120
 # Limits of the work: commits that are compared with their parents, and time.
 MAX_COMMITS: Final = 60
 MAX_SECONDS: Final = 1.5
-# Steps to return: more do not fit on a screen. Those that introduced lines come first.
+# Time limit of a git process that starts when no time is left. A limit of 0 would be none.
+MIN_SECONDS: Final = 0.01
+# Steps to return: more do not fit on a screen. If there are more, those that introduced lines are preferred.
 MAX_STEPS: Final = 20
-# Guesses that an answer lists.
+# Leads that an answer lists.
 MAX_LEADS: Final = 6
 MAX_MESSAGE_CHARACTERS: Final = 400
-# git blame options that also find lines copied from any file of the parent. Lines of fewer than 15 letters and digits
-# are idioms. A search takes 30 to 60 ms for a version of a file.
+# Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
+# and digits, which are idioms.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
+# Versions of files whose copied lines are searched. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8
-# Comments that are copied are mostly licenses.
+# Start of a comment. Copied comments are mostly licenses, so their originals are not searched.
 COMMENT: Final = re.compile(r"\s*(?:\*|//|#|/\*|<!--)")
-# Most lines of the parent that equal a copied line. A more frequent line is an idiom, such as the head of a method.
-MAX_EQUAL_LINES: Final = 1
-# A restored line may have been restored before, so the index is searched again. A search takes 0.1 s.
+# Searches of the index for removed lines, because a restored line may have been restored before. Each takes 0.1 s.
 MAX_INDEX_SEARCHES: Final = 2
 
 
 @dataclass(slots=True)
 class _QueriedLines:
-    """Queried lines that come from one line of an older version.
+    """Numbers of the queried lines that come from one line of a version.
 
-    `inexact`: those with an inferred source on the way. `anchored`: those for which that version is still
-    the hit itself.
+    `inexact`: those whose source was inferred, here or in a later version. `at_hit`: those whose hit is this version.
     """
 
     lines: set[int] = field(default_factory=set)
     inexact: set[int] = field(default_factory=set)
-    anchored: set[int] = field(default_factory=set)
+    at_hit: set[int] = field(default_factory=set)
 
     def add(self, other: _QueriedLines) -> None:
         """Add the queried lines of another line of the same version."""
         self.lines |= other.lines
         self.inexact |= other.inexact
-        self.anchored |= other.anchored
+        self.at_hit |= other.at_hit
+
+
+# Lines to blame next: commit and path of each file, with the queried lines by number of the line there.
+_LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines]]
+
+
+def _add_source(lines: _LinesByFile, source: LineSource, queried: _QueriedLines) -> None:
+    inexact = set(queried.inexact) if source.is_exact else set(queried.lines)
+    target = lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
+    target.add(_QueriedLines(set(queried.lines), inexact))
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """File of a commit, with the committer date in seconds."""
+    """Version of a file: its commit and its path there. `date`: committer time in seconds since the epoch."""
 
     date: int
     commit_sha: str
@@ -96,13 +108,20 @@ class _Version:
 
 @dataclass(slots=True)
 class _Step:
-    text: str  # as the commit wrote the line; of several, the one of the first queried line
+    """Change of lines by a commit. `text`: the line as the commit wrote it; of several lines, the first."""
+
+    version: _Version
+    name: StepName
+    text: str
     queried: _QueriedLines = field(default_factory=_QueriedLines)
 
 
 @dataclass(slots=True)
-class _LineWithoutSource:
-    """Line without a source in its commit. `is_searched`: the index was searched for a commit that removed it."""
+class _Introduction:
+    """Line without a source: its commit introduced it, unless an earlier commit had removed the same line.
+
+    `is_searched`: the index was searched for such a commit.
+    """
 
     line: UnsourcedLine
     version: _Version
@@ -115,7 +134,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Commits that shaped lines, guesses about still earlier ones, and a sentence about what may be missing."""
+    """Steps, newest first; leads; and a sentence about what may be missing."""
 
     steps: tuple[EvolutionStep, ...] = ()
     leads: tuple[EvolutionLead, ...] = ()
@@ -131,7 +150,8 @@ class LineTracer:
 
     `searcher`: search of the index; None without one. `queried_texts`: text of each queried line, by number.
     `deadline`: as in `time.monotonic`. `limitations`: sentences about what may be missing. `_pending`: lines to process
-    of each version, by number. `_queue`: heap of these versions. `_leads`: guesses by commit, with queried lines.
+    of each version, by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of the queried
+    lines, by commit.
     """
 
     repository: Repository
@@ -142,10 +162,10 @@ class LineTracer:
     queried_texts: Mapping[int, str]
     deadline: float
     limitations: list[str] = field(default_factory=list)
-    _hits: set[str] = field(default_factory=set)
+    _hit_shas: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_limit_reached: bool = False
-    _lines_without_source: list[_LineWithoutSource] = field(default_factory=list)
+    _introductions: list[_Introduction] = field(default_factory=list)
     _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
     _finders: dict[str, SourceFinder] = field(default_factory=dict)
@@ -157,14 +177,14 @@ class LineTracer:
         for line in lines:
             if line.is_committed:
                 sha, numbers = line.origin.commit_sha, {line.number}
-                self._hits.add(sha)
-                queried = _QueriedLines(numbers, anchored=set(numbers))
+                self._hit_shas.add(sha)
+                queried = _QueriedLines(numbers, at_hit=set(numbers))
                 self._enqueue_line(
                     _Version(commit_times[sha], sha, line.origin.path), line.original_number, queried
                 )
         for _ in range(MAX_INDEX_SEARCHES):
             self._process_queue()
-            self._try(self._search_removed_lines)
+            self._search_removed_lines()
         self._process_queue()
         self._record_introductions()
         return self._build_evolution()
@@ -180,52 +200,51 @@ class LineTracer:
             self.limitations.append("Some earlier commits could not be read.")
 
     def _process_queue(self) -> None:
-        """Process the versions, newest first, until none is left or a limit is reached."""
+        """Process the versions, newest first, until the queue is empty or a limit is reached."""
         while self._queue and not self._is_limit_reached:
             date, sha, path = heapq.heappop(self._queue)
             version = _Version(-date, sha, path)
             queried_lines = self._pending.pop(version)
-            if len(self._finders) >= MAX_COMMITS or time.monotonic() > self.deadline:
+            if len(self._finders) >= MAX_COMMITS or self._is_time_over():
                 self._is_limit_reached = True
                 break
             self._try(partial(self._process_version, version, queried_lines))
 
     def _search_removed_lines(self) -> None:
-        """Search the index for commits that removed the lines without a source, and follow these lines from there."""
-        if self.searcher is None:
+        """Search the index for commits that removed introduced lines before, and follow these lines from there."""
+        if self.searcher is None or self._is_time_over():
             return
-        if time.monotonic() > self.deadline:
-            self._is_limit_reached = True
-            return
-        unsearched = [entry for entry in self._lines_without_source if not entry.is_searched]
+        unsearched = [entry for entry in self._introductions if not entry.is_searched]
         self.searcher.search([entry.line for entry in unsearched])
-        restored: dict[tuple[str, bytes], dict[int, _QueriedLines]] = defaultdict(dict)
-        try:
-            for entry in unsearched:
-                if time.monotonic() > self.deadline:
-                    self._is_limit_reached = True
-                    break
-                check_cancelled()
-                entry.is_searched = True
-                source = self.searcher.find_removed(entry.line)
-                if source:
-                    self._lines_without_source.remove(entry)
-                    self._record(entry.version, "restored", entry.line.text, entry.queried)
-                    target = restored[source.parent, source.path].setdefault(source.number, _QueriedLines())
-                    target.add(_QueriedLines(set(entry.queried.lines), set(entry.queried.lines)))
-        finally:  # after an error, the lines found before it are still followed
-            for (parent, path), numbers in restored.items():
-                self._enqueue_sources(parent, path, numbers)
+        sources: _LinesByFile = defaultdict(dict)
+        for entry in unsearched:
+            if self._is_time_over():
+                break
+            entry.is_searched = True
+            self._try(partial(self._restore_line, entry, sources))
+        self._try(partial(self._enqueue_sources, sources))
+
+    def _restore_line(self, entry: _Introduction, sources: _LinesByFile) -> None:
+        """Record an introduced line as restored, and add its source, if an earlier commit had removed the line."""
+        source = self.searcher.find_removed(entry.line) if self.searcher else None
+        if source:
+            self._introductions.remove(entry)
+            self._record(entry.version, "restored", entry.line.text, entry.queried)
+            _add_source(sources, source, entry.queried)
 
     def _record_introductions(self) -> None:
-        """Record the lines without a source as introduced, and add their leads."""
-        for entry in self._lines_without_source:
+        """Record the introduced lines, and add their leads."""
+        for entry in self._introductions:
             self._record(entry.version, "introduced", entry.line.text, entry.queried)
-            if time.monotonic() < self.deadline:
-                check_cancelled()
+            if not self._is_time_over():
                 self._try(partial(self._add_leads, entry))
-            else:
-                self._is_limit_reached = True
+
+    def _is_time_over(self) -> bool:
+        """Check the deadline, and whether the request was cancelled."""
+        check_cancelled()
+        is_over = time.monotonic() > self.deadline
+        self._is_limit_reached |= is_over
+        return is_over
 
     def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
         pending = self._pending[version]
@@ -237,61 +256,58 @@ class LineTracer:
         """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
         repository, sha = self.repository, version.commit_sha
         if sha in repository.shallow_boundary:
-            if any(queried.lines - queried.anchored for queried in queried_lines.values()):
+            if any(queried.lines - queried.at_hit for queried in queried_lines.values()):
                 self.limitations.append(
                     "This is a shallow clone, so earlier commits are missing. Run `git fetch --unshallow`."
                 )
             return
         lines = read_lines(repository, find_blob(repository, sha, version.path))
-        followed = {
+        traceable = {
             number: queried
             for number, queried in queried_lines.items()
             if number <= len(lines) and extract_features(lines[number - 1]).weight >= MIN_WEIGHT
         }
-        if not followed:
+        if not traceable:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
-        sources = finder.find_sources(version.path, followed)
+        sources = finder.find_sources(version.path, traceable)
         try:
-            sources |= self._find_copies(version, finder, lines, followed.keys() - sources.keys())
-        except GitTimeout:  # use the sources that are no copies
+            sources |= self._find_copies(version, finder, lines, traceable.keys() - sources.keys())
+        except GitTimeout:  # use the sources that are not copies
             self._is_limit_reached = True
-        next_lines: dict[tuple[str, bytes], dict[int, _QueriedLines]] = defaultdict(dict)
-        for number, queried in followed.items():
+        sources_by_file: _LinesByFile = defaultdict(dict)
+        for number, queried in traceable.items():
             text = lines[number - 1]
             source = sources.get(number)
             if source:
                 self._record(version, source.step, text, queried)
-                inexact = set(queried.inexact) if source.is_exact else set(queried.lines)
-                target = next_lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
-                target.add(_QueriedLines(set(queried.lines), inexact))
+                _add_source(sources_by_file, source, queried)
             else:
                 queried_text = self.queried_texts[min(queried.lines)]
                 line = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
-                self._lines_without_source.append(_LineWithoutSource(line, version, queried))
-        for (parent, path), numbers in next_lines.items():
-            self._enqueue_sources(parent, path, numbers)
+                self._introductions.append(_Introduction(line, version, queried))
+        self._enqueue_sources(sources_by_file)
 
-    def _record(self, version: _Version, step: StepName, text: str, queried: _QueriedLines) -> None:
-        """Record what a commit did to a line. Queried lines for which it is the hit are left out."""
-        lines = queried.lines - queried.anchored
+    def _record(self, version: _Version, name: StepName, text: str, queried: _QueriedLines) -> None:
+        """Record what a commit did to a line, except for the queried lines whose hit it is."""
+        lines = queried.lines - queried.at_hit
         if lines:
-            record = self._steps.setdefault((version, step), _Step(text))
-            if not record.queried.lines or min(lines) < min(record.queried.lines):
-                record.text = text
-            record.queried.add(_QueriedLines(lines, queried.inexact & lines))
+            step = self._steps.setdefault((version, name), _Step(version, name, text))
+            if step.queried.lines and min(lines) < min(step.queried.lines):
+                step.text = text
+            step.queried.add(_QueriedLines(lines, queried.inexact & lines))
 
     def _find_copies(
         self, version: _Version, finder: SourceFinder, lines: Sequence[str], numbers: Set[int]
     ) -> dict[int, LineSource]:
         """Return the sources of lines that the commit copied: the original is in the parent and was not removed."""
-        numbers = {
+        candidates = {
             number
             for number in numbers
             if extract_features(lines[number - 1]).weight >= MIN_COPY_WEIGHT
             and not COMMENT.match(lines[number - 1])
         }
-        if len(finder.parents) != 1 or not numbers:
+        if len(finder.parents) != 1 or not candidates:
             return {}
         if self._copy_searches >= MAX_COPY_SEARCHES:
             self.limitations.append("The sources of some copied lines were not searched.")
@@ -299,34 +315,22 @@ class LineTracer:
         self._copy_searches += 1
         parent = finder.parents[0]
         revision = f"{parent}..{version.commit_sha}"
-        result = self._run_blame(revision, version.path, numbers, COPY_OPTIONS)
+        result = self._run_blame(revision, version.path, candidates, COPY_OPTIONS)
         sources: dict[int, LineSource] = {}
-        for line in result.lines if result else ():
+        for line in result.lines:
             if line.origin.commit_sha == parent:
                 path, number = line.origin.path, line.original_number
                 old_lines = read_lines(self.repository, find_blob(self.repository, parent, path))
                 if number <= len(old_lines) and is_copy(lines, line.number, old_lines, number):
                     sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
-        idioms = self._find_idioms(parent, {lines[number - 1].strip() for number in sources})
+        texts = {lines[number - 1].strip() for number in sources}
+        idioms = find_idioms(self.git, parent, texts, max(MIN_SECONDS, self.deadline - time.monotonic()))
         return {
             number: source for number, source in sources.items() if build_key(lines[number - 1]) not in idioms
         }
 
-    def _find_idioms(self, revision: str, texts: Set[str]) -> set[str]:
-        """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have."""
-        if not texts:
-            return set()
-        patterns = [argument for text in texts for argument in ("-e", text)]
-        seconds = max(0.01, self.deadline - time.monotonic())
-        output = self.git.run(
-            "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
-            timeout_seconds=seconds,
-        )  # fmt: skip
-        counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
-        return {key for text in texts if counts[key := build_key(text)] > MAX_EQUAL_LINES}
-
-    def _add_leads(self, entry: _LineWithoutSource) -> None:
-        """Add guesses about the idea of a line: what it replaced, and the oldest commits with its literal or name."""
+    def _add_leads(self, entry: _Introduction) -> None:
+        """Add the leads of a line: commits that wrote what it replaced, and the oldest with its literal or name."""
         version = entry.version
         replaced = self._finders[version.commit_sha].find_replaced(version.path, entry.line.number)
         leads: list[Lead] = []
@@ -338,52 +342,48 @@ class LineTracer:
                 Lead(
                     line.origin.commit_sha, decode_path(line.origin.path), old_lines[line.number - 1].strip()
                 )
-                for line in (result.lines if result else ())
+                for line in result.lines
             )
-        leads += self.searcher.find_leads(entry.line) if self.searcher else ()
+        if self.searcher:
+            leads += self.searcher.find_leads(entry.line)
         for lead in leads:
-            self._leads.setdefault(lead.commit_sha, (lead, set()))[1].update(entry.queried.lines)
+            _, lines = self._leads.setdefault(lead.commit_sha, (lead, set()))
+            lines |= entry.queried.lines
 
     def _run_blame(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
-    ) -> BlameResult | None:
-        seconds = max(0.01, self.deadline - time.monotonic())
+    ) -> BlameResult:
+        seconds = max(MIN_SECONDS, self.deadline - time.monotonic())
         result = blame_revision(self.git, revision, path, numbers, self.ignore_revs, seconds, options)
         if isinstance(result, BlameFailed):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
             self.limitations.append("git blame failed for an earlier commit.")
-            return None
+            return BlameResult((), {})
         return result
 
-    def _enqueue_sources(
-        self, revision: str, path: bytes, queried_lines: Mapping[int, _QueriedLines]
-    ) -> None:
-        """Blame the sources of lines in a parent, and enqueue them in the versions that wrote them."""
-        result = self._run_blame(revision, path, queried_lines)
-        if result is None:
-            return
-        for line in result.lines:
-            sha = line.origin.commit_sha
-            version = _Version(result.commit_times[sha], sha, line.origin.path)
-            self._enqueue_line(version, line.original_number, queried_lines[line.number])
+    def _enqueue_sources(self, sources: _LinesByFile) -> None:
+        """Blame lines of the parents' files, and enqueue them in the versions that wrote them."""
+        for (revision, path), queried_lines in sources.items():
+            result = self._run_blame(revision, path, queried_lines)
+            for line in result.lines:
+                sha = line.origin.commit_sha
+                version = _Version(result.commit_times[sha], sha, line.origin.path)
+                self._enqueue_line(version, line.original_number, queried_lines[line.number])
 
     def _build_evolution(self) -> Evolution:
         dates = {version.commit_sha: version.date for version, _ in self._steps}
         order = sort_newest_first(dates, self.repository, self.git, self.reader.walked_history)
         positions = {sha: position for position, sha in enumerate(order)}
-        records = sorted(self._steps.items(), key=lambda item: positions[item[0][0].commit_sha])
-        # The commits that introduced lines come first, then those of most lines.
-        by_weight = sorted(
-            records, key=lambda item: (item[0][1] != "introduced", -len(item[1].queried.lines))
-        )
-        shown_keys = {key for key, _ in by_weight[:MAX_STEPS]}
-        shown = [(key, record) for key, record in records if key in shown_keys]
-        if len(records) > len(shown):
-            self.limitations.append(f"Steps not listed: {len(records) - len(shown)}.")
+        steps = sorted(self._steps.values(), key=lambda step: positions[step.version.commit_sha])
+        # Those that introduced lines are preferred, then those of the most lines.
+        preferred = sorted(steps, key=lambda step: (step.name != "introduced", -len(step.queried.lines)))
+        shown = [step for step in steps if step in preferred[:MAX_STEPS]]
+        if len(steps) > len(shown):
+            self.limitations.append(f"Steps not listed: {len(steps) - len(shown)}.")
         leads = [
             self._build_lead(lead, lines)
             for sha, (lead, lines) in self._leads.items()
-            if sha not in positions and sha not in self._hits
+            if sha not in positions and sha not in self._hit_shas
         ][:MAX_LEADS]
         if self.searcher is None:
             self.limitations.append(describe_missing_index(self.reader))
@@ -393,21 +393,21 @@ class LineTracer:
             )
         if self.searcher and self.searcher.limitation:
             self.limitations.append(self.searcher.limitation)
-        steps = [self._build_step(version, step, record) for (version, step), record in shown]
-        return Evolution(tuple(steps), tuple(leads), " ".join(dict.fromkeys(self.limitations)) or None)
+        limitation = " ".join(dict.fromkeys(self.limitations)) or None
+        return Evolution(tuple(map(self._build_step, shown)), tuple(leads), limitation)
 
-    def _build_step(self, version: _Version, step: StepName, record: _Step) -> EvolutionStep:
-        commit = self.repository.read_commit(version.commit_sha)
+    def _build_step(self, step: _Step) -> EvolutionStep:
+        commit = self.repository.read_commit(step.version.commit_sha)
         return EvolutionStep(
             commit_sha=commit.sha,
             commit_message=crop_message(commit.message),
             commit_author=commit.author_name,
             commit_date=format_rfc3339(commit.commit_date),
-            file_path=decode_path(version.path),
-            lines=tuple(sorted(record.queried.lines)),
-            step=step,
-            text=truncate_line(record.text.strip()),
-            provenance="INFERRED" if record.queried.inexact else "EXACT",
+            file_path=decode_path(step.version.path),
+            lines=tuple(sorted(step.queried.lines)),
+            step=step.name,
+            text=truncate_line(step.text.strip()),
+            provenance="INFERRED" if step.queried.inexact else "EXACT",
         )
 
     def _build_lead(self, lead: Lead, lines: Iterable[int]) -> EvolutionLead:

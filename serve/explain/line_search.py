@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +36,8 @@ MIN_RESTORED_CHARACTERS: Final = 20
 MIN_RESTORED_WORDS: Final = 3
 # Of 22 lines, the oldest commit that adds a line's best anchor was right for 14, the three oldest for 17.
 LEADS_PER_ANCHOR: Final = 3
+# A line is not a copy if more lines of the parent are equal to it: it is an idiom, such as the head of a method.
+MAX_EQUAL_LINES: Final = 1
 # Patterns of one search. Each adds 5 ms to the 100 ms of a search.
 MAX_PATTERNS: Final = 24
 
@@ -171,3 +174,16 @@ def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
     """Return the pattern of an added line with an anchor; a name must be a whole word."""
     boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
     return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
+
+
+def find_idioms(git: GitProgram, revision: str, texts: Set[str], timeout_seconds: float) -> set[str]:
+    """Return the keys of the texts to which more than `MAX_EQUAL_LINES` lines of a revision are equal."""
+    if not texts:
+        return set()
+    patterns = [argument for text in texts for argument in ("-e", text)]
+    output = git.run(
+        "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
+        timeout_seconds=timeout_seconds,
+    )  # fmt: skip
+    counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
+    return {key for key in map(build_key, texts) if counts[key] > MAX_EQUAL_LINES}

@@ -1,4 +1,8 @@
-"""Similarity of two lines of code: equal text, edited text, or one line as a part of the other."""
+"""Similarity of two lines of code: equal text, edited text, or one line as a part of the other.
+
+Words weigh by how much they prove: common ones, such as keywords, little. An anchor is a long name or a long literal,
+which lines seldom share by chance.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+# Words and single other characters.
 TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 WORD: Final = re.compile(r"[^\W\d]\w*")
+# Words of a name: `parseHTTPHeader2` has `parse`, `HTTP`, `Header` and `2`.
 NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+# Texts in quotes or backquotes.
 LITERAL: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
-# Words that lines share by the language or by habit, so they prove little.
+# Words that lines share because of the language or by habit.
 _COMMON_TEXT: Final = """
 abstract and any args arguments array as assert async await bool boolean box break byte callable case catch char
 class clone const constructor continue data def default del delete dict do double elif else end enum err error
@@ -26,21 +33,24 @@ undefined unwrap use val value var vec void when where while with yield
 COMMON_WORDS: Final = frozenset(_COMMON_TEXT.split())
 COMMON_WEIGHT: Final = 0.25
 SHORT_WORD: Final = 3  # shorter words weigh as little as common ones
-LONG_WORD: Final = 8  # a name of this length is seldom shared by chance
-ANCHOR_WORD: Final = 6  # for a lead, which is only a guess
+# Least characters of a name and of a literal that are anchors; and of a name that is searched for a lead, a mere guess.
+LONG_WORD: Final = 8
 LONG_LITERAL: Final = 9
-# Entries of each cache, which stay in the daemon: about 20 MB in all. A request compares far fewer distinct lines.
+SEARCHED_WORD: Final = 6
+# Entries of each cache. The daemon keeps all of them, about 20 MB. A request compares far fewer distinct lines.
 CACHE_SIZE: Final = 4_096
 
-# A line that is a part of the other one, as after a split or a join. It needs most words in common (containment), and
-# enough of them: one word is a part of many lines.
+# A line that is a part of the other one, as after a split or a join. The other one needs most of its words, and enough
+# of them: one word is a part of many lines.
 MIN_CONTAINMENT: Final = 0.8
 MIN_CONTAINED_WEIGHT: Final = 2.0
-CONTAINED_SHARE: Final = 0.8  # an edited line of the same words is the better source
-CONTAINED_BONUS: Final = 0.1  # grows with the number of common words, by half at three of them
+CONTAINED_SHARE: Final = 0.8  # below 1, because an edited line of the same words is the better source
+CONTAINED_BONUS: Final = (
+    0.1  # for the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT
+)
 CONTAINED_HALF_WEIGHT: Final = 3.0
-NO_ANCHOR_FACTOR: Final = 0.7  # without a common literal or long name the words can be an idiom
-# A shorter line that is in the other one completely, as after a type annotation or a parameter list on one line.
+NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor the words can be an idiom
+# A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
 WHOLE_SCORE: Final = 0.55
 MIN_WHOLE_TOKENS: Final = 4
 MIN_WHOLE_WEIGHT: Final = 1.0
@@ -50,7 +60,7 @@ MAX_LINE_CHARACTERS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """Parts of a line to compare. `key`: text without white space; `weight`: total weight of the words."""
+    """Parts of a line to compare. `key`: text without white space. `weight`: total weight of the words."""
 
     key: str
     tokens: tuple[str, ...]
@@ -80,13 +90,16 @@ def extract_features(line: str) -> LineFeatures:
 
 
 def build_key(line: str) -> str:
-    """Return a line without white space, by which equal lines are found."""
+    """Return a line without white space. Lines with the same key count as equal."""
     return "".join(line.split())
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def split_name(name: str) -> tuple[str, ...]:
-    """Return the lower-case words of a name: `maxRetries` and `MAX_RETRIES` have the same. A short name is one word."""
+    """Return the lower-case words of a name, such as `max` and `retries` for `maxRetries` and `MAX_RETRIES`.
+
+    Words shorter than `SHORT_WORD` are left out. If all are, the name is one word.
+    """
     words = tuple(part.lower() for part in NAME_PART.findall(name) if len(part) >= SHORT_WORD)
     return words or (name.lower(),)
 
@@ -110,9 +123,9 @@ def weigh_words(words: frozenset[str]) -> float:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the similarity of two lines, 0 to 1: mean of the token sequence's LCS ratio and the words' Dice ratio.
+    """Return the similarity of two lines, 0 to 1: the mean of the tokens' LCS ratio and the words' Dice ratio.
 
-    Lines without a common word that is not common in code are not similar: `fn len(&self) {`, `fn get(&self) {`.
+    It is 0 if the lines share only words that are common in code, such as `fn len(&self) {` and `fn get(&self) {`.
     """
     if first.key == second.key:
         return 1.0
@@ -126,7 +139,7 @@ def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def compute_dice(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the share of shared words of two lines, 0 to 1; 0 if all of them are common ones."""
+    """Return the share of the words that two lines share, 0 to 1; 0 if these are all common in code."""
     shared_words = first.words & second.words
     if not any(weigh_word(word) == 1 for word in shared_words):
         return 0.0
@@ -134,11 +147,12 @@ def compute_dice(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the score of one line as a part of the other, 0 to 0.9; 0 if it is none."""
+    """Return the score of one line as a part of the other, 0 to 0.9; 0 if it is no part of it."""
     shared_weight = weigh_words(first.words & second.words)
     smaller_weight = min(first.weight, second.weight)
     if shared_weight < MIN_CONTAINED_WEIGHT or shared_weight < MIN_CONTAINMENT * smaller_weight:
-        return WHOLE_SCORE if shared_weight >= MIN_WHOLE_WEIGHT and _is_whole_part(first, second) else 0.0
+        is_whole = shared_weight >= MIN_WHOLE_WEIGHT and _is_whole_part(first, second)
+        return WHOLE_SCORE if is_whole else 0.0
     common = count_common_tokens(first.tokens, second.tokens) / min(len(first.tokens), len(second.tokens))
     score = CONTAINED_SHARE * min(shared_weight / smaller_weight, common)
     score += CONTAINED_BONUS * shared_weight / (shared_weight + CONTAINED_HALF_WEIGHT)
@@ -146,7 +160,7 @@ def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
-    """Check whether one line is in the other one as it stands, or all of its tokens are there from the first on."""
+    """Check whether the longer line contains the text of the shorter one, or starts alike and has all of its tokens."""
     shorter, longer = sorted((first, second), key=lambda line: len(line.tokens))
     if len(shorter.tokens) < MIN_WHOLE_TOKENS:
         return False
@@ -170,11 +184,14 @@ def count_common_tokens(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def find_anchor(line: str) -> str:
-    """Return the part of a line by which to search it elsewhere: its longest literal, else its longest rare name."""
+    """Return the part of a line by which to search it elsewhere: its longest literal, else its longest name.
+
+    Empty if the line has no long literal, and no long name that is not common in code.
+    """
     literals = extract_literals(line)
     if literals:
         return max(literals, key=len)
     names = [
-        word for word in WORD.findall(line) if len(word) >= ANCHOR_WORD and word.lower() not in COMMON_WORDS
+        word for word in WORD.findall(line) if len(word) >= SEARCHED_WORD and word.lower() not in COMMON_WORDS
     ]
     return max(names, key=len, default="")

@@ -1,7 +1,8 @@
 """Sources of lines: the lines of a parent commit that became lines of a commit.
 
 A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
-commit (it was moved). README.md of `serve` describes the rules.
+commit (it was moved). The support of a source is the similarity of the lines around it and around the line, 0 to 1.
+README.md of `serve` describes the rules.
 """
 
 from __future__ import annotations
@@ -32,38 +33,39 @@ SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 MIN_EDIT_SCORE: Final = 0.5
 # A moved line must be better than an edited one by this much, because most edits stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
-# Least similarity of a moved line: alone, and with this support (similarity of the lines around both lines, 0 to 1).
+# Least similarity of a moved line: alone, and with at least this support.
 MIN_MOVE_SCORE: Final = 0.8
 MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
 MOVE_SUPPORT: Final = 0.6
-# Least support of a move between files, and between files of different roles (from a test or example into source).
+# Least support of a move between files, and of one from a test or example into source, or to another file extension.
 FILE_SUPPORT: Final = 0.25
 ROLE_SUPPORT: Final = 0.5
 # A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
 UNSUPPORTED_WEIGHT: Final = 2.0
 # A moved line of equal text is exact if it has at least this support.
 EXACT_SUPPORT: Final = 0.5
-# A removed line that is more similar to another added line by this much is not the source of a line.
+# A removed line is not the source of a line if another added line is more similar to it by this much.
 RIVAL_ADVANTAGE: Final = 0.1
-# Least weight of words of a line that is followed: braces and lone keywords recur everywhere.
+# Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
 # Nonblank lines before and as many after a line, from which support is computed.
 SUPPORT_LINES: Final = 2
 # Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
 MIN_SUPPORT_WEIGHT: Final = 0.1
-# Replaced lines that become leads of a line, those closest to its position in the block: the others are unrelated.
+# Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
 MAX_REPLACED_LINES: Final = 3
-# Limits of the search for moved lines in a commit that changes much (vendored code, mass edits).
+# Limits of the search for moved lines: files and changed lines of a commit, and removed lines of one text or word.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
 MAX_MOVE_CANDIDATES: Final = 40
-# Rarest words by which similar removed lines are looked up: lines that are similar enough share most of their words.
+# Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
 MAX_SEARCH_WORDS: Final = 3
 # A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_SUPPORT: Final = 0.5
-# Lines from the start of a block that are compared with one line: 400 take 0.4 s.
+# Lines at the start of a block with which one line is compared: 400 take 0.4 s.
 MAX_BLOCK_LINES: Final = 400
+# Tests, examples and documentation, by directory or by file name.
 NON_SOURCE_PATH: Final = re.compile(
     rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
 )
@@ -88,6 +90,8 @@ class _Match:
 
 @dataclass(frozen=True, slots=True)
 class _RemovedLine:
+    """Removed line. `lines`: all lines of the parent's file; `number`: that of the removed line, from 1."""
+
     path: bytes
     lines: Sequence[str]
     number: int
@@ -99,13 +103,13 @@ class _RemovedLine:
 
 @dataclass(frozen=True)
 class _RemovedLines:
-    """Removed lines of a commit against one parent: by text, and by word without those that the commit adds again."""
+    """Removed lines of a commit against one parent, by text; and by word, without those that the commit adds again."""
 
     by_key: Mapping[str, list[_RemovedLine]]
     by_word: Mapping[str, list[_RemovedLine]]
 
     def find_candidates(self, features: LineFeatures) -> list[_RemovedLine]:
-        """Return the lines of equal text, and those that share a rare word."""
+        """Return the removed lines of equal text, and those that share a rare word."""
         candidates = self.by_key.get(features.key, [])[:MAX_MOVE_CANDIDATES]
         postings = sorted((self.by_word[word] for word in features.words if word in self.by_word), key=len)
         for posting in postings[:MAX_SEARCH_WORDS]:
@@ -116,7 +120,7 @@ class _RemovedLines:
 
 @dataclass(frozen=True)
 class SourceFinder:
-    """Finder of the sources of a commit's lines. It reads the complete commit only if a line was not merely edited."""
+    """Finder of the sources of a commit's lines. It reads other files only for lines that were not merely edited."""
 
     repository: Repository
     sha: str
@@ -131,80 +135,81 @@ class SourceFinder:
         """Return the source of each line of the commit's file that has one; raise UnreadableObject."""
         blob = find_blob(self.repository, self.sha, path)
         matches: dict[int, _Match] = {}
-        for position in range(len(self.parents)):
-            comparison = self._compare_file(position, path, blob)
+        for parent_index in range(len(self.parents)):
+            comparison = self._compare_file(parent_index, path, blob)
             for number in numbers:
                 if number > len(comparison.lines):
                     continue
-                match = self._find_match(position, comparison, number)
+                match = self._find_best_match(parent_index, comparison, number)
                 if match and (number not in matches or match.score > matches[number].score):
                     matches[number] = match
         return {number: match.source for number, match in matches.items()}
 
     def find_removed(self, path: bytes, key: str) -> LineSource | None:
-        """Return the line with this key that the commit removed from a file. A later commit may have restored it."""
-        for position, parent in enumerate(self.parents):
-            for change in self._list_changes(position):
+        """Return the line with this text, without white space, that the commit removed from a file."""
+        for parent_index, parent in enumerate(self.parents):
+            for change in self._list_changes(parent_index):
                 if (change.old_path or change.path) == path:
                     lines = read_lines(self.repository, change.old_blob)
-                    for number in self._list_changed_lines(change)[0]:
+                    removed_numbers, _ = self._list_changed_lines(change)
+                    for number in removed_numbers:
                         if extract_features(lines[number - 1]).key == key:
                             return LineSource(parent, path, number, "moved", is_exact=False)
         return None
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
-        """Return lines that the block of a line without a source replaced in the first parent, nearest first."""
+        """Return lines of the first parent that the block of a line replaced, those closest to its position first."""
         if not self.parents:
             return []
         comparison = self._compare_file(0, path, find_blob(self.repository, self.sha, path))
         return comparison.find_replaced(number)
 
-    def _compare_file(self, position: int, path: bytes, blob: str | None) -> _FileComparison:
-        """Compare the file with the parent's file of this name, or else with the one that was renamed to it."""
-        parent, old_path = self.parents[position], path
+    def _compare_file(self, parent_index: int, path: bytes, blob: str | None) -> _FileComparison:
+        """Compare the file with the parent's file of this name, else with the one that was renamed or converted."""
+        parent, old_path = self.parents[parent_index], path
         old_blob = find_blob(self.repository, parent, path)
-        is_converted = False
+        converted_path = None
         if old_blob is None:
-            changes = self._list_changes(position)
-            renames = [change.old_path for change in changes if change.path == path and change.old_path]
-            conversions = [] if renames else _find_converted(path, changes)
-            is_converted = bool(conversions)
-            old_path = next(iter([*renames, *conversions]), b"")
+            changes = self._list_changes(parent_index)
+            renames = (change.old_path for change in changes if change.path == path and change.old_path)
+            renamed_path = next(renames, None)
+            converted_path = None if renamed_path else _find_converted(path, changes)
+            old_path = renamed_path or converted_path or b""
             old_blob = find_blob(self.repository, parent, old_path) if old_path else None
         lines, old_lines = read_lines(self.repository, blob), read_lines(self.repository, old_blob)
         parts: Sequence[PatchPart] | None = None
-        if blob and old_blob and old_lines and is_converted:
+        if blob and old_blob and old_lines and converted_path:
             parts = (_create_whole_part(len(old_lines), len(lines)),)
         elif blob and old_blob and old_lines:
             parts = self.repository.diff_blobs(old_blob, blob)
         return _FileComparison(parent, path, old_path, lines, old_lines, parts)
 
-    def _list_changes(self, position: int) -> Sequence[FileChange]:
+    def _list_changes(self, parent_index: int) -> Sequence[FileChange]:
         diffs = self._tree_diffs
-        return diffs[position] if position < len(diffs) else ()
+        return diffs[parent_index] if parent_index < len(diffs) else ()
 
     @cached_property
     def _tree_diffs(self) -> list[Sequence[FileChange]]:
         return [diff.changes for diff in self.repository.diff_with_parents(self.sha)]
 
-    def _find_match(self, position: int, comparison: _FileComparison, number: int) -> _Match | None:
+    def _find_best_match(self, parent_index: int, comparison: _FileComparison, number: int) -> _Match | None:
         features = extract_features(comparison.lines[number - 1])
         if features.weight < MIN_WEIGHT:
             return None
-        match = comparison.find_match(number, features)
+        match = comparison.find_match_in_place(number, features)
         if match and match.score >= 1 - MOVE_ADVANTAGE:
             return match
-        moved = self._find_moved(position, comparison, number, features)
+        moved = self._find_moved(parent_index, comparison, number, features)
         if moved and (match is None or moved.score > match.score + MOVE_ADVANTAGE):
             return moved
         return match
 
     def _find_moved(
-        self, position: int, comparison: _FileComparison, number: int, features: LineFeatures
+        self, parent_index: int, comparison: _FileComparison, number: int, features: LineFeatures
     ) -> _Match | None:
-        removed = self._removed.get(position)
+        removed = self._removed.get(parent_index)
         if removed is None:
-            removed = self._removed[position] = self._load_removed_lines(position)
+            removed = self._removed[parent_index] = self._load_removed_lines(parent_index)
         best: tuple[float, float, _RemovedLine] | None = None
         for candidate in removed.find_candidates(features):
             score = compute_similarity(features, candidate.features)
@@ -221,19 +226,20 @@ class SourceFinder:
             return None
         score, support, line = best
         is_exact = score == 1 and support >= EXACT_SUPPORT
-        source = LineSource(self.parents[position], line.path, line.number, "moved", is_exact)
-        return _Match(score, source)
+        return _Match(
+            score, LineSource(self.parents[parent_index], line.path, line.number, "moved", is_exact)
+        )
 
-    def _load_removed_lines(self, position: int) -> _RemovedLines:
-        budget = MAX_MOVE_LINES
+    def _load_removed_lines(self, parent_index: int) -> _RemovedLines:
+        remaining_lines = MAX_MOVE_LINES
         removed: list[_RemovedLine] = []
         added_keys: Counter[str] = Counter()
-        for change in self._list_changes(position)[:MAX_MOVE_FILES]:
+        for change in self._list_changes(parent_index)[:MAX_MOVE_FILES]:
             if change.has_same_content or change.kind == "type_changed":
                 continue
             removed_numbers, added_numbers = self._list_changed_lines(change)
-            budget -= len(removed_numbers) + len(added_numbers)
-            if budget < 0:
+            remaining_lines -= len(removed_numbers) + len(added_numbers)
+            if remaining_lines < 0:
                 break
             old_lines, new_lines = (
                 read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
@@ -258,7 +264,7 @@ class SourceFinder:
 
 @dataclass(frozen=True)
 class _FileComparison:
-    """File of a commit and of a parent with the parts that differ; `parts` is None without a file in the parent."""
+    """File of a commit and of a parent. `parts`: blocks that differ; None without a file in the parent."""
 
     parent: str
     path: bytes
@@ -269,11 +275,11 @@ class _FileComparison:
 
     @cached_property
     def added_keys(self) -> frozenset[str]:
-        """Texts of the added lines. A removed line of such a text moved, so it became no other line."""
+        """Texts of the added lines without white space. A removed line of such a text has moved."""
         numbers = [number for part in self.parts or () for number in part.added]
         return frozenset(build_key(self.lines[number - 1]) for number in numbers)
 
-    def find_match(self, number: int, features: LineFeatures) -> _Match | None:
+    def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
         """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
         if self.parts is None:
             return None
@@ -281,6 +287,7 @@ class _FileComparison:
         for part in self.parts:
             if part.new_count and part.added[0] <= number <= part.added[-1]:
                 return self._match_in_block(part, number, features)
+            # git numbers an empty range by the line before it.
             if (part.added[0] if part.added else part.new_start + 1) > number:
                 break
             shift += len(part.removed) - len(part.added)
@@ -292,17 +299,17 @@ class _FileComparison:
         part = next((part for part in self.parts or () if number in part.added), None)
         if part is None:
             return []
-        position = (number - part.added[0]) / len(part.added)
+        relative_position = (number - part.added[0]) / len(part.added)
         informative = [
             old for old in part.removed if extract_features(self.old_lines[old - 1]).weight >= MIN_WEIGHT
         ]
-        informative.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - position))
+        informative.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - relative_position))
         return [
             self._create_source(old, "modified", is_exact=False) for old in informative[:MAX_REPLACED_LINES]
         ]
 
     def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
-        position = (number - part.added[0]) / len(part.added)
+        relative_position = (number - part.added[0]) / len(part.added)
         candidates: list[tuple[float, float, int, float]] = []
         for index, old_number in enumerate(part.removed[:MAX_BLOCK_LINES]):
             old = extract_features(self.old_lines[old_number - 1])
@@ -311,7 +318,7 @@ class _FileComparison:
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
             if score >= MIN_EDIT_SCORE:
-                distance = abs(index / len(part.removed) - position)
+                distance = abs(index / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
             if score == 1:
@@ -331,25 +338,21 @@ class _FileComparison:
 
     def _has_better_rival(self, part: PatchPart, number: int, old: LineFeatures, similarity: float) -> bool:
         """Check whether another added line of the block is clearly more similar to the removed line."""
-        if similarity + RIVAL_ADVANTAGE >= 1:
-            return False
-        rivals = (
-            extract_features(self.lines[rival - 1])
-            for rival in part.added[:MAX_BLOCK_LINES]
-            if rival != number
-        )
         least = similarity + RIVAL_ADVANTAGE
-        return any(
-            (1 + compute_dice(rival, old)) / 2 > least and compute_similarity(rival, old) > least
-            for rival in rivals
-        )
+        for rival_number in part.added[:MAX_BLOCK_LINES] if least < 1 else ():
+            rival = extract_features(self.lines[rival_number - 1])
+            # The Dice ratio is half of the similarity, and takes less time than the other half.
+            may_be_better = rival_number != number and (1 + compute_dice(rival, old)) / 2 > least
+            if may_be_better and compute_similarity(rival, old) > least:
+                return True
+        return False
 
     def _create_source(self, number: int, step: SourceStep, *, is_exact: bool) -> LineSource:
         return LineSource(self.parent, self.old_path, number, step, is_exact)
 
 
 def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> float:
-    """Return how similar the lines around two lines are, 0 to 1, weighted by their words."""
+    """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more."""
     total = weights = 0.0
     for step in (-1, 1):
         neighbours = zip(
@@ -365,7 +368,7 @@ def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str],
 
 
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
-    """Check whether a line is a copy of an equal line that was not removed: the lines around both must be similar."""
+    """Check whether a line is a copy of an equal line of the parent: the lines around both must be similar."""
     return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
 
 
@@ -387,14 +390,14 @@ def read_lines(repository: Repository, blob: str | None) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _find_converted(path: bytes, changes: Sequence[FileChange]) -> list[bytes]:
+def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
     """Return the deleted file that a new one replaces in another language: `Cache.java` for `Cache.kt`."""
     name, _, suffix = path.rpartition(b"/")[2].partition(b".")
     for change in changes:
         old_name, _, old_suffix = change.path.rpartition(b"/")[2].partition(b".")
         if change.kind == "deleted" and name and old_name == name and old_suffix != suffix:
-            return [change.path]
-    return []
+            return change.path
+    return None
 
 
 def _create_whole_part(old_count: int, count: int) -> PatchPart:
@@ -423,12 +426,9 @@ def _is_move(
         return False
     if candidate_path in (path, old_path):
         return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
-    is_same_role = _is_source(candidate_path) or not _is_source(path)
-    return support >= (
-        FILE_SUPPORT
-        if is_same_role and _get_extension(path) == _get_extension(candidate_path)
-        else ROLE_SUPPORT
-    )
+    is_into_source = _is_source(path) and not _is_source(candidate_path)
+    has_same_extension = _get_extension(path) == _get_extension(candidate_path)
+    return support >= (FILE_SUPPORT if has_same_extension and not is_into_source else ROLE_SUPPORT)
 
 
 def _is_source(path: bytes) -> bool:

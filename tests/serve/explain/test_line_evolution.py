@@ -186,10 +186,10 @@ def test_unreadable_index(repo: Repo, home: Path) -> None:
     )
 
 
-def test_unreadable_object_of_one_line_keeps_the_others(
+def test_unreadable_objects_of_lines_keep_the_others(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the source of a restored line cannot be read, those found before it are still followed."""
+    """If the sources of some restored lines cannot be read, the other lines are still followed."""
     repo.commit_file("net.py", OTHER, "Remove connect")
     repo.commit_file("net.py", CONNECT + OTHER, "Restore connect")
     repo.commit_file("net.py", CONNECT.replace("    ", "  ") + OTHER, "Indent")
@@ -197,16 +197,17 @@ def test_unreadable_object_of_one_line_keeps_the_others(
     find_removed = LineSearcher.find_removed
     calls: list[UnsourcedLine] = []
 
-    def fail_second(searcher: LineSearcher, line: UnsourcedLine) -> LineSource | None:
+    def fail_twice(searcher: LineSearcher, line: UnsourcedLine) -> LineSource | None:
         calls.append(line)
-        if len(calls) == 2:
+        if len(calls) <= 2:
             raise UnreadableObject("f" * 40, "missing")
         return find_removed(searcher, line)
 
-    monkeypatch.setattr(LineSearcher, "find_removed", fail_second)
-    steps = list_steps(trace(repo, home, "net.py", 2, 3))
-    assert len(calls) >= 2
-    assert ("introduced", "Add connect", "INFERRED") in steps
+    monkeypatch.setattr(LineSearcher, "find_removed", fail_twice)
+    details = trace(repo, home, "net.py", 1, 3)
+    assert len(calls) >= 3
+    assert ("introduced", "Add connect", "INFERRED") in list_steps(details)
+    assert details.evolution_limitation == "Some earlier commits could not be read."
 
 
 def test_line_that_the_file_still_has_is_not_restored(repo: Repo, home: Path) -> None:
