@@ -1,39 +1,52 @@
-"""Charts of the notebooks. The title of a chart states its main result, computed from the data.
+"""Charts of a history and its index, and the style of all charts of the notebooks.
 
-A hunk is the diff of one file in one commit, and a lane is one retriever's ranking of the hunks.
+The title of a chart states its main result, computed from the data. Charts are for a page 900 pixels wide, as GitHub
+shows notebooks.
 """
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from io import BytesIO
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.ticker import FuncFormatter
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from PIL import Image
 
-from serve.analysis import metrics, vector_map
-from serve.analysis.figures import (
-    BLUE,
-    FAINT,
-    GREEN,
-    GREY,
-    INK,
-    PALETTE,
-    RED,
-    SKY,
-    Chart,
-    create_figure,
-    find_short_paths,
-    format_counts,
-    shorten,
-    style_axes,
-)
+from serve.analysis import metrics
 from stores.frames import FREE_SPACE, Frames
 
+# Palette of Okabe and Ito, safe for colour blindness and in greyscale.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#E69F00"
+GREEN: Final = "#009E73"
+RED: Final = "#D55E00"
+SKY: Final = "#56B4E9"
+PINK: Final = "#CC79A7"
+YELLOW: Final = "#F0E442"
+GREY: Final = "#8A8F98"
+PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
+INK: Final = "#1F2430"
+FAINT: Final = "#6B7280"
+GRID: Final = "#E5E7EB"
+
+# Inches. GitHub shows a notebook about 900 pixels wide.
+WIDTH: Final = 9.0
+DPI: Final = 100
+PICTURE_COLORS: Final = 256
+# Characters of a title that fit into a line, and the height of a line in inches.
+MAX_TITLE_LENGTH: Final = 78
+TITLE_LINE_HEIGHT: Final = 0.28
 # More bars or matrix rows leave no room for readable names.
 MAX_NAMED_BARS: Final = 14
 MATRIX_SIZE: Final = 14
@@ -42,6 +55,87 @@ BAR_SHARE: Final = 0.86
 MAX_NAME_LENGTH: Final = 44
 # Dark text is hard to read on cells with a larger share than this.
 WHITE_TEXT_ABOVE: Final = 0.55
+
+
+class Chart(Figure):
+    """Figure that a notebook displays with any backend."""
+
+    def _repr_png_(self) -> bytes:
+        drawing, picture = BytesIO(), BytesIO()
+        self.savefig(drawing, format="png")
+        # A third of the size; a chart has few colours.
+        Image.open(drawing).convert("RGB").quantize(PICTURE_COLORS).save(picture, "png", optimize=True)
+        return picture.getvalue()
+
+
+def create_figure(height: float, title: str, note: str = "") -> Chart:
+    """Create a figure with a title, wrapped if it is long, and a small note below it; `height` in inches."""
+    lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
+    title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
+    height += title_height - TITLE_LINE_HEIGHT
+    top = 1 - (0.34 + title_height) / height
+    figure = Chart(
+        figsize=(WIDTH, height),
+        dpi=DPI,
+        facecolor="white",
+        layout=ConstrainedLayoutEngine(rect=(0, 0, 1, top)),
+    )
+    figure.text(
+        0.012,
+        1 - 0.12 / height,
+        "\n".join(lines),
+        ha="left",
+        va="top",
+        fontsize=14,
+        fontweight="bold",
+        color=INK,
+    )
+    figure.text(
+        0.012, 1 - (0.12 + title_height) / height, note, ha="left", va="top", fontsize=9.5, color=FAINT
+    )
+    return figure
+
+
+def style_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
+    """Style the axes in place: grid lines, no frame, no tick marks. Return the same axes."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(GRID)
+    axes.tick_params(length=0, colors=FAINT, labelsize=9)
+    axes.grid(axis=grid, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def format_counts(axes: Axes, axis_name: Literal["x", "y"] = "y") -> None:
+    """Format the tick labels of an axis as counts, such as 1 k or 2 M."""
+    axis = axes.yaxis if axis_name == "y" else axes.xaxis
+    axis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+    axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+
+
+def shorten(text: str, length: int) -> str:
+    """Replace the middle of a text longer than `length` characters by an ellipsis."""
+    if len(text) <= length:
+        return text
+    half = (length - 1) // 2
+    return f"{text[: length - 1 - half]}…{text[-half:]}"
+
+
+def find_short_paths(paths: Sequence[str]) -> dict[str, str]:
+    """Return for each path its shortest ending of whole names that no other path has."""
+    parts_by_path = {path: path.split("/") for path in paths}
+    endings = Counter(tuple(parts[start:]) for parts in parts_by_path.values() for start in range(len(parts)))
+    return {
+        path: next(
+            (
+                "/".join(parts[start:])
+                for start in reversed(range(len(parts)))
+                if endings[(*parts[start:],)] == 1
+            ),
+            path,
+        )
+        for path, parts in parts_by_path.items()
+    }
 
 
 def plot_activity(index: Frames) -> Chart:
@@ -217,97 +311,6 @@ def _build_share_matrix(pairs: pl.DataFrame, names: list[str]) -> npt.NDArray[np
     return shares
 
 
-# Hits of the fused ranking that the chart shows.
-MAX_LANE_HITS: Final = 10
-# The chart draws all lower ranks at this rank, its lower edge.
-LOWEST_RANK: Final = 30
-
-
-def plot_lane_ranks(question: str, rows: pl.DataFrame) -> Chart:
-    """Plot the ranks in each lane of the first fused hits; `rows` is the result of `compare_lanes`."""
-    top = rows.head(MAX_LANE_HITS)
-    figure = create_figure(
-        5.6,
-        _format_lane_title(top),
-        f"Ranks by lane for “{shorten(question, 60)}”. A hit without a dot is not among the lane's first 100.",
-    )
-    axes = figure.subplots()
-    columns = [*vector_map.LANES, "fused"]
-    for number, row in enumerate(top.iter_rows(named=True)):
-        colour = PALETTE[number % len(PALETTE)]
-        points = [(place, min(row[name], LOWEST_RANK)) for place, name in enumerate(columns) if row[name]]
-        axes.plot(
-            *zip(*points, strict=True),
-            color=colour,
-            linewidth=2,
-            linestyle="-" if number < len(PALETTE) else ":",
-            marker="o",
-            markersize=7,
-            alpha=0.9,
-        )
-        label = f"{row['fused']}  {shorten(row['file_path'] or row['subject'], 38)}"
-        axes.annotate(
-            label,
-            (len(columns) - 1, row["fused"]),
-            (10, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
-    _style_rank_axes(axes, columns)
-    return figure
-
-
-def plot_vector_map(index: Frames) -> Chart:
-    """Plot every hunk at the projection of its vector; colours and legend show the named regions."""
-    points = vector_map.map_hunks(index)
-    explained_share = points["spread"][0] if points.height else 0.0
-    regions = vector_map.name_regions(points)
-    title = (
-        f"{points.height:,} changes in {regions.height} regions. The largest is “{regions['name'][0]}”"
-        if regions.height
-        else "No changes yet"
-    )
-    note = f"Each dot is one changed file of one commit. The axes show {explained_share:.0%} of the variance."
-    figure = create_figure(7.4, title, note)
-    axes = figure.subplots()
-    axes.set_axis_off()
-    for row in regions.iter_rows(named=True):
-        dots = points.filter(pl.col("region") == row["region"])
-        colour = PALETTE[row["region"] % len(PALETTE)]
-        label = f"{row['name']}  ({row['hunks']:,})"
-        axes.scatter(dots["x"], dots["y"], s=14, color=colour, alpha=0.65, linewidths=0, label=label)
-        centre = (dots["x"].median(), dots["y"].median())
-        axes.annotate(
-            str(row["region"] + 1),
-            centre,
-            ha="center",
-            va="center",
-            fontsize=10,
-            fontweight="bold",
-            color=INK,
-            bbox={"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6},
-        )
-    if regions.height:
-        axes.legend(
-            *_number_legend_entries(axes),
-            frameon=False,
-            fontsize=9,
-            ncols=2,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.0),
-            handletextpad=0.2,
-        )
-    return figure
-
-
-def _number_legend_entries(axes: Axes) -> tuple[list[Any], list[str]]:
-    """Return the legend's dots and names, the names numbered like the regions on the map."""
-    dots, names = axes.get_legend_handles_labels()
-    return dots, [f"{number}  {name}" for number, name in enumerate(names, 1)]
-
-
 def plot_index_parts(sizes: pl.DataFrame) -> Chart:
     """Plot the size of the parts of an index; `sizes` is the result of `measure_index_parts`."""
     figure = create_figure(
@@ -336,29 +339,6 @@ def _format_index_parts_title(sizes: pl.DataFrame) -> str:
         return "The index file is empty: all data is in the write-ahead log"
     first, total = used_parts.row(0, named=True), int(sizes["bytes"].sum())
     return f"{first['part'].capitalize()} take {first['bytes'] / total:.0%} of {total / 1e6:,.1f} MB"
-
-
-def _format_lane_title(top: pl.DataFrame) -> str:
-    counts = top.select(
-        pl.sum_horizontal(pl.col(name).is_not_null() for name in vector_map.LANES).alias("lanes")
-    )
-    common_hits = int((counts["lanes"] == len(vector_map.LANES)).sum())
-    return (
-        f"All three lanes have {common_hits} of the first {top.height} hits"
-        if top.height
-        else "No lane has a hit"
-    )
-
-
-def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
-    style_axes(axes, grid="x")
-    axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
-    axes.set_xlim(-0.25, len(columns) + 1.1)
-    axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
-    axes.xaxis.tick_top()
-    ticks = (1, 5, 10, 20, LOWEST_RANK)
-    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
-    axes.spines["bottom"].set_visible(False)
 
 
 def _plot_shares(

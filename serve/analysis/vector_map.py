@@ -1,4 +1,4 @@
-"""Map of a history's vectors with named regions, and the lanes of a query side by side.
+"""Map of a history's vectors with named regions, the lanes of a query side by side, and charts of both.
 
 A hunk is the diff of one file in one commit, and a lane is one retriever's ranking of the hunks.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from matplotlib.axes import Axes
 
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
+from serve.analysis.charts import INK, PALETTE, Chart, create_figure, shorten, style_axes
 from serve.analysis.metrics import find_index_location
 from serve.find_types import FindRequest
 from serve.search import query, retrieval
@@ -162,8 +164,61 @@ def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArra
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)
 
 
+def plot_vector_map(index: Frames) -> Chart:
+    """Plot every hunk at the projection of its vector; colours and legend show the named regions."""
+    points = map_hunks(index)
+    explained_share = points["spread"][0] if points.height else 0.0
+    regions = name_regions(points)
+    title = (
+        f"{points.height:,} changes in {regions.height} regions. The largest is “{regions['name'][0]}”"
+        if regions.height
+        else "No changes yet"
+    )
+    note = f"Each dot is one changed file of one commit. The axes show {explained_share:.0%} of the variance."
+    figure = create_figure(7.4, title, note)
+    axes = figure.subplots()
+    axes.set_axis_off()
+    for row in regions.iter_rows(named=True):
+        dots = points.filter(pl.col("region") == row["region"])
+        colour = PALETTE[row["region"] % len(PALETTE)]
+        label = f"{row['name']}  ({row['hunks']:,})"
+        axes.scatter(dots["x"], dots["y"], s=14, color=colour, alpha=0.65, linewidths=0, label=label)
+        centre = (dots["x"].median(), dots["y"].median())
+        axes.annotate(
+            str(row["region"] + 1),
+            centre,
+            ha="center",
+            va="center",
+            fontsize=10,
+            fontweight="bold",
+            color=INK,
+            bbox={"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6},
+        )
+    if regions.height:
+        axes.legend(
+            *_number_legend_entries(axes),
+            frameon=False,
+            fontsize=9,
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            handletextpad=0.2,
+        )
+    return figure
+
+
+def _number_legend_entries(axes: Axes) -> tuple[list[Any], list[str]]:
+    """Return the legend's dots and names, the names numbered like the regions on the map."""
+    dots, names = axes.get_legend_handles_labels()
+    return dots, [f"{number}  {name}" for number, name in enumerate(names, 1)]
+
+
 # Lanes in the order of `run_retrievers`: by meaning, by full text and by symbol name.
 LANES: Final = ("vectors", "words", "names")
+# Hits of the fused ranking that the chart shows.
+MAX_LANE_HITS: Final = 10
+# The chart draws all lower ranks at this rank, its lower edge.
+LOWEST_RANK: Final = 30
 
 
 def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFrame:
@@ -209,3 +264,60 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
     number_types = {"fused": pl.Int64, **dict.fromkeys(LANES, pl.Int64), "score": pl.Float64}
     text_types = dict.fromkeys(("file_path", "subject", "commit_sha"), pl.String)
     return pl.DataFrame(rows, schema={**number_types, **text_types})
+
+
+def plot_lane_ranks(question: str, rows: pl.DataFrame) -> Chart:
+    """Plot the ranks in each lane of the first fused hits; `rows` is the result of `compare_lanes`."""
+    top = rows.head(MAX_LANE_HITS)
+    figure = create_figure(
+        5.6,
+        _format_lane_title(top),
+        f"Ranks by lane for “{shorten(question, 60)}”. A hit without a dot is not among the lane's first 100.",
+    )
+    axes = figure.subplots()
+    columns = [*LANES, "fused"]
+    for number, row in enumerate(top.iter_rows(named=True)):
+        colour = PALETTE[number % len(PALETTE)]
+        points = [(place, min(row[name], LOWEST_RANK)) for place, name in enumerate(columns) if row[name]]
+        axes.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            linewidth=2,
+            linestyle="-" if number < len(PALETTE) else ":",
+            marker="o",
+            markersize=7,
+            alpha=0.9,
+        )
+        label = f"{row['fused']}  {shorten(row['file_path'] or row['subject'], 38)}"
+        axes.annotate(
+            label,
+            (len(columns) - 1, row["fused"]),
+            (10, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
+    _style_rank_axes(axes, columns)
+    return figure
+
+
+def _format_lane_title(top: pl.DataFrame) -> str:
+    counts = top.select(pl.sum_horizontal(pl.col(name).is_not_null() for name in LANES).alias("lanes"))
+    common_hits = int((counts["lanes"] == len(LANES)).sum())
+    return (
+        f"All three lanes have {common_hits} of the first {top.height} hits"
+        if top.height
+        else "No lane has a hit"
+    )
+
+
+def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
+    style_axes(axes, grid="x")
+    axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
+    axes.set_xlim(-0.25, len(columns) + 1.1)
+    axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
+    axes.xaxis.tick_top()
+    ticks = (1, 5, 10, 20, LOWEST_RANK)
+    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
+    axes.spines["bottom"].set_visible(False)

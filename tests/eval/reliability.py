@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 
-from serve.analysis import figures
+from serve.analysis import charts
 from serve.search.rerank import WEAK_PROBABILITY
 from stores.snapshot import Floats
 
@@ -57,11 +57,11 @@ def save_diagrams(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
     title = "Calibration of the reranker"
     note = "Dot: range of probabilities, with twice its standard error. Grey bar: its share of all hits."
     rows = -(-len(tables) // DIAGRAMS_PER_ROW)
-    figure = figures.create_figure(TITLE_INCHES + rows * DIAGRAM_INCHES, title, note)
+    figure = charts.create_figure(TITLE_INCHES + rows * DIAGRAM_INCHES, title, note)
     for number, (name, table) in enumerate(tables.items(), 1):
         axes = figure.add_subplot(rows, min(len(tables), DIAGRAMS_PER_ROW), number)
         _draw_diagram(axes, name, table)
-        axes.set_ylabel(SHARE if number % DIAGRAMS_PER_ROW == 1 else "", color=figures.FAINT)
+        axes.set_ylabel(SHARE if number % DIAGRAMS_PER_ROW == 1 else "", color=charts.FAINT)
     figure.savefig(file)
 
 
@@ -70,12 +70,12 @@ def _draw_diagram(axes: Axes, name: str, table: pl.DataFrame) -> None:
     n = hits + 2 * _PSEUDO_COUNT
     center = (share * hits + _PSEUDO_COUNT) / n
     error = 2 * np.sqrt(center * (1 - center) / n)
-    axes.plot([0, 1], [0, 1], color=figures.GREY, linewidth=1, linestyle="--")
-    axes.bar(mean, hits / hits.sum(), width=0.03, color=figures.GRID)
-    axes.errorbar(mean, center, yerr=error, fmt="none", color=figures.BLUE, linewidth=1.2)
-    axes.plot(mean, share, "o", color=figures.BLUE, markersize=5)
-    figures.style_axes(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
+    axes.plot([0, 1], [0, 1], color=charts.GREY, linewidth=1, linestyle="--")
+    axes.bar(mean, hits / hits.sum(), width=0.03, color=charts.GRID)
+    axes.errorbar(mean, center, yerr=error, fmt="none", color=charts.BLUE, linewidth=1.2)
+    axes.plot(mean, share, "o", color=charts.BLUE, markersize=5)
+    charts.style_axes(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
     axes.set_xticks((0, 0.2, 0.4, 0.6, 0.8))
     axes.set_title(
-        figures.shorten(name, MAX_NAME_LENGTH), loc="left", fontsize=10, color=figures.INK, fontweight="bold"
+        charts.shorten(name, MAX_NAME_LENGTH), loc="left", fontsize=10, color=charts.INK, fontweight="bold"
     )

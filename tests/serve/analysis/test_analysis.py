@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 
 from pipeline.profile import Profile, record_times
-from serve.analysis import charts, figures, metrics, vector_map
+from serve.analysis import charts, metrics, vector_map
 from serve.analysis.metrics import open_index
 from serve.cli import app
 from stores.database import NotIndexed
@@ -165,7 +165,7 @@ def test_commits_without_files(tmp_path: Path, home: Path) -> None:
     assert vector_map.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
     rows = vector_map.compare_lanes("decide against plugins", repo.path)
     assert rows.row(0, named=True)["file_path"] == ""
-    [axes] = charts.plot_lane_ranks("decide", rows).axes
+    [axes] = vector_map.plot_lane_ranks("decide", rows).axes
     assert "1  Decide against plugins" in {text.get_text() for text in axes.texts}
 
 
@@ -281,7 +281,7 @@ def test_co_changes_of_much_evidence_come_first(index: Frames) -> None:
 
 def test_find_short_paths() -> None:
     """Files of the same name are told apart by their directories."""
-    assert figures.find_short_paths(["src/app.py", "tests/app.py", "src/cli.py", "app.py"]) == {
+    assert charts.find_short_paths(["src/app.py", "tests/app.py", "src/cli.py", "app.py"]) == {
         "src/app.py": "src/app.py",
         "tests/app.py": "tests/app.py",
         "src/cli.py": "cli.py",
@@ -291,7 +291,7 @@ def test_find_short_paths() -> None:
 
 def test_long_titles_are_wrapped() -> None:
     """No line of a title is wider than the chart."""
-    figure = figures.create_figure(4, " ".join(["serve/analysis/charts.py"] * 6), "note")
+    figure = charts.create_figure(4, " ".join(["serve/analysis/charts.py"] * 6), "note")
     renderer = FigureCanvasAgg(figure).get_renderer()
     assert all(text.get_window_extent(renderer).x1 <= figure.bbox.x1 for text in figure.texts)
 
@@ -311,15 +311,15 @@ def test_charts_of_empty_history(index: Frames, commits: int) -> None:
         charts.plot_file_hotspots,
         charts.plot_symbol_hotspots,
         charts.plot_co_changes,
-        charts.plot_vector_map,
+        vector_map.plot_vector_map,
     ):
         assert plot(small_index)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_shorten() -> None:
     """A long text loses its middle, and a short text is unchanged."""
-    assert figures.shorten("short", 9) == "short"
-    assert figures.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
+    assert charts.shorten("short", 9) == "short"
+    assert charts.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
