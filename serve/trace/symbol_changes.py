@@ -1,7 +1,7 @@
-"""Changes of the symbols of one name: each commit introduced, modified, moved or removed them.
+"""Changes of the symbols of one name: the commits that introduced, modified, moved, renamed or removed each.
 
-The index says which commits touched a symbol. Whether the symbol exists before and after a commit is read from git, for
-the commits with a changed line that has the name: the others only modified it.
+The index says which commits touched a symbol. If a commit changed a line with the name, the definitions before and
+after it are read from git and compared. All other commits only modified the symbol.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from serve.explain.line_similarity import TOKEN, count_common_tokens
 from serve.explain.line_sources import find_blob
 from stores.history import SymbolTouch, get_definition_word
 
-# Tokens of a definition that are compared, the first ones: about 400 lines, which take 10 ms.
+# Tokens at the start of a definition that are compared: those of about 400 lines, which take 10 ms.
 MAX_TOKENS: Final = 4_000
+# Definitions whose tokens are cached.
 CACHED_TEXTS: Final = 256
 
-# Least similarity of a symbol that a commit removes at one place and adds at another: with the same parent, which is
-# evidence, too, and with another one.
+# Least similarity of a removed and an added symbol that are one moved symbol: with the same parent, which is evidence,
+# too, and with another one.
 MIN_MOVE_SIMILARITY: Final = 0.5
 MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
 # Pairs of a removed and an added symbol that are compared, each in up to 10 ms.
@@ -40,18 +41,21 @@ MAX_COMPARISONS: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Source of a symbol. Several definitions of one place, such as overloads, are joined."""
+    """Source of a symbol. Several definitions at one place, such as overloads, are joined."""
 
     text: str
     is_callable: bool
 
     @property
     def token_count(self) -> int:
-        """Number of tokens, up to the number that are compared."""
+        """Number of tokens that are compared, at most `MAX_TOKENS`."""
         return len(_split(self.text))
 
     def compute_similarity(self, other: Body) -> float:
-        """Return the similarity, 0 to 1: the share of the tokens that both have in the same order."""
+        """Return the similarity, 0 to 1: the share of the tokens that both have in the same order.
+
+        A function is not similar to any other kind of symbol.
+        """
         if self.text == other.text:
             return 1.0
         tokens, others = _split(self.text), _split(other.text)
@@ -68,9 +72,9 @@ class DefinitionReader:
     _symbols_by_blob: dict[tuple[str, str], tuple[Symbol, ...] | None] = field(default_factory=dict)
 
     def list_symbols(self, commit: str, path: bytes, word: str = "") -> tuple[Symbol, ...] | None:
-        """Return the symbols of a file: an empty tuple if the commit has no such file, or it lacks the word.
+        """Return the symbols of a file; none if the commit has no such file, or the file does not contain the word.
 
-        None if the file cannot be read or parsed.
+        Return None instead of a tuple if the file cannot be read or parsed.
         """
         name = decode_path(path)
         if get_grammar_name(name) is None:
@@ -83,15 +87,15 @@ class DefinitionReader:
                 return None
             if word and word.encode() not in self.repository.read_blob(blob):
                 return ()
-            key = (blob, name)
-            if key not in self._symbols_by_blob:
-                self._symbols_by_blob[key] = parse_symbols(self.repository.read_blob(blob), name)
+            version = (blob, name)
+            if version not in self._symbols_by_blob:
+                self._symbols_by_blob[version] = parse_symbols(self.repository.read_blob(blob), name)
         except UnreadableObject:
             return None
-        return self._symbols_by_blob[key]
+        return self._symbols_by_blob[version]
 
     def find_bodies(self, commit: str, path: bytes, name: str) -> dict[str, Body] | None:
-        """Return each symbol of a name in a file by its parent; None if the file cannot be parsed."""
+        """Return each symbol of a name in a file by its parent; None if the file cannot be read or parsed."""
         symbols = self.list_symbols(commit, path, get_definition_word(name))
         if symbols is None:
             return None
@@ -103,9 +107,9 @@ def group_bodies(symbols: Iterable[Symbol]) -> dict[tuple[str, str], Body]:
     """Return the symbols by parent and name."""
     bodies: dict[tuple[str, str], Body] = {}
     for symbol in symbols:
-        place = (symbol.parent, symbol.name)
-        text = bodies[place].text if place in bodies else ""
-        bodies[place] = Body(text + symbol.source_text, symbol.kind in CALLABLE_KINDS)
+        qualified_name = (symbol.parent, symbol.name)
+        text = bodies[qualified_name].text if qualified_name in bodies else ""
+        bodies[qualified_name] = Body(text + symbol.source_text, symbol.kind in CALLABLE_KINDS)
     return bodies
 
 
@@ -115,8 +119,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class SymbolKey:
-    """Place of a symbol: its file, and the names of the enclosing symbols, joined by dots."""
+class SymbolPlace:
+    """Place of a symbol: its file, and its parent, the names of the enclosing symbols joined by dots."""
 
     path: bytes
     parent: str
@@ -134,30 +138,30 @@ class SymbolKey:
 class SymbolChange:
     """Change of a symbol by a commit.
 
-    `key`, `name`: after the change, or before a removal. `old_key`, `old_name`: before a move or a rename. `body`: as
-    `key`; None if it was only modified. `is_exact`: False if the step is inferred.
+    `place`, `name`, `body`: after the change, or before a removal. `body` is None if the step is `modified`.
+    `old_place`, `old_name`: before a move or a rename. `is_exact`: False if the step is inferred.
     """
 
     commit_sha: str
     date: int
     step: TraceStep
     name: str
-    key: SymbolKey
+    place: SymbolPlace
     old_name: str | None = None
-    old_key: SymbolKey | None = None
+    old_place: SymbolPlace | None = None
     body: Body | None = None
     is_exact: bool = True
 
 
 @dataclass(slots=True)
 class Deadline:
-    """End of the time for reading definitions. `is_exceeded`: some commits were not checked."""
+    """End of the time for reading definitions, as in `time.monotonic`. `is_exceeded`: some commits were not checked."""
 
     end: float
     is_exceeded: bool = False
 
-    def check(self) -> bool:
-        """Return whether time is left."""
+    def has_time(self) -> bool:
+        """Return whether time is left; if not, note that the deadline is exceeded. Raises RequestCancelled."""
         check_cancelled()
         if time.monotonic() > self.end:
             self.is_exceeded = True
@@ -168,8 +172,8 @@ class Deadline:
 class NameHistory:
     """Changes of all symbols of one name.
 
-    `touches`: changes that touched a symbol of the name. `file_changes`: renames of all files, and changes by merges.
-    `load_touches`: loads the touches of another name.
+    `touches`: changes of files that touched a symbol of the name. `file_changes`: renames of all files, and changes by
+    merges. `load_touches`: loads the touches of another name.
     """
 
     name: str
@@ -191,31 +195,31 @@ class NameHistory:
             self._add_touch(touch)
 
     @property
-    def keys(self) -> list[SymbolKey]:
-        """All places at which a symbol of this name was touched, the last touched ones first."""
-        keys = dict.fromkeys(
-            SymbolKey(touch.path, touch.parent)
+    def places(self) -> list[SymbolPlace]:
+        """All places at which a symbol of this name was touched, the last touched one first."""
+        places = dict.fromkeys(
+            SymbolPlace(touch.path, touch.parent)
             for touch in reversed(self.touches)
             if touch.parent is not None
         )
-        return list(keys)
+        return list(places)
 
-    def collect(self, start: SymbolKey) -> tuple[set[SymbolKey], list[SymbolChange]]:
-        """Return all places of the symbol that was at a place once, and all of its changes."""
-        keys, pending = {start}, [start]
+    def collect(self, start: SymbolPlace) -> tuple[set[SymbolPlace], list[SymbolChange]]:
+        """Return all places of the symbol that once was at `start`, and all of its changes."""
+        places, pending = {start}, [start]
         changes: dict[SymbolChange, None] = {}
         while pending:
-            key = pending.pop()
-            self._add_parent_touches(key)
-            for sha in tuple(self._shas_by_path.get(key.path, ())):
+            place = pending.pop()
+            self._add_parent_touches(place)
+            for sha in tuple(self._shas_by_path.get(place.path, ())):
                 for change in self._classify(sha):
-                    change_keys = [change.key, *([change.old_key] if change.old_key else [])]
-                    if key in change_keys:
+                    change_places = [change.place, *([change.old_place] if change.old_place else [])]
+                    if place in change_places:
                         changes[change] = None
-                        new_keys = [other for other in change_keys if other not in keys]
-                        keys.update(new_keys)
-                        pending += new_keys
-        return keys, list(changes)
+                        new_places = [other for other in change_places if other not in places]
+                        places.update(new_places)
+                        pending += new_places
+        return places, list(changes)
 
     def _add_touch(self, touch: SymbolTouch) -> None:
         self._touches_by_commit[touch.commit_sha].append(touch)
@@ -223,9 +227,9 @@ class NameHistory:
             if path is not None:
                 self._shas_by_path[path][touch.commit_sha] = None
 
-    def _add_parent_touches(self, key: SymbolKey) -> None:
+    def _add_parent_touches(self, place: SymbolPlace) -> None:
         """Add the changes of the enclosing symbol, whose rename or move also renames or moves this one."""
-        parents = {parent for parent in key.parent.split(".") if parent} - self._searched_parents
+        parents = {parent for parent in place.parent.split(".") if parent} - self._searched_parents
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
             if touch.may_define and {touch.path, touch.old_path} & self._shas_by_path.keys():
@@ -236,20 +240,20 @@ class NameHistory:
         if sha not in self._changes:
             touches = self._touches_by_commit[sha]
             may_define = any(touch.may_define for touch in touches)
-            if may_define and self.deadline.check():
+            if may_define and self.deadline.has_time():
                 self._changes[sha] = self._compare_versions(sha, touches)
             else:
                 self._changes[sha] = self._list_modified(sha, touches, set())
         return self._changes[sha]
 
     def _list_modified(
-        self, sha: str, touches: Sequence[SymbolTouch], excluded: set[SymbolKey]
+        self, sha: str, touches: Sequence[SymbolTouch], excluded: set[SymbolPlace]
     ) -> list[SymbolChange]:
-        """Return a change for each place that was touched, without those in `excluded`."""
+        """Return a `modified` change for each place that was touched, except those in `excluded`."""
         changes = {
-            key: SymbolChange(sha, touch.date, "modified", self.name, key, is_exact=touch.is_exact)
+            place: SymbolChange(sha, touch.date, "modified", self.name, place, is_exact=touch.is_exact)
             for touch in touches
-            if touch.parent is not None and (key := SymbolKey(touch.path, touch.parent)) not in excluded
+            if touch.parent is not None and (place := SymbolPlace(touch.path, touch.parent)) not in excluded
         }
         return list(changes.values())
 
@@ -261,17 +265,24 @@ class NameHistory:
             return self._list_modified(sha, touches, set())
         comparison = _Comparison()
         for touch in {touch.hunk_id: touch for touch in touches}.values():
-            if not self.deadline.check():
+            if not self.deadline.has_time():
                 return self._list_modified(sha, touches, set())
             new = self.reader.find_bodies(sha, touch.path, self.name)
-            versions = [self._find_old_bodies(parent, touch) for parent in parents]
-            olds = [version for version in versions if version is not None]
+            old_versions = [self._find_old_bodies(parent, touch) for parent in parents]
+            olds = [old for old in old_versions if old is not None]
             if new is not None and len(olds) == len(parents):
                 comparison.add_file(touch, olds, new)
-        steps = [*comparison.renamed, *match_places(comparison.added, comparison.removed)]
-        changes = [replace(step, commit_sha=sha, date=touches[0].date, name=self.name) for step in steps]
-        changes = [replace(change, old_name=self.name if change.old_key else None) for change in changes]
-        return [*changes, *self._list_modified(sha, touches, comparison.ended)]
+        changes = [
+            replace(
+                change,
+                commit_sha=sha,
+                date=touches[0].date,
+                name=self.name,
+                old_name=self.name if change.old_place else None,
+            )
+            for change in (*comparison.renamed, *match_places(comparison.added, comparison.removed))
+        ]
+        return [*changes, *self._list_modified(sha, touches, comparison.changed_places)]
 
     def _find_old_bodies(self, parent: str, touch: SymbolTouch) -> dict[str, Body] | None:
         bodies = self.reader.find_bodies(parent, touch.old_path or touch.path, self.name)
@@ -282,76 +293,75 @@ class NameHistory:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Symbols of a name that a commit added, removed, or renamed with their file.
+    """Symbols of a name that a commit added, removed, or renamed with their file; and their places, old and new."""
 
-    `ended`: their places, which the commit did not merely modify.
-    """
-
-    added: dict[SymbolKey, Body] = field(default_factory=dict)
-    removed: dict[SymbolKey, Body] = field(default_factory=dict)
+    added: dict[SymbolPlace, Body] = field(default_factory=dict)
+    removed: dict[SymbolPlace, Body] = field(default_factory=dict)
     renamed: list[SymbolChange] = field(default_factory=list)
-    ended: set[SymbolKey] = field(default_factory=set)
+    changed_places: set[SymbolPlace] = field(default_factory=set)
 
     def add_file(
         self, touch: SymbolTouch, olds: Sequence[Mapping[str, Body]], new: Mapping[str, Body]
     ) -> None:
-        """Add a file with its symbols by parent, before the commit in each of its parents, and after it.
+        """Add the symbols of a file, by the name of their parent.
 
-        A merge adds what no parent has, and removes what all of them have.
+        `olds`: in each parent of the commit. `new`: in the commit. A merge adds what no parent commit has, and removes
+        what all of them have.
         """
         old_path = touch.old_path or touch.path
         for parent in {parent for old in olds for parent in old} | new.keys():
-            key, old_key = SymbolKey(touch.path, parent), SymbolKey(old_path, parent)
+            place, old_place = SymbolPlace(touch.path, parent), SymbolPlace(old_path, parent)
             is_old = any(parent in old for old in olds)
             if parent in new and not is_old:
-                self.added[key] = new[parent]
+                self.added[place] = new[parent]
             elif parent not in new and all(parent in old for old in olds):
-                self.removed[old_key] = olds[0][parent]
-            elif parent in new and key != old_key:
-                self.renamed.append(SymbolChange("", 0, "renamed", "", key, None, old_key, new[parent]))
+                self.removed[old_place] = olds[0][parent]
+            elif parent in new and place != old_place:
+                self.renamed.append(SymbolChange("", 0, "renamed", "", place, None, old_place, new[parent]))
             else:
                 continue
-            self.ended |= {key, old_key}
+            self.changed_places |= {place, old_place}
 
 
 def match_places(
-    added: Mapping[SymbolKey, Body], removed: Mapping[SymbolKey, Body]
+    added: Mapping[SymbolPlace, Body], removed: Mapping[SymbolPlace, Body]
 ) -> Iterator[SymbolChange]:
-    """Yield a move for each added symbol that is similar to a removed one, and the others as they are.
+    """Yield a move for each added symbol that is similar to a removed one; then the other additions and removals.
 
-    The changes have no commit yet.
+    The changes lack their commit and name.
     """
-    # In a mass move only equal code is compared.
+    # In a mass move, only symbols of equal code are the same.
     is_mass_move = len(added) * len(removed) > MAX_COMPARISONS
     scores = [
-        (score, old_key, key)
-        for key, body in added.items()
-        for old_key, old_body in removed.items()
+        (score, old_place, place)
+        for place, body in added.items()
+        for old_place, old_body in removed.items()
         if (not is_mass_move or body.text == old_body.text)
-        and (score := score_move(old_key, old_body, key, body))
+        and (score := score_move(old_place, old_body, place, body))
     ]
-    moved: set[SymbolKey] = set()
-    for score, old_key, key in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):
-        if key not in moved and old_key not in moved:
-            moved |= {key, old_key}
-            yield SymbolChange("", 0, "moved", "", key, None, old_key, added[key], is_exact=score == 1)
-    for key in added.keys() - moved:
-        yield SymbolChange("", 0, "introduced", "", key, body=added[key])
-    for key in removed.keys() - moved:
-        yield SymbolChange("", 0, "removed", "", key, body=removed[key])
+    moved: set[SymbolPlace] = set()
+    for score, old_place, place in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):
+        if place not in moved and old_place not in moved:
+            moved |= {place, old_place}
+            yield SymbolChange("", 0, "moved", "", place, None, old_place, added[place], is_exact=score == 1)
+    for place in added.keys() - moved:
+        yield SymbolChange("", 0, "introduced", "", place, body=added[place])
+    for place in removed.keys() - moved:
+        yield SymbolChange("", 0, "removed", "", place, body=removed[place])
 
 
-def score_move(old_key: SymbolKey, old_body: Body, key: SymbolKey, body: Body) -> float:
-    """Return the similarity of a removed and an added symbol of the same name; 0 if they are different symbols."""
+def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body: Body) -> float:
+    """Return the similarity of a removed and an added symbol; 0 if it is too small for one symbol that moved."""
     similarity = old_body.compute_similarity(body)
-    least = MIN_MOVE_SIMILARITY if old_key.parent == key.parent else MIN_OTHER_PARENT_SIMILARITY
+    least = MIN_MOVE_SIMILARITY if old_place.parent == place.parent else MIN_OTHER_PARENT_SIMILARITY
     return similarity if similarity >= least else 0.0
 
 
 def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
-    """Give the touches by hunk headers, which name no parent, that of the only symbol of this name in the file.
+    """Return the touches with the parents that are known from other touches.
 
-    Those in a file with several such symbols are left out.
+    A touch by git's hunk header names no parent. It gets that of the only symbol of this name in the file. It is left
+    out if the file has several.
     """
     parents_by_path: dict[bytes, set[str]] = defaultdict(set)
     for touch in touches:
@@ -370,12 +380,12 @@ def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
 def _select_changes(
     touches: Sequence[SymbolTouch], file_changes: Sequence[SymbolTouch]
 ) -> Iterable[SymbolTouch]:
-    """Return the changes of the touched files, and of files that became one of these or that they became."""
+    """Return the changes of the touched files, also under the names that they had before and after."""
     paths = {path for touch in touches for path in (touch.path, touch.old_path) if path is not None}
     selected: dict[SymbolTouch, None] = {}
-    count = -1
-    while len(selected) > count:
-        count = len(selected)
+    previous_count = -1
+    while len(selected) > previous_count:
+        previous_count = len(selected)
         for change in file_changes:
             if change.path in paths or change.old_path in paths:
                 selected[change] = None

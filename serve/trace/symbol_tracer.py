@@ -1,4 +1,7 @@
-"""Selection of the symbol that a name means, and its changes through moves and renames."""
+"""Selection of the symbol that a name means, and its changes through moves and renames.
+
+Several symbols can have one name. A candidate is one of them: all of its places, and its changes.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +25,32 @@ from serve.trace.symbol_changes import (
     DefinitionReader,
     NameHistory,
     SymbolChange,
-    SymbolKey,
+    SymbolPlace,
     group_bodies,
     score_move,
 )
-from stores import history as symbol_history
+from stores import history
 from stores.errors import LineageError
 from stores.history import SymbolTouch
 from stores.hunk_details import Connection
 
 # Least similarity of a symbol to the one that it was renamed from. Half of the code can be edited in the same commit.
 MIN_RENAME_SIMILARITY: Final = 0.7
-# The second best symbol must be less similar by this much: otherwise either can be the one.
+# The second best symbol must be less similar by this much. Otherwise the symbol may have become either.
 MIN_ADVANTAGE: Final = 0.1
 # Shorter symbols are similar to others by chance.
 MIN_TOKENS: Final = 12
-# Files of a commit that are searched. More of them are a mass edit.
+# Files of a commit that are searched for a renamed symbol. A commit with more is a mass edit.
 MAX_FILES: Final = 30
 
-# Time for reading definitions from git. Later commits count as modifications.
+# Seconds for reading definitions from git. Commits that are not checked in this time count as modifications.
 MAX_SECONDS: Final = 4.0
-# Places of a name whose histories are compared to find out which belong together. More of them are listed instead.
+# Places of a name that are joined to candidates. If there are more, the error for an ambiguous name lists them.
 MAX_PLACES: Final = 40
-# Names that a symbol is followed to.
+# Names of a symbol, former and later ones, that are followed.
 MAX_NAMES: Final = 8
 # Languages that assign functions to properties of objects.
-SCRIPTS: Final = frozenset({"javascript", "typescript"})
+LANGUAGES_WITH_PROPERTIES: Final = frozenset({"javascript", "typescript"})
 # Symbols that an error lists, and names that it suggests.
 MAX_CANDIDATES: Final = 12
 MAX_SUGGESTIONS: Final = 3
@@ -57,10 +60,10 @@ MAX_QUOTED: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Symbol that became another one in a commit, or that another one became."""
+    """Symbol that a rename connects with another one: its former or later name, place and body."""
 
     name: str
-    key: SymbolKey
+    place: SymbolPlace
     body: Body
 
 
@@ -72,11 +75,11 @@ class RenameFinder:
     deadline: Deadline
 
     def find_partner(self, change: SymbolChange) -> Partner | None:
-        """Return the symbol that this one was renamed to, if the change is a removal, else the one it was before.
+        """Return the symbol that a removed one was renamed to, or that an introduced one was before.
 
         The files of the symbol are searched first, then the other files of the commit.
         """
-        if change.body is None or change.body.token_count < MIN_TOKENS or not self.deadline.check():
+        if change.body is None or change.body.token_count < MIN_TOKENS or not self.deadline.has_time():
             return None
         try:
             parents = self.reader.repository.read_commit(change.commit_sha).parents
@@ -86,7 +89,7 @@ class RenameFinder:
         if not parents or not diffs:
             return None
         files = [file for file in diffs[0].changes if get_grammar_name(decode_path(file.path))]
-        own_files = [file for file in files if change.key.path in (file.path, file.old_path)]
+        own_files = [file for file in files if change.place.path in (file.path, file.old_path)]
         other_files = [file for file in files if file not in own_files][:MAX_FILES]
         for searched_files in (own_files, other_files):
             if partner := self._find_in_files(change, change.body, parents[0], searched_files):
@@ -99,34 +102,31 @@ class RenameFinder:
         is_removal = change.step == "removed"
         scored: list[tuple[float, Partner]] = []
         for file in files:
-            if not self.deadline.check():
+            if not self.deadline.has_time():
                 return None
             old_path = file.old_path or file.path
-            versions = (
-                (parent, old_path, change.commit_sha, file.path)
-                if is_removal
-                else (change.commit_sha, file.path, parent, old_path)
-            )
+            before, after = (parent, old_path), (change.commit_sha, file.path)
+            versions = (before, after) if is_removal else (after, before)
             scored += [
                 (body.compute_similarity(partner.body), partner)
                 for partner in self._list_new_symbols(*versions)
                 if partner.name != change.name and partner.body.token_count >= MIN_TOKENS
             ]
         scored.sort(key=lambda entry: -entry[0])
-        if not scored or scored[0][0] < MIN_RENAME_SIMILARITY:
+        if not scored:
             return None
-        is_clear = len(scored) == 1 or scored[0][0] - scored[1][0] >= MIN_ADVANTAGE
-        return scored[0][1] if is_clear else None
+        (score, partner), *others = scored
+        second_score = others[0][0] if others else 0.0
+        is_clear = score >= MIN_RENAME_SIMILARITY and score - second_score >= MIN_ADVANTAGE
+        return partner if is_clear else None
 
-    def _list_new_symbols(
-        self, commit: str, path: bytes, other_commit: str, other_path: bytes
-    ) -> Iterator[Partner]:
-        """Yield the symbols of the second version of a file that the first one lacks."""
-        known = group_bodies(self.reader.list_symbols(commit, path) or ())
-        others = self.reader.list_symbols(other_commit, other_path) or ()
-        for (parent, name), body in group_bodies(others).items():
-            if (parent, name) not in known:
-                yield Partner(name, SymbolKey(other_path, parent), body)
+    def _list_new_symbols(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
+        """Yield the symbols of the second version of a file, a commit and a path, that the first version lacks."""
+        first_symbols = group_bodies(self.reader.list_symbols(*first) or ())
+        second_symbols = group_bodies(self.reader.list_symbols(*second) or ())
+        for (parent, name), body in second_symbols.items():
+            if (parent, name) not in first_symbols:
+                yield Partner(name, SymbolPlace(second[1], parent), body)
 
 
 class UnknownSymbol(LineageError):
@@ -139,21 +139,21 @@ class AmbiguousSymbol(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Symbol of a name: all of its places, and its changes."""
+    """Symbol with the name, at all of its places, with its changes. As text: its newest place, for a list."""
 
     name: str
-    keys: frozenset[SymbolKey]
+    places: frozenset[SymbolPlace]
     changes: tuple[SymbolChange, ...]
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Newest change; of several with the same date, the last one in the order of parents before children."""
+        """Newest change; of several with the same date, the last one, because children follow parents."""
         return max(reversed(self.changes), key=lambda change: change.date)
 
     @property
     def is_in_source(self) -> bool:
         """True if the symbol is in source code, not in a test, a type stub or the like."""
-        path = decode_path(self.newest_change.key.path)
+        path = decode_path(self.newest_change.place.path)
         return classify_role(path) == "source" and not path.endswith(".pyi")
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class Candidate:
         newest = self.newest_change
         date = datetime.fromtimestamp(newest.date, UTC).date()
         removed = f", removed {date}" if newest.step == "removed" else ""
-        return f"{newest.key.format_place(self.name)} ({commits}{removed})"
+        return f"{newest.place.format_place(self.name)} ({commits}{removed})"
 
 
 @dataclass(slots=True)
@@ -180,14 +180,17 @@ class SymbolTracer:
         self.reader = DefinitionReader(self.repository)
 
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
-        """Return the symbol that is meant, and others of the name that are less likely meant."""
+        """Return the symbol that is meant, and others of the name: those outside of the source code, such as in tests.
+
+        Raises UnknownSymbol and AmbiguousSymbol.
+        """
         path, qualified_name = parse_symbol(symbol)
-        name, keys = self._find_places(symbol, path, qualified_name)
-        if len(keys) > MAX_PLACES:
-            raise _build_ambiguous_error(symbol, [key.format_place(name) for key in keys])
-        candidates = self._find_candidates(name, keys)
+        name, places = self._find_places(symbol, path, qualified_name)
+        if len(places) > MAX_PLACES:
+            raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
+        candidates = self._find_candidates(name, places)
         if not candidates:  # the commit that renamed the file removed the symbol: only the old path had it
-            others = [key for key in self._get_history(name).keys if key not in keys]
+            others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
             return candidates[0], []
@@ -197,18 +200,22 @@ class SymbolTracer:
         raise _build_ambiguous_error(symbol, list(map(str, candidates)))
 
     def follow_names(self, candidate: Candidate) -> list[SymbolChange]:
-        """Return the changes of a symbol, also under the names that it had before and after."""
+        """Return the changes of a symbol, also under the names that it had before and after.
+
+        A removal and an introduction become one change of the step `renamed` if `RenameFinder` connects them.
+        """
         finder = RenameFinder(self.reader, self.deadline)
         changes: dict[SymbolChange, None] = {}
         names = {candidate.name}
+        # Changes of each name, and the change by which the symbol got that name or lost it.
         pending: list[tuple[Sequence[SymbolChange], SymbolChange | None]] = [(candidate.changes, None)]
         while pending:
-            found_changes, link = pending.pop()
-            for change in found_changes:
+            changes_of_name, link = pending.pop()
+            for change in changes_of_name:
                 if link is not None and not _belongs_to_partner(change, link):
                     continue
-                is_end = change.step in ("introduced", "removed") and len(names) < MAX_NAMES
-                partner = finder.find_partner(change) if is_end else None
+                may_be_rename = change.step in ("introduced", "removed") and len(names) < MAX_NAMES
+                partner = finder.find_partner(change) if may_be_rename else None
                 if partner is None:
                     changes[change] = None
                     continue
@@ -218,48 +225,51 @@ class SymbolTracer:
                     change.date,
                     "renamed",
                     new.name,
-                    new.key,
+                    new.place,
                     old.name,
-                    old.key,
+                    old.place,
                     new.body,
                     is_exact=False,
                 )
-                changes[rename] = None  # the history of the other name can have it, too
+                changes[rename] = None  # once, although the other name leads to the same rename
                 if partner.name not in names:
                     names.add(partner.name)
-                    partner_candidates = self._find_candidates(partner.name, [partner.key])
+                    partner_candidates = self._find_candidates(partner.name, [partner.place])
                     pending += [(found.changes, change) for found in partner_candidates]
         return list(changes)
 
     def find_head_places(self, changes: Sequence[SymbolChange]) -> tuple[HeadPlace, ...]:
-        """Return where HEAD defines the symbol, whose changes are given newest first."""
+        """Return where HEAD defines the symbol. `changes`: newest first."""
         head = self.repository.read_head()
         places = _list_last_places(changes)
         return tuple(
             HeadPlace(
-                key.format_symbol(name), symbol.kind, decode_path(path), symbol.start_line, symbol.end_line
+                place.format_symbol(name), symbol.kind, decode_path(path), symbol.start_line, symbol.end_line
             )
-            for path in sorted({key.path for _, key in places})
+            for path in sorted({place.path for _, place in places})
             for symbol in (self.reader.list_symbols(head, path) if head else None) or ()
-            if (name := symbol.name, key := SymbolKey(path, symbol.parent)) in places
+            if (name := symbol.name, place := SymbolPlace(path, symbol.parent)) in places
         )
 
-    def _find_places(self, symbol: str, path: str | None, qualified_name: str) -> tuple[str, list[SymbolKey]]:
+    def _find_places(
+        self, symbol: str, path: str | None, qualified_name: str
+    ) -> tuple[str, list[SymbolPlace]]:
         """Return the name of the symbol, and its possible places. Raises UnknownSymbol."""
         short_name = qualified_name.rpartition(".")[2]
         for name in dict.fromkeys((qualified_name, short_name)):
-            all_keys = self._get_history(name).keys
-            keys = _select_keys(all_keys, name, path, qualified_name)
-            if not keys and len(all_keys) <= MAX_PLACES:
-                # A renamed container gives a symbol a place at which no commit touched it.
-                moved_keys = {key for each in all_keys for key in self._get_history(name).collect(each)[0]}
-                keys = _select_keys(sorted(moved_keys), name, path, qualified_name)
-            if keys:
-                return name, keys
-            if all_keys:
-                raise _build_unknown_error(symbol, name, all_keys)
+            all_places = self._get_history(name).places
+            places = _select_places(all_places, name, path, qualified_name)
+            if not places and len(all_places) <= MAX_PLACES:
+                # A rename of the enclosing symbol gives a symbol a place at which no commit touched it.
+                collections = [self._get_history(name).collect(place) for place in all_places]
+                moved_places = {place for own_places, _ in collections for place in own_places}
+                places = _select_places(sorted(moved_places), name, path, qualified_name)
+            if places:
+                return name, places
+            if all_places:
+                raise _build_unknown_error(symbol, name, all_places)
         similar = (
-            symbol_history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+            history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
             if len(short_name) <= MAX_QUOTED
             else []
         )
@@ -269,23 +279,24 @@ class SymbolTracer:
             hint=f"{question}Case matters. `lineage grep` finds a text that is no symbol.",
         )
 
-    def _find_candidates(self, name: str, places: Sequence[SymbolKey]) -> list[Candidate]:
-        """Return the symbols at these places, the last changed ones first. One symbol can have had several places."""
-        history = self._get_history(name)
+    def _find_candidates(self, name: str, places: Sequence[SymbolPlace]) -> list[Candidate]:
+        """Return the symbols that were at these places. One symbol can have had several of them."""
+        name_history = self._get_history(name)
         # A symbol that was removed from one file and added to another one by a later commit has two histories.
-        parents = {key.parent for key in places}
-        relatives = [key for key in history.keys if key.parent in parents and key not in places]
-        keys = [*places, *relatives[:MAX_PLACES]]
+        parents = {place.parent for place in places}
+        relatives = [
+            place for place in name_history.places if place.parent in parents and place not in places
+        ]
         candidates: list[Candidate] = []
-        known: set[SymbolKey] = set()
-        for key in keys:
-            if key not in known:
-                found_keys, changes = history.collect(key)
-                known |= found_keys
+        assigned_places: set[SymbolPlace] = set()
+        for place in (*places, *relatives[:MAX_PLACES]):
+            if place not in assigned_places:
+                own_places, changes = name_history.collect(place)
+                assigned_places |= own_places
                 if changes:
-                    candidates.append(Candidate(name, frozenset(found_keys), tuple(changes)))
+                    candidates.append(Candidate(name, frozenset(own_places), tuple(changes)))
         return [
-            candidate for candidate in _join_restored(candidates) if not candidate.keys.isdisjoint(places)
+            candidate for candidate in _join_restored(candidates) if not candidate.places.isdisjoint(places)
         ]
 
     def _get_history(self, name: str) -> NameHistory:
@@ -293,7 +304,7 @@ class SymbolTracer:
             self._histories[name] = NameHistory(
                 name,
                 self._load_touches(name),
-                symbol_history.load_renames_and_merges(self.connection, name, self.is_reachable),
+                history.load_file_changes(self.connection, name, self.is_reachable),
                 self.reader,
                 self.deadline,
                 self._load_touches,
@@ -301,75 +312,78 @@ class SymbolTracer:
         return self._histories[name]
 
     def _load_touches(self, name: str) -> list[SymbolTouch]:
-        return symbol_history.load_symbol_touches(self.connection, name, self.is_reachable)
+        return history.load_symbol_touches(self.connection, name, self.is_reachable)
 
 
 def parse_symbol(symbol: str) -> tuple[str | None, str]:
     """Return the file and the qualified name of `PATH:Class.method`, `Class::method`, `Class#method` or `method()`."""
     text = symbol.strip().removesuffix("()").replace("::", ".")
     path, _, name = text.rpartition(":")
-    # JavaScript's `Class.#method` is a private one.
+    # In JavaScript's `Class.#method` the sign belongs to the name of a private method.
     return (path.removeprefix("./") or None), re.sub(r"(?<=\w)#", ".", name).strip(".")
 
 
 def has_qualified_name(candidate: Candidate, symbol: str) -> bool:
-    """Return False if only the last part of the requested name is that of the symbol."""
+    """Check whether the symbol has the whole requested name, not only its last part."""
     _, qualified_name = parse_symbol(symbol)
-    return any(_is_at(key, candidate.name, qualified_name) for key in candidate.keys)
+    return any(_is_at(place, candidate.name, qualified_name) for place in candidate.places)
 
 
-def _is_at(key: SymbolKey, name: str, qualified_name: str) -> bool:
-    return f".{key.format_symbol(name)}".endswith(f".{qualified_name}")
+def _is_at(place: SymbolPlace, name: str, qualified_name: str) -> bool:
+    return f".{place.format_symbol(name)}".endswith(f".{qualified_name}")
 
 
-def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolKey]]:
-    """Return the places of a symbol that no later change removed it from. `changes`: newest first."""
-    places: set[tuple[str, SymbolKey]] = set()
-    seen: set[tuple[str, SymbolKey]] = set()
+def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolPlace]]:
+    """Return the names and places of a symbol that no later change removed it from. `changes`: newest first."""
+    last_places: set[tuple[str, SymbolPlace]] = set()
+    seen: set[tuple[str, SymbolPlace]] = set()
     for change in changes:
-        place = (change.name, change.key)
-        if place not in seen and change.step != "removed":
-            places.add(place)
-        seen.add(place)
-        if change.old_key:
-            seen.add((change.old_name or change.name, change.old_key))
-    return places
+        named_place = (change.name, change.place)
+        if named_place not in seen and change.step != "removed":
+            last_places.add(named_place)
+        seen.add(named_place)
+        if change.old_place:
+            seen.add((change.old_name or change.name, change.old_place))
+    return last_places
 
 
-def _select_keys(
-    keys: Sequence[SymbolKey], name: str, path: str | None, qualified_name: str
-) -> list[SymbolKey]:
-    """Return the places that a name can mean. It may lack enclosing symbols, and the path directories.
+def _select_places(
+    places: Sequence[SymbolPlace], name: str, path: str | None, qualified_name: str
+) -> list[SymbolPlace]:
+    """Return the places that a name can mean.
 
-    With a path, places that it names completely are preferred. Functions that JavaScript assigns to a property of an
-    object have no enclosing symbol: `res.send` finds `send`.
+    The name may lack enclosing symbols, and the path may lack directories. Places of the complete path are preferred,
+    and of these the places of the complete name. A function that JavaScript assigns to a property of an object has no
+    enclosing symbol, so `res.send` finds `send`.
     """
-    matches = [key for key in keys if _is_at(key, name, qualified_name)]
+    matches = [place for place in places if _is_at(place, name, qualified_name)]
     if not matches:
         matches = [
-            key for key in keys if not key.parent and detect_language(decode_path(key.path)) in SCRIPTS
+            place
+            for place in places
+            if not place.parent and detect_language(decode_path(place.path)) in LANGUAGES_WITH_PROPERTIES
         ]
     if path is None:
         return matches
-    matches = [key for key in matches if f"/{decode_path(key.path)}".endswith(f"/{path}")]
-    in_file = [key for key in matches if decode_path(key.path) == path] or matches
-    return [key for key in in_file if key.format_symbol(name) == qualified_name] or in_file
+    matches = [place for place in matches if f"/{decode_path(place.path)}".endswith(f"/{path}")]
+    preferred = [place for place in matches if decode_path(place.path) == path] or matches
+    return [place for place in preferred if place.format_symbol(name) == qualified_name] or preferred
 
 
 def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Join symbols of which one was removed before another one with similar code was introduced elsewhere."""
+    """Join symbols if one was removed before another one with similar code was introduced, as if it was restored."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:
             if later is earlier or not _is_restored(earlier, later):
                 continue
-            groups = [group for group in joined if group.keys & (earlier.keys | later.keys)]
+            groups = [group for group in joined if group.places & (earlier.places | later.places)]
             if len(groups) > 1:
                 joined = [group for group in joined if group not in groups]
                 joined.append(
                     Candidate(
                         later.name,
-                        frozenset().union(*(group.keys for group in groups)),
+                        frozenset().union(*(group.places for group in groups)),
                         tuple(dict.fromkeys(change for group in groups for change in group.changes)),
                     )
                 )
@@ -387,14 +401,17 @@ def _is_restored(earlier: Candidate, later: Candidate) -> bool:
 
 
 def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
-    """Return how similar an introduced symbol is to one that was removed before; 0 if it is another one."""
+    """Return how similar an introduced symbol is to one that was removed before; 0 if they are different symbols."""
     if introduction.step != "introduced" or removal.body is None or introduction.body is None:
         return 0.0
-    return score_move(removal.key, removal.body, introduction.key, introduction.body)
+    return score_move(removal.place, removal.body, introduction.place, introduction.body)
 
 
 def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
-    """Check whether a change under another name belongs to the symbol: it is after the rename, or before it."""
+    """Check whether a change under another name is on the other side of the rename, which `link` found.
+
+    If `link` removed the symbol, the other name is the later one.
+    """
     if change.commit_sha == link.commit_sha:
         return False
     return change.date >= link.date if link.step == "removed" else change.date <= link.date
@@ -404,22 +421,22 @@ def _quote(symbol: str) -> str:
     return f"'{escape_in_sentence(symbol[:MAX_QUOTED])}'"
 
 
-def _build_unknown_error(symbol: str, name: str, keys: Sequence[SymbolKey]) -> UnknownSymbol:
-    places = [key.format_place(name) for key in keys]
+def _build_unknown_error(symbol: str, name: str, places: Sequence[SymbolPlace]) -> UnknownSymbol:
+    names = [place.format_place(name) for place in places]
     return UnknownSymbol(
         f"The history has no symbol {_quote(symbol)}.",
-        hint=list_places("Symbols of this name", places) if places else "",
+        hint=format_places("Symbols of this name", names) if names else "",
     )
 
 
 def _build_ambiguous_error(symbol: str, places: Sequence[str]) -> AmbiguousSymbol:
     return AmbiguousSymbol(
         f"{len(places)} symbols are called {_quote(symbol)}.",
-        hint=list_places("Give one of them", places),
+        hint=format_places("Give one of them", places),
     )
 
 
-def list_places(heading: str, places: Sequence[str]) -> str:
+def format_places(heading: str, places: Sequence[str]) -> str:
     """Return a sentence with the first `MAX_CANDIDATES` places, and the number of the others."""
     others = f", and {len(places) - MAX_CANDIDATES:,} more" if len(places) > MAX_CANDIDATES else ""
     names = ", ".join(map(escape_in_sentence, places[:MAX_CANDIDATES]))

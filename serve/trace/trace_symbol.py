@@ -1,7 +1,7 @@
 """History of a symbol by its name, also of one that HEAD no longer has: `trace_symbol`.
 
-A trace finds out which symbol of the name is meant, lists its changes, follows it to the names that it had before and
-after (`symbol_tracer`), sorts the changes, and builds a hit for each.
+A trace selects the symbol that the name means, collects its changes under all of its names (`symbol_tracer`), sorts
+them, and builds a hit for each.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from serve.trace.symbol_tracer import (
     Candidate,
     SymbolTracer,
     UnknownSymbol,
+    format_places,
     has_qualified_name,
-    list_places,
     score_restored,
 )
 from stores import index_copy
@@ -66,7 +66,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
         )
         try:
             candidate, others = tracer.select_candidate(request.symbol)
-        except UnknownSymbol as error:  # a commit that is not indexed may have added it
+        except UnknownSymbol as error:  # add the hint that the index may lack the commit with the symbol
             raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
     git = commit_graph.create_git_program(repository, location.git_directory)
@@ -85,7 +85,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
             hint=" ".join(_build_hints(status)) or None,
             compatibility=build_compatibility(status.verdict),
             trace=TraceDetails(
-                symbol=newest.key.format_place(newest.name),
+                symbol=newest.place.format_place(newest.name),
                 at_head=at_head,
                 commits=len(order),
                 steps=_count_steps(changes),
@@ -98,13 +98,13 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
 
 
 def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list[SymbolChange]:
-    """Sort the changes by their commits; of one commit, by place."""
+    """Sort the changes in the order of their commits; those of one commit by place."""
     positions = {sha: position for position, sha in enumerate(order)}
-    return sorted(changes, key=lambda change: (positions[change.commit_sha], change.key, change.step))
+    return sorted(changes, key=lambda change: (positions[change.commit_sha], change.place, change.step))
 
 
 def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
-    """Return the changes, newest first, with `restored` for a symbol that is added after it was removed."""
+    """Return the changes, newest first. An introduction of a symbol that was removed before becomes `restored`."""
     marked: list[SymbolChange] = []
     removal: SymbolChange | None = None
     for change in reversed(changes):
@@ -112,16 +112,20 @@ def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
             removal = change
         elif removal is not None and (similarity := score_restored(removal, change)):
             change = replace(
-                change, step="restored", old_key=removal.key, old_name=removal.name, is_exact=similarity == 1
+                change,
+                step="restored",
+                old_place=removal.place,
+                old_name=removal.name,
+                is_exact=similarity == 1,
             )
         marked.append(change)
     return marked[::-1]
 
 
 def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
-    """Return as many changes as requested: those that are no mere modifications first, then the newest ones."""
-    ranked = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
-    selected = [changes[index] for index in sorted(ranked[: request.limit])]
+    """Return as many changes as requested. If there are more, modifications are left out first, then the oldest."""
+    preferred = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
+    selected = [changes[index] for index in sorted(preferred[: request.limit])]
     return selected[::-1] if request.oldest_first else selected
 
 
@@ -132,11 +136,11 @@ def _count_steps(changes: Sequence[SymbolChange]) -> dict[TraceStep, int]:
 
 def _build_hit(repository: Repository, change: SymbolChange) -> TraceHit:
     commit = repository.read_commit(change.commit_sha)
-    symbol, path = change.key.format_symbol(change.name), decode_path(change.key.path)
+    symbol, path = change.place.format_symbol(change.name), decode_path(change.place.path)
     old_symbol = old_path = None
-    if change.old_key is not None:
-        old_symbol = change.old_key.format_symbol(change.old_name or change.name)
-        old_path = decode_path(change.old_key.path)
+    if change.old_place is not None:
+        old_symbol = change.old_place.format_symbol(change.old_name or change.name)
+        old_path = decode_path(change.old_place.path)
     return TraceHit(
         commit_sha=commit.sha,
         commit_subject=get_subject(commit.message),
@@ -160,8 +164,8 @@ def _describe_limitations(
     deadline: Deadline,
 ) -> Iterator[str]:
     if others:
-        yield list_places("Also outside of the source code", list(map(str, others)))
-    if all(get_grammar_name(decode_path(change.key.path)) is None for change in changes):
+        yield format_places("Also outside of the source code", list(map(str, others)))
+    if all(get_grammar_name(decode_path(change.place.path)) is None for change in changes):
         yield (
             "Files of this language are not parsed: git's hunk headers name the symbol, so commits that introduced or "
             "removed it count as modifications, and some can be missing."
