@@ -24,8 +24,10 @@ IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 MAX_LINE_RANGES: Final = 6
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
+# Header of a blamed line: commit, line number there, line number in the blamed file, number of lines of a group.
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 ZERO_SHA: Final = re.compile(r"0+")
+# Escapes in paths that git quotes as C does.
 ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 NAMED_ESCAPES: Final = {
     b"a": b"\a",
@@ -67,18 +69,20 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     This reads `.git-blame-ignore-revs` itself, because git fails on a line that is not a full commit hash.
     """
     content = _read_ignore_revs(repository)
-    entries = [line for line in (raw.partition(b"#")[0].strip() for raw in content.split(b"\n")) if line]
+    lines = (line.partition(b"#")[0].strip() for line in content.split(b"\n"))
+    entries = list(filter(None, lines))
     hashes = [line.decode().lower() for line in entries if FULL_SHA.fullmatch(line)]
     revisions = tuple(revision for revision in dict.fromkeys(hashes) if repository.is_commit(revision))
     configured_paths = {
         value: _expand_path(repository, value) for value in _list_configured_files(repository) if value
     }
+    has_invalid_lines = len(hashes) < len(entries)
     missing_files = {value for value, path in configured_paths.items() if not path.is_file()}
     return BlameIgnoreRevs(
         revisions=revisions,
-        note=""
-        if len(hashes) == len(entries)
-        else f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes.",
+        note=f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
+        if has_invalid_lines
+        else "",
         configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
         replacement_config=_drop_missing_files(repository, missing_files) if missing_files else None,
     )
@@ -118,7 +122,7 @@ def _read_or_empty(path: Path) -> bytes:
 class LineOrigin:
     """Origin of lines: the commit that wrote them, and the path of their file in this commit.
 
-    `previous` is the parent commit and the path of the file there; None if the commit created the file.
+    `previous`: the parent commit and the path of the file there; None if the commit created the file.
     """
 
     commit_sha: str
@@ -128,7 +132,7 @@ class LineOrigin:
 
 @dataclass(frozen=True, slots=True)
 class BlamedLine:
-    """Line with its origin, its number in the current file (`number`) and its number in the file of the origin."""
+    """Line with its origin. `number`: in the blamed file. `original_number`: in the file of the origin."""
 
     number: int
     original_number: int
@@ -163,17 +167,17 @@ def start_blame(
     request: ExplainRequest,
     ignore_revs: BlameIgnoreRevs,
 ) -> Iterator[GitProcess]:
-    """Start git to blame an inclusive range of lines; `read_blame` waits for it and returns the result."""
+    """Start git to blame an inclusive range of lines of the target. `read_blame` waits for the result."""
     options = [
         "blame",
         "--porcelain",
         "--no-textconv",
         f"-L{line_range[0]},{line_range[1]}",
         *(["-w"] if request.ignore_whitespace else []),
-        *(["-C"] if request.follow_moves else []),  # within a file too, as with -M
+        *(["-C"] if request.follow_moves else []),  # includes `-M`: moves within a file
         *ignore_revs.arguments,
     ]
-    # The file can change meanwhile, so pass the content from which the cache key is computed.
+    # The file can change while git runs, so git gets the content from which the cache key is computed.
     source = [target.revision] if target.revision else ["--contents", "-"]
     stdin = None if target.revision else target.content
     with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:
@@ -189,7 +193,10 @@ def blame_revision(
     timeout_seconds: float,
     options: Sequence[str] = (),
 ) -> BlameResult | BlameFailed:
-    """Blame lines of a file in a revision, with further options of `git blame`. Raises GitTimeout."""
+    """Blame the numbered lines of a file in a revision; all lines if `numbers` is empty. Raises GitTimeout.
+
+    `options`: further options of `git blame`.
+    """
     ranges = [f"-L{first},{last}" for first, last in _merge_ranges(numbers)]
     arguments = ["blame", "--porcelain", "--no-textconv", *options, *ranges, *ignore_revs.arguments]
     output = git.run(*arguments, revision, "--", path, timeout_seconds=timeout_seconds)
@@ -197,7 +204,7 @@ def blame_revision(
 
 
 def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
-    """Return the runs of consecutive numbers."""
+    """Return the first and last number of each run of consecutive numbers."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if ranges and ranges[-1][1] == number - 1:

@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 class BoundedCache(Generic[Value]):
     """LRU cache limited by the number of entries and by their total size. Thread-safe.
 
-    Each entry counts for at least `max_bytes / max_entries` bytes, so the limit of bytes also limits the entries.
+    Each entry counts as at least `max_bytes / max_entries` bytes, so the limit of bytes also limits the entries.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
@@ -119,7 +119,7 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target) -> Target:
-    """Return the target; with a note in place of its content if git would wait forever for a file, such as a pipe."""
+    """Return the target. If git would wait forever for a file that affects blame, such as a pipe, say so."""
     files = _list_dependency_files(repository, target) if target.content is not None else ()
     blocking_file = next(filter(blocks_on_open, files), None)
     if blocking_file is None:

@@ -72,7 +72,7 @@ from stores.connections import ReaderPools
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Excerpt of a diff; `is_truncated` if it omits a part that concerns the blamed lines."""
+    """Excerpt of a diff. `is_truncated`: it omits a part about the blamed lines."""
 
     text: str
     is_truncated: bool
@@ -83,9 +83,10 @@ EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explainer that caches its answers. Indexes are under `home`. Thread-safe.
+    """Explainer that caches its answers. Thread-safe.
 
-    `reader_pools`: open indexes, which other code can share.
+    `home`: directory of the indexes. `reader_pools`: open indexes, which other code can share. `_histories`: histories
+    of repositories without an index, as in `open_file_history`.
     """
 
     home: Path
@@ -319,10 +320,10 @@ def _build_meta(
 
 
 def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
-    """Return the excerpt of a commit's diff for lines blamed on it, in the file that most of them come from.
+    """Return an excerpt of a commit's diff around the lines blamed on it, in the file that has most of these lines.
 
-    It is empty at a shallow boundary, where the parent is unknown; empty and truncated if a version of the file is
-    missing or too large to compare.
+    It is empty at a shallow boundary, where the parent is unknown. It is empty and truncated if a version of the file
+    is missing or too large to compare.
     """
     origin = find_main_origin(lines)
     if origin.commit_sha in repository.shallow_boundary:
@@ -349,7 +350,11 @@ def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
 
 
 def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections that contain the numbered new lines; if they are too long, only the lines near these."""
+    """Return the sections of a diff that have the numbered lines of the new file.
+
+    If they are longer than `EXCERPT_LINES`, return only the lines near the numbered ones. If no section has one of
+    them, return the nearest section.
+    """
     if not sections:
         return EMPTY_EXCERPT
     sorted_numbers = sorted(numbers)
@@ -357,7 +362,7 @@ def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
     touched_sections = [
         section for section, distance in zip(sections, distances, strict=True) if distance == 0
     ]
-    # Blame and diff can disagree about equal lines around an added block, or if blame skipped a commit.
+    # Blame and diff can differ about equal lines around an added block, or if blame skipped a commit.
     if not touched_sections:
         nearest = sections[distances.index(min(distances))]
         touched_sections = [nearest]
@@ -385,7 +390,7 @@ def _find_nearest_line(section: str, number: int) -> int:
 
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
-    """Yield the lines near the numbered ones, each run of consecutive lines as a section of its own."""
+    """Yield the lines near the numbered ones as sections, one for each run of consecutive lines."""
     lines = list(diff_excerpts.parse_section_lines(section))
     shown_indexes = {
         nearby_index

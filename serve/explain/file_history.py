@@ -5,7 +5,7 @@ Related commits are the neighbours of a hit in the history of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,9 +41,9 @@ LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 class Enrichment:
     """Data that the index adds to an answer.
 
-    `indexed_commits` are the blamed commits that the index has. `related_commits` are in order, the newest first.
-    `has_file_history` is False only if related commits were requested and the index has no change of the file. `error`
-    says why the index could not be read; empty if it was read or does not exist.
+    `indexed_commits`: blamed commits that the index has. `related_commits`: newest first. `has_file_history`: False
+    only if related commits were requested and the index has no change of the file. `error`: why the index could not be
+    read; empty if it was read or does not exist.
     """
 
     indexed_commits: frozenset[str] = frozenset()
@@ -56,10 +56,10 @@ class Enrichment:
 class FileHistoryReader:
     """Reader of the index for one explanation.
 
-    `index` is None if there is no index or it cannot be read. `error` says why it cannot be read; else it is "".
-    `file_history` has the SHA of each indexed commit that changed the file, the newest first, and the id of its hunk
-    (its diff of the file). It is None if the request excludes related commits or the index is not open.
-    `walked_history`: without an index, HEAD's commits and their parents, children first, as git prints them.
+    `index`: None if there is no index or it cannot be read. `error`: why it cannot be read; else empty.
+    `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (its diff of the
+    file); None if the request excludes related commits or `index` is None. `walked_history`: without an index, HEAD's
+    commits and their parents, children first, as git prints them.
     """
 
     status: IndexStatus
@@ -110,23 +110,14 @@ def open_file_history(
     reader_pools: ReaderPools,
     path: str | None = None,
 ) -> Iterator[FileHistoryReader]:
-    """Open the index for an explanation. A missing, busy or damaged index gives a reader without a connection.
+    """Open the index for an explanation. If it is missing, busy or damaged, the reader has no index.
 
-    With a `path`, this function also reads the file's history, while git runs blame in the background. The index stays
-    open until the context ends: opening it again would take longer than an index run has to wait for the lock.
-    `histories` caches the history of repositories without an index, because git can need longer to walk it than to
-    blame.
+    `path`: file whose history to read; None to read none. `histories`: cache of the histories of repositories without
+    an index, because git can take longer to walk one than to blame. The index stays open until the context ends,
+    because opening it twice takes longer than an index run waits for the lock.
     """
     with ExitStack() as stack:
-        yield _open_reader(
-            stack,
-            repository,
-            location,
-            reader_pools,
-            path,
-            partial(sort_newest_first, repository=repository, git=git),
-            partial(_create_reader_without_index, repository, git, histories),
-        )
+        yield _open_reader(stack, repository, location, git, histories, reader_pools, path)
 
 
 def find_related_commits(shas: Sequence[str], hit_shas: Iterable[str]) -> set[str]:
@@ -145,11 +136,12 @@ def _open_reader(
     stack: ExitStack,
     repository: Repository,
     location: IndexLocation | None,
+    git: GitProgram,
+    histories: BoundedCache[bytes],
     reader_pools: ReaderPools,
     path: str | None,
-    sort_commits: Callable[[Mapping[str, int]], list[str]],
-    create_reader_without_index: Callable[..., FileHistoryReader],
 ) -> FileHistoryReader:
+    create_reader_without_index = partial(_create_reader_without_index, repository, git, histories)
     if location is None:
         return create_reader_without_index()
     try:
@@ -158,11 +150,12 @@ def _open_reader(
             status = load_index_status(
                 repository, index.connection, location=index.location, index_holder=index.holder
             )
-            file_history = (
-                None
-                if path is None
-                else history.load_file_history(index.connection, path, status.reachability, sort_commits)
-            )
+            file_history = None
+            if path is not None:
+                sort_commits = partial(sort_newest_first, repository=repository, git=git)
+                file_history = history.load_file_history(
+                    index.connection, path, status.reachability, sort_commits
+                )
             return FileHistoryReader(status, index, file_history=file_history)
     except NotIndexed:
         return create_reader_without_index()
@@ -175,7 +168,7 @@ def _open_reader(
 def _create_reader_without_index(
     repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str = ""
 ) -> FileHistoryReader:
-    """Return a reader whose status is behind by all commits of HEAD. `error` says why the index cannot be read."""
+    """Return a reader without an index, which counts as behind by all commits of HEAD."""
     head = repository.read_head()
     if head is None:
         return FileHistoryReader(IndexStatus(), error=error)
@@ -196,7 +189,7 @@ def _format_error(error: LineageError | OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of blamed lines: all, those whose commit an index run can index, and those whose commit is indexed."""
+    """Numbers of blamed lines: all, those whose commit can be indexed, and those whose commit is indexed."""
 
     lines: int
     indexable: int
@@ -214,7 +207,7 @@ def measure_coverage(
     repository: Repository,
     enrichment: Enrichment,
 ) -> Coverage:
-    """Count the blamed lines, and those of them that an index run can index or has indexed."""
+    """Count the blamed lines. The oldest commits of a shallow clone cannot be indexed."""
     counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
     return Coverage(
         lines=len(lines),

@@ -1,6 +1,7 @@
-"""Search of the index for commits that changed given lines.
+"""Search for lines: in the diffs of the index, and in the files of a revision.
 
-It finds the commit that removed a line before it was restored, and commits that may have had the idea of a line.
+The diffs show which commit removed a line before it was restored, and which commits may have had the idea of a line
+(leads). An anchor is the part of a line by which it is searched: a long literal or name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from pipeline.git.git_cli import GitProgram
@@ -31,10 +33,11 @@ from stores.errors import StorageError
 from stores.exact_search import ChangedLine, DiffLinePattern
 from stores.locks import IndexBusy
 
-# A restored line must be long: short ones recur by chance.
+# Least length of a restored line, in all of its words: short lines recur by chance.
 MIN_RESTORED_CHARACTERS: Final = 20
 MIN_RESTORED_WORDS: Final = 3
-# Of 22 lines, the oldest commit that adds a line's best anchor was right for 14, the three oldest for 17.
+# Commits that become leads, the oldest that add the anchor. Of 22 lines, the oldest commit was right for 14, and one of
+# the three oldest for 17.
 LEADS_PER_ANCHOR: Final = 3
 # A line is not a copy if more lines of the parent are equal to it: it is an idiom, such as the head of a method.
 MAX_EQUAL_LINES: Final = 1
@@ -44,7 +47,11 @@ MAX_PATTERNS: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class UnsourcedLine:
-    """Line of a commit's file without a source. `text`: the line there; `queried_text`: the line of the request."""
+    """Line for which no source was found in the parents of its commit.
+
+    `text`: the line in this commit. `queried_text`: the line of the request that came from it. `date`: committer time
+    in seconds since the epoch.
+    """
 
     commit_sha: str
     path: bytes
@@ -60,7 +67,7 @@ class UnsourcedLine:
 
     @property
     def removal_pattern(self) -> DiffLinePattern | None:
-        """Pattern of the removed line; None if the line is too short."""
+        """Pattern of a diff that removes the line; None if the line is too short."""
         words = extract_features(self.text).words
         if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
             return None
@@ -69,15 +76,14 @@ class UnsourcedLine:
 
     @property
     def anchors(self) -> list[str]:
-        """Texts by which to search for the idea of the line: of the oldest line, and of the one that was queried."""
-        return [
-            anchor for anchor in dict.fromkeys(map(find_anchor, (self.text, self.queried_text))) if anchor
-        ]
+        """Anchors of the line and of the queried line, without duplicates."""
+        anchors = map(find_anchor, (self.text, self.queried_text))
+        return list(dict.fromkeys(filter(None, anchors)))
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Commit that may have had the idea of a line; `text`: what it has in common with the line, or what it replaced."""
+    """Commit that may have had the idea of a line. `text`: what both have in common, or the line that was replaced."""
 
     commit_sha: str
     file_path: str
@@ -86,20 +92,18 @@ class Lead:
 
 @dataclass(slots=True)
 class LineSearcher:
-    """Searcher of the stored diffs of an open index. `limitation` says what was not searched."""
+    """Searcher of the diffs of an open index. `limitation`: sentence about what was not searched, or empty."""
 
     repository: Repository
     git: GitProgram
     reader: FileHistoryReader
     limitation: str = ""
-    _found: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
+    _changes_by_pattern: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Search for the removals and anchors of lines, which the other functions then read."""
-        patterns = [
-            pattern for line in lines for pattern in _list_patterns(line) if pattern not in self._found
-        ]
-        patterns = list(dict.fromkeys(patterns))
+        """Search the diffs for removals and anchors of the lines. `find_removed` and `find_leads` use the result."""
+        all_patterns = dict.fromkeys(pattern for line in lines for pattern in _list_patterns(line))
+        patterns = [pattern for pattern in all_patterns if pattern not in self._changes_by_pattern]
         if len(patterns) > MAX_PATTERNS:
             self.limitation = (
                 "Only some of the lines were searched for restored lines and possible earlier commits."
@@ -113,25 +117,26 @@ class LineSearcher:
                 is_reachable = history.build_reachability_test(
                     index.connection, self.reader.status.reachability
                 )
-                found = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
-                self._found.update(zip(patterns, found, strict=True))
+                changes = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
+                self._changes_by_pattern.update(zip(patterns, changes, strict=True))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
 
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
-        """Return the source of a restored line: the same line in the parent of the last commit that removed it before.
+        """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
-        It was in a file of this name, or the line's commit creates its file.
+        It must have been in a file of the same name, unless the commit of the line creates the file. Return None if the
+        line was not removed before, or if the lines around it differ too much.
         """
         pattern = line.removal_pattern
-        changes = self._found.get(pattern, []) if pattern else []
+        changes = self._changes_by_pattern.get(pattern, []) if pattern else []
         earlier = [change for change in reversed(changes) if change.date < line.date]
         if not earlier:
             return None
         key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
         blobs = [find_blob(self.repository, parent, line.path) for parent in parents]
         if any(key in map(build_key, read_lines(self.repository, blob)) for blob in blobs):
-            return None  # the file has the line elsewhere: it was not missing
+            return None  # the file had the line elsewhere, so it was not restored
         is_new_file = not any(blobs)
         name = line.path.rpartition(b"/")[2]
         for change in earlier:
@@ -150,14 +155,14 @@ class LineSearcher:
         return compute_support(lines, line.number, old_lines, source.number)
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
-        """Yield the oldest commits that added the longest literal or name of a line to a file of this kind."""
+        """Yield the oldest commits that added an anchor of the line to a file with the same suffix."""
         for anchor in line.anchors:
-            changes = self._found.get(_build_anchor_pattern(anchor), [])
-            by_commit: dict[str, ChangedLine] = {}
+            changes = self._changes_by_pattern.get(_build_anchor_pattern(anchor), [])
+            first_changes: dict[str, ChangedLine] = {}  # of each commit, oldest first
             for change in changes:
                 if change.date < line.date and change.file_path.endswith(line.suffix):
-                    by_commit.setdefault(change.commit_sha, change)
-            for change in list(by_commit.values())[:LEADS_PER_ANCHOR]:
+                    first_changes.setdefault(change.commit_sha, change)
+            for change in islice(first_changes.values(), LEADS_PER_ANCHOR):
                 yield Lead(change.commit_sha, change.file_path, anchor)
 
     def _is_ancestor(self, older: str, newer: str) -> bool:
@@ -171,7 +176,7 @@ def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
 
 
 def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
-    """Return the pattern of an added line with an anchor; a name must be a whole word."""
+    """Return the pattern of a diff that adds an anchor. A name must be a whole word there."""
     boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
     return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
 

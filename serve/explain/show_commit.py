@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,8 +45,13 @@ from stores.errors import LineageError
 MAX_FILES: Final = 100
 # Names in an error. More do not help to choose.
 MAX_NAMES: Final = 10
-# Characters of an answer besides its message, files and text.
+# Characters of an answer besides its message, files and text; and of a file besides its paths.
 ANSWER_OVERHEAD: Final = 200
+FILE_OVERHEAD: Final = 20
+# Characters of a requested name that an error repeats.
+MAX_QUOTED: Final = 200
+# Digits after an ambiguous prefix, by which an error distinguishes the commits.
+MORE_DIGITS: Final = 8
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 _HEAD_EXPRESSION: Final = re.compile(r"(HEAD|@)([~^@]|$)")
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
@@ -82,7 +87,7 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the message to half of the length, and the list of files, the diff or the content to what remains."""
+    """Cut the message to half of the length at most, and the list of files, the diff or the content to the rest."""
     max_chars = int(max_tokens * CHARS_PER_TOKEN) - ANSWER_OVERHEAD
     message = answer.commit.commit_message
     if len(message) > max_chars // 2:
@@ -90,7 +95,7 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
     max_chars -= len(message)
     files: list[CommitFile] = []
     for file in answer.files:
-        max_chars -= len(file.path) + len(file.old_path or "") + 20
+        max_chars -= len(file.path) + len(file.old_path or "") + FILE_OVERHEAD
         if files and max_chars < 0:
             break
         files.append(file)
@@ -106,7 +111,7 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the first complete lines that fit, or the start of the first one, and the number of the others."""
+    """Return the first complete lines that fit, and the number of omitted lines. A long first line is cut."""
     if len(text) <= max_chars:
         return text, 0
     end = text.rfind("\n", 0, max(0, max_chars)) + 1
@@ -123,7 +128,7 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
     try:
         sha = repository.resolve_revision(revision)
     except UnreadableObject as error:
-        raise BadRequest(f"{revision!r:.200} is not a commit.", hint=REVISION_HINT) from error
+        raise BadRequest(f"{_quote(revision)} is not a commit.", hint=REVISION_HINT) from error
     sha = sha or _resolve_with_git(repository, revision)
     if sha is not None:
         return sha
@@ -132,17 +137,17 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
     if _SHA_PREFIX.fullmatch(revision):
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision:
-        raise BadRequest(f"{revision!r:.200} is a range, not a commit.", hint=REVISION_HINT)
+        raise BadRequest(f"{_quote(revision)} is a range, not a commit.", hint=REVISION_HINT)
     if revision in repository.list_references():
         raise UnreadableObject(revision, "it names no commit of this clone")
     suggestion = suggest_references(repository, revision)
     raise BadRequest(
-        f"The repository has no commit {revision!r:.200}.", hint=f"{suggestion} {REVISION_HINT}".lstrip()
+        f"The repository has no commit {_quote(revision)}.", hint=f"{suggestion} {REVISION_HINT}".lstrip()
     )
 
 
 def _resolve_with_git(repository: Repository, revision: str) -> str | None:
-    """Return the sha of the commit that git takes a revision for, also if libgit2 cannot parse one of the commits."""
+    """Return the sha of a revision from git, which also parses commits that libgit2 cannot; None if there is none."""
     if revision.startswith("-"):
         return None
     git = commit_graph.create_git_program(repository)
@@ -151,14 +156,14 @@ def _resolve_with_git(repository: Repository, revision: str) -> str | None:
 
 
 def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:
-    """Return the only commit whose sha begins like this. Raises BadRequest if there is none, or several."""
+    """Return the only commit whose sha begins with the prefix. Raises BadRequest if there is none, or several."""
     git = commit_graph.create_git_program(repository)
     objects = git.run("rev-parse", f"--disambiguate={prefix.lower()}").stdout.decode().split()
     shas = [sha for sha in objects if repository.is_commit(sha)]
     if len(shas) == 1:
         return shas[0]
     if shas:
-        names = ", ".join(sha[: len(prefix) + 8] for sha in shas[:MAX_NAMES])
+        names = ", ".join(sha[: len(prefix) + MORE_DIGITS] for sha in shas[:MAX_NAMES])
         raise BadRequest(f"Several commits begin with {prefix}: {names}.", hint="Give more digits.")
     missing = " A shallow clone lacks old commits." if repository.is_shallow else ""
     raise BadRequest(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
@@ -178,7 +183,7 @@ def _load_commit(repository: Repository, sha: str) -> CommitDetails:
 
 
 def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | None) -> CommitDetails:
-    """Add references, release and copies; no copies if the index cannot be read at once."""
+    """Add references, release and copies of the commit. Without a readable index, there are no copies."""
     location = find_index(home, repository) if home else None
     loader = EvidenceLoader(repository, location.git_directory if location else None)
     candidates: Mapping[str, Sequence[str]] = {}
@@ -197,7 +202,7 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
     try:
         diff = repository.diff_with_first_parent(answer.commit.commit_sha)
         changes = sorted(diff.changes, key=lambda change: change.path)
-        files = tuple(_build_file(repository, diff, change)[0] for change in changes[:MAX_FILES])
+        files = tuple(_compare_file(repository, diff, change).file for change in changes[:MAX_FILES])
     except UnreadableObject as error:
         return replace(answer, limitation=f"The files are unknown: {error.reason}.")
     return replace(answer, files=files, file_count=len(changes), limitation=_describe_merge(answer.commit))
@@ -207,8 +212,17 @@ def _describe_merge(commit: CommitDetails) -> str | None:
     return "A merge, compared with its first parent." if len(commit.parents) > 1 else None
 
 
-def _build_file(repository: Repository, diff: TreeDiff, change: FileChange) -> tuple[CommitFile, str, str]:
-    """Return the changed file, its diff, and why it has none; the numbers of lines are 0 without one."""
+@dataclass(frozen=True, slots=True)
+class _FileComparison:
+    """Changed file with its diff. `limitation`: why there is no diff, or empty."""
+
+    file: CommitFile
+    diff: str
+    limitation: str
+
+
+def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) -> _FileComparison:
+    """Compare both versions of a file. Without a diff, the numbers of lines are 0."""
     text, limitation, added, removed = "", "", 0, 0
     path = decode_path(change.path)
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
@@ -222,11 +236,11 @@ def _build_file(repository: Repository, diff: TreeDiff, change: FileChange) -> t
         elif not text:
             limitation = "The lines of the file did not change."
     old_path = None if change.old_path is None else decode_path(change.old_path)
-    return CommitFile(path, change.kind, added, removed, old_path), text, limitation
+    return _FileComparison(CommitFile(path, change.kind, added, removed, old_path), text, limitation)
 
 
 def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:
-    """Add the diff of one file, named as before or after the change. Raises BadRequest if it did not change."""
+    """Add the diff of one file, named by its old or new path. Raises BadRequest if the commit does not change it."""
     sha = answer.commit.commit_sha
     candidates = _list_paths(repository, file, cwd)
     try:
@@ -236,20 +250,21 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     for candidate in candidates:
         for change in diff.changes:
             if candidate in (change.path, change.old_path):
-                changed_file, text, limitation = _build_file(repository, diff, change)
+                comparison = _compare_file(repository, diff, change)
+                text = comparison.diff
                 return replace(
                     answer,
-                    files=(changed_file,),
+                    files=(comparison.file,),
                     file_count=len(diff.changes),
-                    diff=FileDiff(changed_file.path, text, omitted_lines=0) if text else None,
-                    limitation=limitation or _describe_merge(answer.commit),
+                    diff=FileDiff(comparison.file.path, text, omitted_lines=0) if text else None,
+                    limitation=comparison.limitation or _describe_merge(answer.commit),
                 )
     prefixes = tuple(candidate + b"/" for candidate in candidates)
     inside = [change.path for change in diff.changes if change.path.startswith(prefixes)]
     if inside:
         names = _format_names([decode_path(path) for path in inside])
         raise BadRequest(
-            f"Commit {sha[:SHA_DIGITS]} changes files in {file!r:.200}.", hint=f"It changes {names}."
+            f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}.", hint=f"It changes {names}."
         )
     existing = _find_file(repository, sha, candidates)
     if existing is None:
@@ -257,13 +272,13 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
     command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
     raise BadRequest(
-        f"Commit {sha[:SHA_DIGITS]} does not change {file!r:.200}.",
+        f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
         hint=f"It changes {names}. `{command}` shows the file as it was.",
     )
 
 
 def _find_file(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
-    """Return the first path that the commit has, not one inside of a submodule; None if it has none."""
+    """Return the first of the paths that the commit has, without those in submodules; None if it has none."""
     for path in candidates:
         entry = repository.find_entry(sha, path)
         if entry is not None and entry.name == path:
@@ -287,18 +302,19 @@ def _load_content(
     content = read_content(repository, sha, path)
     if content is None:
         raise BadRequest(
-            f"{file!r:.200} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
+            f"{_quote(file)} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
         )
     if is_binary(content):
         raise BadRequest(
-            f"{file!r:.200} is binary: it has {len(content):,} bytes and no lines.", hint="Name another file."
+            f"{_quote(file)} is binary: it has {len(content):,} bytes and no lines.",
+            hint="Name another file.",
         )
     all_lines = content.decode("utf-8", "replace").split("\n")
     if not all_lines[-1]:
         all_lines.pop()
     if first > max(1, len(all_lines)):
         count = "1 line" if len(all_lines) == 1 else f"{len(all_lines):,} lines"
-        raise BadRequest(f"{file!r:.200} has {count} in {sha[:SHA_DIGITS]}.", hint="Give lines that it has.")
+        raise BadRequest(f"{_quote(file)} has {count} in {sha[:SHA_DIGITS]}.", hint="Give lines that it has.")
     last = min(last or len(all_lines), len(all_lines))
     text = "".join(f"{line}\n" for line in all_lines[first - 1 : last])
     return FileContent(name, first if all_lines else 0, last, len(all_lines), text, omitted_lines=0)
@@ -308,13 +324,13 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
     """Return the paths that a file name can mean, the most likely first. Raises BadRequest if it can mean none."""
     if not file.strip() or "\0" in file or not is_encodable(file):
         raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
-    # Directories may have become symbolic links since the commit, so the name itself comes first.
-    is_plain = not file.startswith(("/", "./", "../"))
-    literal = [os.fsencode(os.path.normpath(file))] if is_plain else []
     paths = [path for path in list_candidate_paths(repository, file, cwd) if path]
-    if not (literal or paths):
-        raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
-    return list(dict.fromkeys([*literal, *paths]))
+    if not file.startswith(("/", "./", "../")):
+        # Directories may have become symbolic links since the commit, so the name itself comes first.
+        paths.insert(0, os.fsencode(os.path.normpath(file)))
+    if not paths:
+        raise BadRequest(f"{_quote(file)} is not inside the repository.", hint="Give a path inside it.")
+    return list(dict.fromkeys(paths))
 
 
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
@@ -322,7 +338,7 @@ def _build_missing_error(repository: Repository, sha: str, file: str, path: byte
     question = f"Did you mean {' or '.join(map(escape_line, similar_files))}? " if similar_files else ""
     command = format_command("lineage", "show", sha[:SHA_DIGITS])
     return BadRequest(
-        f"Commit {sha[:SHA_DIGITS]} has no file {file!r:.200}.",
+        f"Commit {sha[:SHA_DIGITS]} has no file {_quote(file)}.",
         hint=f"{question}`{command}` lists what it changes.",
     )
 
@@ -334,6 +350,10 @@ def _list_directory(repository: Repository, sha: str, path: bytes) -> str:
         return "Show the commit in the submodule's own repository."
     names = [name for name, _ in repository.list_files(sha) if name.startswith(prefix)]
     return f"Name a file: {_format_names(names)}."
+
+
+def _quote(name: str) -> str:
+    return f"{name!r:.{MAX_QUOTED}}"
 
 
 def _format_names(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -23,14 +24,16 @@ from serve.text import SHA_DIGITS, escape_in_sentence, format_command
 MAX_FILE_BYTES: Final = 100 << 20
 # Similar file names to suggest. Nobody reads a longer list.
 MAX_SUGGESTIONS: Final = 3
-# Commits that changed a path which are checked for its removal: a limit for paths that come and go again and again.
-MAX_COMMITS: Final = 1_000
+# Least similarity of a suggested path, as `difflib` computes it.
+MIN_NAME_SIMILARITY: Final = 0.8
+# Commits that changed a path, of which each is checked for its removal. Few paths have more.
+MAX_CHECKED_COMMITS: Final = 1_000
 # Files that are searched for the lines of a deleted file, and files that the answer names.
 MAX_SEARCHED_FILES: Final = 200
 MAX_DESTINATIONS: Final = 2
 # A file is named if it received at least this share of the lines of the deleted file, and this number of them.
-MIN_SHARE: Final = 0.25
-MIN_LINES: Final = 3
+MIN_DESTINATION_SHARE: Final = 0.25
+MIN_DESTINATION_LINES: Final = 3
 # Renames that are followed: few files have more names.
 MAX_RENAMES: Final = 10
 # Characters of a commit subject in a sentence.
@@ -47,9 +50,9 @@ class Target:
     - `revision`: commit that has the content, if the work tree does not have the file; else empty.
     - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it. `is_directory`: the path is
       that of a directory.
-    - `other_paths`: what else the name of a missing file can mean.
-    - `working_tree_encoding`: encoding of the content by the git attribute `working-tree-encoding`, empty if it is not
-      set; git stores such content as UTF-8.
+    - `other_paths`: other paths that the name of a missing file can mean.
+    - `working_tree_encoding`: value of the git attribute of this name, empty if it is not set. The content has this
+      encoding; git stores it as UTF-8.
     """
 
     path: bytes
@@ -76,19 +79,23 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _PathEntry:
-    """Entry of HEAD's tree at a path, and `is_in_work_tree`: True if the path exists in the work tree."""
+    """Path with its entry in HEAD's tree.
+
+    `mode`: 0 if HEAD has no entry. `entry_path`: the path itself, or the submodule that contains it.
+    `is_in_work_tree`: the path exists in the work tree.
+    """
 
     path: bytes
-    mode: int  # 0 if HEAD has no entry
-    entry_path: bytes  # the path itself, or the submodule that contains it
+    mode: int
+    entry_path: bytes
     blob: str
     is_in_work_tree: bool
 
 
 def resolve_target(repository: Repository, head: str | None, file: str, cwd: Path | None) -> Target:
-    """Find the file named `file`, relative to the repository or else to `cwd`.
+    """Return the file that a name means, relative to the repository or else to `cwd`.
 
-    This never fails: if there is nothing to blame, the target's note says why.
+    If there is nothing to blame, the note of the target says why.
     """
     candidates = list_candidate_paths(repository, file, cwd)
     inner_paths = [path for path in candidates if path is not None]
@@ -96,7 +103,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
         return Target(
             os.fsencode(file), note=f"{decode_path(os.fsencode(file))} lies outside the repository."
         )
-    entries = [_look_up(repository, head, path) for path in inner_paths]
+    entries = [_find_path_entry(repository, head, path) for path in inner_paths]
     entry = next((entry for entry in entries if entry.is_in_work_tree or entry.mode), entries[0])
     target = _build_target(repository, head, entry)
     return replace(target, other_paths=tuple(inner_paths[1:])) if target.is_missing else target
@@ -124,7 +131,7 @@ def _make_relative(root: Path, base_directory: Path, name: str) -> bytes | None:
     return b"" if full_path == root else os.fsencode(full_path.relative_to(root))
 
 
-def _look_up(repository: Repository, head: str | None, path: bytes) -> _PathEntry:
+def _find_path_entry(repository: Repository, head: str | None, path: bytes) -> _PathEntry:
     entry = repository.find_entry(head, path) if head and path else None
     is_in_work_tree = not repository.is_bare and os.path.lexists(_make_absolute(repository, path))
     if entry is None:
@@ -137,9 +144,9 @@ def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -
     path = _make_absolute(repository, entry.path)
     if entry.mode == SUBMODULE_MODE:
         return _build_submodule_target(entry)
-    is_directory = (
-        path.is_dir() and not path.is_symlink() if entry.is_in_work_tree else entry.mode == TREE_MODE
-    )
+    is_directory = entry.mode == TREE_MODE
+    if entry.is_in_work_tree:
+        is_directory = path.is_dir() and not path.is_symlink()
     if is_directory or not entry.path:
         return _build_directory_target(entry.path)
     if entry.is_in_work_tree:
@@ -157,7 +164,7 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
     if not entry.mode and not repository.is_in_index(entry.path):
         note = f"{decode_path(entry.path)} does not exist in HEAD."
         return Target(entry.path, note=note, is_missing=True, is_untracked=True)
-    return _read_target(repository, entry.path)
+    return _read_work_tree_file(repository, entry.path)
 
 
 def _build_submodule_target(entry: _PathEntry) -> Target:
@@ -184,7 +191,7 @@ def read_committed_target(repository: Repository, revision: str, path: bytes, bl
     return Target(path, content, revision=revision)
 
 
-def _read_target(repository: Repository, path: bytes) -> Target:
+def _read_work_tree_file(repository: Repository, path: bytes) -> Target:
     """Return the target for a path in the work tree. Only regular files are opened."""
     name, file = decode_path(path), _make_absolute(repository, path)
     try:
@@ -230,7 +237,7 @@ def _convert_to_utf8(content: bytes, encoding: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Commit that removed a path. `parent`: the parent with the last version, the `position`-th of the commit."""
+    """Commit that removed a path. `parent`: parent commit with the last version; `position`: its index, from 0."""
 
     commit_sha: str
     parent: str
@@ -239,7 +246,7 @@ class Removal:
 
 
 def resolve_missing_file(repository: Repository, git: GitProgram, head: str, target: Target) -> Target:
-    """Return the last version of a file that HEAD lacks. If there is none, the note of the target says so."""
+    """Return the last version of a file that HEAD lacks. If there is none, the note of the target says why."""
     try:
         removal, sentence = describe_missing_file(repository, git, head, target)
         if removal is None:
@@ -264,13 +271,12 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
 def describe_missing_file(
     repository: Repository, git: GitProgram, head: str, target: Target
 ) -> tuple[Removal | None, str]:
-    """Return the commit that removed a file that HEAD lacks, and a sentence that says so and where its lines went.
+    """Return the removal of a file that HEAD lacks, and a sentence about the commit and where the lines went.
 
-    None if HEAD's history never had it; the sentence then suggests similar files. Raises UnreadableObject.
+    If HEAD's history never had the file, return None and a sentence with similar files. Raises UnreadableObject.
     """
-    removals = (
-        find_removal(repository, git, head, path) for path in (target.path, *target.other_paths) if path
-    )
+    paths = filter(None, (target.path, *target.other_paths))
+    removals = (find_removal(repository, git, head, path) for path in paths)
     removal = next(filter(None, removals), None)
     if removal is None:
         return None, _describe_unknown_file(repository, target, head, git)
@@ -279,8 +285,8 @@ def describe_missing_file(
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:
     """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it."""
-    # git leaves out the other side of a merge that equals one of its parents, which can be the side with the file.
-    for options in (["-1"], ["--full-history", f"-{MAX_COMMITS}"]):
+    # If a merge equals one of its parents, git leaves out the others, which can have the file: search them second.
+    for options in (["-1"], ["--full-history", f"-{MAX_CHECKED_COMMITS}"]):
         output = git.run("rev-list", *options, head, "--", path)
         if output.exit_code:
             raise UnreadableObject(head, "git cannot list its history")
@@ -308,7 +314,7 @@ def _format_path(path: bytes) -> str:
 
 
 def _try_describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
-    """Describe the removal; only name the commit if an object for the rest is unreadable."""
+    """Describe the removal. If an object is unreadable, name only the commit."""
     try:
         return _describe_removal(repository, git, head, removal)
     except UnreadableObject:
@@ -329,7 +335,7 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
-    """Return the new name of a file and the sentences about what became of it since."""
+    """Return the new path of a renamed file, and what later commits did to it, to the end of the sentence."""
     names = _format_path(path)
     for _ in range(MAX_RENAMES):
         if repository.find_entry(head, path) is not None:
@@ -354,7 +360,7 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
-    """Return the changes against the parent with the file; none of a merge that equals another parent there."""
+    """Return the changes against the parent with the file; none if a merge has no changes of its own."""
     diffs = repository.diff_with_parents(removal.commit_sha)
     return diffs[removal.position].changes if diffs else []
 
@@ -364,16 +370,14 @@ def _find_new_path(path: bytes, changes: list[FileChange]) -> bytes | None:
 
 
 def _find_destinations(repository: Repository, removal: Removal, changes: list[FileChange]) -> Iterator[str]:
-    """Yield the files that received many lines of the deleted one, with the numbers of lines."""
+    """Yield the files to which the commit added many lines of the deleted file, with the numbers of lines."""
     lines = read_lines(repository, find_blob(repository, removal.parent, removal.path))
     keys = {build_key(line) for line in lines if extract_features(line).weight >= MIN_WEIGHT}
     searched = [change for change in changes if change.kind != "deleted"][:MAX_SEARCHED_FILES]
-    counts = [
-        (len(keys & _list_added_keys(repository, change)), _format_path(change.path)) for change in searched
-    ]
-    for count, path in sorted(counts, key=lambda entry: -entry[0])[:MAX_DESTINATIONS]:
-        if count >= max(MIN_LINES, MIN_SHARE * len(keys)):
-            yield f"{count} of its {len(keys)} distinct lines to {path}"
+    counts = {change.path: len(keys & _list_added_keys(repository, change)) for change in searched}
+    for path, count in Counter(counts).most_common(MAX_DESTINATIONS):
+        if count >= max(MIN_DESTINATION_LINES, MIN_DESTINATION_SHARE * len(keys)):
+            yield f"{count} of its {len(keys)} distinct lines to {_format_path(path)}"
 
 
 def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:
@@ -396,8 +400,4 @@ def find_similar_files(path: bytes, head: str, git: GitProgram) -> list[str]:
     if same_name_files:
         return [decode_path(file) for file in same_name_files[:MAX_SUGGESTIONS]]
     siblings = [decode_path(file) for file in files if file and file.rpartition(b"/")[0] == directory]
-    return get_close_matches(decode_path(path), siblings, n=MAX_SUGGESTIONS, cutoff=0.8)
-
-
-# Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
-MAX_LINE_RANGES: Final = 6
+    return get_close_matches(decode_path(path), siblings, n=MAX_SUGGESTIONS, cutoff=MIN_NAME_SIMILARITY)
