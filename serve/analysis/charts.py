@@ -26,7 +26,7 @@ from PIL import Image
 from serve.analysis import metrics
 from stores.frames import FREE_SPACE, Frames
 
-# Palette of Okabe and Ito, safe for colour blindness and in greyscale.
+# Palette of Okabe and Ito: colour-blind readers can tell its colours apart, also in greyscale.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 GREEN: Final = "#009E73"
@@ -36,22 +36,29 @@ PINK: Final = "#CC79A7"
 YELLOW: Final = "#F0E442"
 GREY: Final = "#8A8F98"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
+# Main text, secondary text, and grid lines.
 INK: Final = "#1F2430"
 FAINT: Final = "#6B7280"
 GRID: Final = "#E5E7EB"
 
-# Inches. GitHub shows a notebook about 900 pixels wide.
+# Width in inches, and pixels per inch.
 WIDTH: Final = 9.0
 DPI: Final = 100
+# A palette of colours makes a picture a third of the size. A chart has few colours.
 PICTURE_COLORS: Final = 256
-# Characters of a title that fit into a line, and the height of a line in inches.
+# Characters of a title that fit into a line, and the height in inches of a line and of the note below the title.
 MAX_TITLE_LENGTH: Final = 78
 TITLE_LINE_HEIGHT: Final = 0.28
+NOTE_HEIGHT: Final = 0.22
+# Inches above the title, and the left edge of title and note as a share of the width.
+TOP_MARGIN: Final = 0.12
+LEFT_EDGE: Final = 0.012
 # More bars or matrix rows leave no room for readable names.
 MAX_NAMED_BARS: Final = 14
 MATRIX_SIZE: Final = 14
-# Share of a step that its bar covers. Bars without gaps look like an area.
+# Share of a calendar step that its bar covers. Bars without gaps look like an area.
 BAR_SHARE: Final = 0.86
+# Characters of a name beside a bar.
 MAX_NAME_LENGTH: Final = 44
 # Dark text is hard to read on cells with a larger share than this.
 WHITE_TEXT_ABOVE: Final = 0.55
@@ -63,7 +70,6 @@ class Chart(Figure):
     def _repr_png_(self) -> bytes:
         drawing, picture = BytesIO(), BytesIO()
         self.savefig(drawing, format="png")
-        # A third of the size; a chart has few colours.
         Image.open(drawing).convert("RGB").quantize(PICTURE_COLORS).save(picture, "png", optimize=True)
         return picture.getvalue()
 
@@ -73,16 +79,17 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
     lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
     title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
     height += title_height - TITLE_LINE_HEIGHT
-    top = 1 - (0.34 + title_height) / height
+    top = 1 - (TOP_MARGIN + title_height + NOTE_HEIGHT) / height
     figure = Chart(
         figsize=(WIDTH, height),
         dpi=DPI,
         facecolor="white",
         layout=ConstrainedLayoutEngine(rect=(0, 0, 1, top)),
     )
+    title_top, note_top = 1 - TOP_MARGIN / height, 1 - (TOP_MARGIN + title_height) / height
     figure.text(
-        0.012,
-        1 - 0.12 / height,
+        LEFT_EDGE,
+        title_top,
         "\n".join(lines),
         ha="left",
         va="top",
@@ -90,9 +97,7 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
         fontweight="bold",
         color=INK,
     )
-    figure.text(
-        0.012, 1 - (0.12 + title_height) / height, note, ha="left", va="top", fontsize=9.5, color=FAINT
-    )
+    figure.text(LEFT_EDGE, note_top, note, ha="left", va="top", fontsize=9.5, color=FAINT)
     return figure
 
 
@@ -123,19 +128,16 @@ def shorten(text: str, length: int) -> str:
 
 def find_short_paths(paths: Sequence[str]) -> dict[str, str]:
     """Return for each path its shortest ending of whole names that no other path has."""
-    parts_by_path = {path: path.split("/") for path in paths}
-    endings = Counter(tuple(parts[start:]) for parts in parts_by_path.values() for start in range(len(parts)))
+    counts = Counter(ending for path in paths for ending in _list_endings(path))
     return {
-        path: next(
-            (
-                "/".join(parts[start:])
-                for start in reversed(range(len(parts)))
-                if endings[(*parts[start:],)] == 1
-            ),
-            path,
-        )
-        for path, parts in parts_by_path.items()
+        path: next((ending for ending in _list_endings(path) if counts[ending] == 1), path) for path in paths
     }
+
+
+def _list_endings(path: str) -> list[str]:
+    """Return the endings of a path that consist of whole names, shortest first."""
+    names = path.split("/")
+    return ["/".join(names[start:]) for start in reversed(range(len(names)))]
 
 
 def plot_activity(index: Frames) -> Chart:
@@ -180,7 +182,7 @@ def plot_symbol_hotspots(index: Frames) -> Chart:
 
 
 def plot_co_changes(index: Frames) -> Chart:
-    """Plot a matrix of the files that change together most: the share of common commits of each pair."""
+    """Plot a matrix of the files that change together most, with the share of common commits of each pair."""
     pairs = metrics.find_co_changes(index)
     names = _select_coupled_files(pairs)
     title = "No two files change together often"
@@ -290,7 +292,7 @@ def _format_hotspot_title(rows: pl.DataFrame, label_column: str, total: int, ite
 
 
 def _select_coupled_files(pairs: pl.DataFrame) -> list[str]:
-    """Return at most MATRIX_SIZE files of the pairs that change together most, each next to its partner."""
+    """Return the files of the first pairs, at most MATRIX_SIZE, the files of a pair one after the other."""
     names: list[str] = []
     for row in pairs.iter_rows(named=True):
         new_names = [name for name in (row["file_path"], row["file_path_other"]) if name not in names]
@@ -301,8 +303,10 @@ def _select_coupled_files(pairs: pl.DataFrame) -> list[str]:
 
 
 def _build_share_matrix(pairs: pl.DataFrame, names: list[str]) -> npt.NDArray[np.float64]:
+    """Return the share of each pair of names: 0 for a pair that is not in the frame, NaN for a file with itself."""
     positions = {name: position for position, name in enumerate(names)}
-    shares = np.eye(max(len(names), 1))
+    size = max(len(names), 1)
+    shares = np.zeros((size, size))
     for row in pairs.iter_rows(named=True):
         if row["file_path"] in positions and row["file_path_other"] in positions:
             first, second = positions[row["file_path"]], positions[row["file_path_other"]]

@@ -33,10 +33,10 @@ BUILD: Final = "build"
 MERGE: Final = "merge"
 OTHER: Final = "other"
 
-# In the order of output, first those whose changes users of the program may notice.
+# Kinds in the order of output, first those whose changes users of the program may notice.
 USER_FACING_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
 KINDS: Final = (*USER_FACING_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
-# Kinds as headings and in counts.
+# Names of the kinds in headings and counts.
 DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         FEATURE: "features",
@@ -53,6 +53,7 @@ DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+# Kinds by the types of Conventional Commits.
 _TYPES: Final = {
     **dict.fromkeys(("feat", "feature"), FEATURE),
     **dict.fromkeys(("fix", "bugfix", "hotfix", "security"), FIX),
@@ -73,6 +74,7 @@ _INTERNAL_WORDS: Final = re.compile(
     r"\b(?:mypy|pyright|flake8|pylint|ruff|eslint|clippy|rustfmt|lint\w*|tox|nox|pre-commit|ci|workflows?|typos?)\b",
     re.IGNORECASE,
 )
+# Subject of Conventional Commits: `type(scope)!: text`.
 _CONVENTIONAL: Final = re.compile(
     r"(?P<type>[\w./-]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
 )
@@ -81,6 +83,7 @@ _CONVENTIONAL: Final = re.compile(
 _PREFIX: Final = re.compile(
     r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
 )
+# Footer of Conventional Commits.
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
 
@@ -146,7 +149,7 @@ class CommitKind:
 def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_issue: bool) -> CommitKind:
     """Return the kind of a commit. `paths`: files that it changes; none if they are unknown."""
     roles = {classify_role(path) for path in paths}
-    may_change_program = not roles or not roles <= {"tests", "prose"}
+    may_change_program = not roles or bool(roles - {"tests", "prose"})
     is_breaking = _BREAKING_FOOTER.search(body) is not None
     match = _CONVENTIONAL.match(subject)
     if match:
@@ -158,22 +161,27 @@ def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_i
         )
         title = f"{scope}: {match['text']}" if scope else match["text"]
         return CommitKind(kind, title, is_breaking, is_user_facing or is_breaking)
-    kind = _classify_plain(subject, roles, closes_issue=closes_issue)
+    kind = _classify_unconventional(subject, roles, closes_issue=closes_issue)
     is_user_facing = kind in USER_FACING_KINDS and may_change_program and not _INTERNAL_WORDS.search(subject)
     return CommitKind(kind, subject, is_breaking, is_user_facing or is_breaking)
 
 
-def _classify_plain(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
+def _classify_unconventional(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
+    """Return the kind of a commit without a type of Conventional Commits, by rules 2 to 6."""
     kind = _classify_words(subject)
     if kind == REVERT:
         return kind
-    if len(roles) == 1 and (role_kind := _KIND_BY_ROLE.get(next(iter(roles)))):
-        return role_kind
+    role = next(iter(roles)) if len(roles) == 1 else None
+    if role in _KIND_BY_ROLE:
+        return _KIND_BY_ROLE[role]
     return kind or (FIX if closes_issue else OTHER)
 
 
 def _classify_words(subject: str) -> str | None:
-    """Return the kind by the words that the subject starts with, before or after a prefix; None if they name none."""
+    """Return the kind that the first words of the subject name, else the first words after its prefix; None if none.
+
+    If the prefix is a name, the words after it are first.
+    """
     prefix = _PREFIX.match(subject)
     texts = [subject, subject[prefix.end() :]] if prefix else [subject]
     if prefix and prefix["name"]:

@@ -23,7 +23,7 @@ from stores import frames
 from stores.frames import FREE_SPACE, Frames, HistoryFrames
 from stores.index_location import IndexLocation
 
-# Lengths of a bar as polars intervals, shortest first, each with its name and approximate hours.
+# Calendar steps of a chart as polars intervals, shortest first, each with its name and approximate hours.
 CALENDAR_STEPS: Final = {
     "1h": ("hour", 1),
     "6h": ("six hours", 6),
@@ -33,9 +33,9 @@ CALENDAR_STEPS: Final = {
     "3mo": ("quarter", 2_190),
     "1y": ("year", 8_766),
 }
-# More bars are too narrow in a chart 900 pixels wide.
+# Most bars of a chart. More are too narrow in 900 pixels.
 MAX_BARS: Final = 72
-# The charts group all but this many languages, for lack of colours.
+# Languages with a colour of their own in a chart. The others are grouped.
 MAX_LANGUAGES: Final = 5
 OTHER_LANGUAGES: Final = "other"
 
@@ -149,7 +149,7 @@ FIX_SUBJECT: Final = (
 MAX_FILES_PER_COMMIT: Final = 30
 # Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
-# An answer about one file has their numbers, so that readers can judge, but a single common commit is no association.
+# An answer about one file gives the number of common commits, so that readers can judge it. One is no association.
 MIN_COMMON_COMMITS_OF_FILE: Final = 2
 # Normal quantile of the lower bound of a share, for a confidence of 95 %.
 CONFIDENCE_QUANTILE: Final = 1.96
@@ -157,7 +157,7 @@ CONFIDENCE_QUANTILE: Final = 1.96
 QUALIFIED_NAME: Final = (
     pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
 )
-# Aggregation of commits in the order of the index: of those with the newest date, the last one.
+# Newest of a group of commits; of several with its date, the last one in the order of the index.
 _LAST_CHANGE: Final = {
     "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
     "last_date": pl.col("commit_date").max(),
@@ -177,14 +177,14 @@ def label_fix_commits(index: HistoryFrames) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedHistory(HistoryFrames):
-    """Frames whose hunks are those of `follow_renames`, which then has nothing to do."""
+    """Frames whose hunks already are those of `follow_renames`, so that it is computed once."""
 
 
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     """Return the reachable hunks with the newest path of their file as `file_path`, and no `old_path`.
 
-    So a renamed file is counted once. A change of the old path on a branch that lacks the rename counts for the new
-    path, too.
+    Thus a renamed file is counted once. A change of the old path on a branch without the rename also counts for the new
+    path.
     """
     if isinstance(index, RenamedHistory):
         return index.hunks
@@ -194,7 +194,9 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
     newest_paths: list[str] = []
-    late_changes: dict[str, list[int]] = {}  # positions of changes of a path that are newer than its rename
+    late_changes: dict[
+        str, list[int]
+    ] = {}  # positions of changes of a path that may be newer than its rename
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     for position, (path, old_path, kind) in enumerate(zip(*columns, strict=True)):
         newest = newest_by_path.get(path, path)
@@ -203,9 +205,9 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
             late_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
         if is_renamed or kind == "added":
-            late_changes.pop(path, None)  # they are of this file, not of one that was renamed before
+            late_changes.pop(path, None)  # these changed this file, not one that was renamed before
         if is_renamed:
-            newest_by_path.pop(path, None)  # an older file at this path is another one
+            newest_by_path.pop(path, None)  # an older file of this path is another file
             newest_by_path[old_path] = newest
             for late_position in late_changes.pop(old_path, ()):
                 newest_paths[late_position] = newest
@@ -235,9 +237,9 @@ def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
 def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
     """Return pairs of files with their common commits (`together`), the strongest pairs first.
 
-    `share` relates the common commits to the commits of one or both files. The order is that of the lower bound of its
-    Wilson interval, so that three of three commits count less than thirty of forty. Images and other files that are not
-    read as text are left out.
+    `share`: common commits as a share of the commits that change one or both files. The order is by the lower bound of
+    its Wilson interval, so that three of three commits count less than thirty of forty. Images and other files that are
+    not read as text are left out.
     """
     is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
     is_small = pl.col("files") <= MAX_FILES_PER_COMMIT
@@ -269,18 +271,19 @@ def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
 def find_files_changed_with(
     index: HistoryFrames, changed_files: pl.DataFrame, is_selected: pl.Expr
 ) -> pl.DataFrame:
-    """Return the files that changed together with the selected file or files, in the order of their association.
+    """Return the files that changed together with the selected file or files, strongest association first.
 
-    - `changed_files`: of `list_changed_files`.
-    - `together`: commits that change both. `changes`: all commits of the file. Larger commits are left out of both.
-    - `confidence`: share of the selected files' commits that change it, too. `lift`: how many times as large as its
-      share of all commits this is; 1 without association.
-    - `last_commit`, `last_date`: those of the newest common commit.
+    `changed_files`: result of `list_changed_files`. Commits of more than `MAX_FILES_PER_COMMIT` files do not count.
+    The columns of a file are:
 
-    The order is that of the log-likelihood ratio of the common commits (Dunning 1993): how unlikely chance explains
-    their number. So a changelog that half of all commits change is behind a test that a fifth of the selected commits
-    and few others change, and many common commits count more than few. Files that are no more frequent in the selected
-    commits than in others are left out.
+    - `together`: commits that change it and a selected file. `changes`: all commits that change it.
+    - `confidence`: `together` as a share of the commits that change a selected file. `lift`: `confidence` divided by
+      the share of all commits that change the file; 1 without association.
+    - `last_commit`, `last_date`: newest commit of `together`.
+
+    The order is by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common by
+    chance. Thus a test that a fifth of the selected commits and few others change comes before a changelog that half of
+    all commits change, and many common commits count more than few. Files with a lift of 1 or less are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
@@ -307,7 +310,7 @@ def find_files_changed_with(
 
 
 def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
-    """Return the log-likelihood ratio of a table of commits: with the selected files or not, with the other or not."""
+    """Return the log-likelihood ratio of commits that change a selected file or not, and the other file or not."""
     cells = (
         (together, selected * changes / total),
         (selected - together, selected * (total - changes) / total),
@@ -321,16 +324,16 @@ def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr
 
 
 def count_large_commits(changed_files: pl.DataFrame, is_selected: pl.Expr) -> int:
-    """Return how many commits of the selected files are left out of co-changes, as too large.
+    """Return how many commits of the selected files are too large to count as co-changes.
 
-    `changed_files`: of `list_changed_files`.
+    `changed_files`: result of `list_changed_files`.
     """
     is_large = pl.col("files") > MAX_FILES_PER_COMMIT
     return int(changed_files.filter(is_selected & is_large)["commit_sha"].n_unique())
 
 
 def list_changed_files(index: HistoryFrames) -> pl.DataFrame:
-    """Return each file of each reachable commit once, with the number of `files` of the commit."""
+    """Return each changed file of each reachable commit once. `files`: number of files that the commit changes."""
     files = follow_renames(index).select("commit_sha", "file_path").unique()
     return files.with_columns(files=pl.len().over("commit_sha"))
 
@@ -354,6 +357,7 @@ def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _find_hotspots(index: HistoryFrames, changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Count the commits of each group of changes with the same values in the columns `keys`."""
     per_commit = changes.group_by(*keys, "commit_sha").agg(
         lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum()
     )

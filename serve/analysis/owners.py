@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final
 
 import polars as pl
@@ -34,13 +35,13 @@ from serve.related_types import Bot, Owner, RecentAuthor
 from stores.errors import LineageError
 from stores.frames import HistoryFrames
 
-# Time limit for git blame: of a file, or of all files of a directory together.
+# Time limit for git blame of a file, or of all files of a directory together.
 MAX_BLAME_SECONDS: Final = 4.0
-# Further time to check the files of a directory that were not blamed, because binary ones are not counted.
+# Further time to find out which other files of a directory are binary, because these are not counted.
 MAX_CHECK_SECONDS: Final = 1.0
-# Work is recent in this period before the newest commit of the history.
+# Commits are recent in this period before the newest commit of the history.
 RECENT_PERIOD: Final = timedelta(days=365)
-# Work of this age has half the weight of the newest.
+# A commit of this age has half the weight of the newest.
 HALF_LIFE: Final = timedelta(days=182)
 LOG_ARGUMENTS: Final = (
     "log",
@@ -61,19 +62,21 @@ class Author:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Name and address in lower case: authors who share one of them are the same person.
+        """Name and address in lower case. Authors who share one of them are the same person.
 
-        Addresses that many people share do not count unless there is no name: those of programs (`noreply@`), and
+        Addresses that many people share count only without a name. These are addresses of programs (`noreply@`), and
         placeholders without a domain (`none@none`).
         """
         name, email = self.name.strip().casefold(), self.email.casefold()
-        is_personal = "." in email.partition("@")[2] and not email.startswith(("noreply@", "no-reply@"))
-        return tuple(filter(None, (name, email if is_personal else ""))) or (f"<{email}>",)
+        has_domain = "." in email.partition("@")[2]
+        is_personal = has_domain and not email.startswith(("noreply@", "no-reply@"))
+        keys = tuple(filter(None, (name, email if is_personal else "")))
+        return keys or (f"<{email}>",)
 
 
 @dataclass(frozen=True, slots=True)
-class RecentWork:
-    """Recent commit to the files. `lines`: added and removed lines. `weight`: from 1 for the newest down to 0.25."""
+class RecentCommit:
+    """Recent commit that changes the files. `lines`: added and removed lines. `weight`: by age, 1 down to 0.25."""
 
     commit_sha: str
     lines: int
@@ -129,7 +132,7 @@ def blame_directory(
     blobs: Mapping[bytes, str],
     ignore_revs: BlameIgnoreRevs,
 ) -> SurvivingLines:
-    """Return the surviving lines of files of HEAD, blamed in the given order until the time is over.
+    """Return the surviving lines of files of HEAD. git blames them in the given order until the time is over.
 
     `blobs`: blob of each file, by path.
     """
@@ -174,7 +177,7 @@ def _describe_unblamed_files(files: int, blamed_files: int, failed_files: int) -
 
 
 def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
-    """Return the start and end of the period of recent work; None without commits.
+    """Return the start and end of the recent period; None without commits.
 
     It ends at the newest commit that HEAD reaches. Commits with a date in the future are ignored.
     """
@@ -183,12 +186,12 @@ def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | No
     return (newest - RECENT_PERIOD, newest) if newest else None
 
 
-def list_recent_work(
+def list_recent_commits(
     history: HistoryFrames, is_selected: pl.Expr, period: tuple[datetime, datetime]
-) -> list[RecentWork]:
+) -> list[RecentCommit]:
     """Return the commits of the period that change the selected files.
 
-    `is_selected`: filter on `file_path`. `history`: its hunks have the newest paths of their files.
+    `history`: with the newest paths of files, as `RenamedHistory`. `is_selected`: filter on `file_path`.
     """
     since, until = period
     recent = history.commits.filter(pl.col("reached") & pl.col("commit_date").is_between(since, until))
@@ -200,7 +203,7 @@ def list_recent_work(
         .sort("commit_date", "commit_sha")
     )
     return [
-        RecentWork(sha, lines, 0.5 ** ((until - date) / HALF_LIFE)) for sha, date, lines in rows.iter_rows()
+        RecentCommit(sha, lines, 0.5 ** ((until - date) / HALF_LIFE)) for sha, date, lines in rows.iter_rows()
     ]
 
 
@@ -221,19 +224,20 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Return the author of each commit. Of several authors who are one person, it is the one with the most commits."""
+    """Return the author of each commit. Several authors who are one person become the one with the most commits."""
     counts = Counter(authors.values())
-    groups: dict[str, list[Author]] = {}
+    # Authors who are one person, by each of their names and addresses.
+    people: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
-        found = [groups[key] for key in author.keys if key in groups]
-        group = list(dict.fromkeys(member for members in [*found, [author]] for member in members))
-        for member in group:
-            groups.update(dict.fromkeys(member.keys, group))
-    mains = {
-        author: min(groups[author.keys[0]], key=lambda member: (-counts[member], member.name))
+        same_people = [people[key] for key in author.keys if key in people]
+        person = list(dict.fromkeys([*chain.from_iterable(same_people), author]))
+        for member in person:
+            people.update(dict.fromkeys(member.keys, person))
+    main_authors = {
+        author: min(people[author.keys[0]], key=lambda member: (-counts[member], member.name))
         for author in counts
     }
-    return {sha: mains[author] for sha, author in authors.items()}
+    return {sha: main_authors[author] for sha, author in authors.items()}
 
 
 def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tuple[Owner, ...]:
@@ -250,36 +254,43 @@ def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tupl
 
 
 def rank_recent_authors(
-    work: Sequence[RecentWork], authors: Mapping[str, Author]
+    commits: Sequence[RecentCommit], authors: Mapping[str, Author]
 ) -> tuple[RecentAuthor, ...]:
-    """Return the people who changed the files recently, most work first.
+    """Return the people who changed the files recently, those with the largest share first.
 
     A person's share is the mean of two: the share of the commits and that of the changed lines, both weighted by age.
     """
-    work_by_author: dict[Author, list[RecentWork]] = defaultdict(list)
-    for item in work:
-        if not is_bot(authors[item.commit_sha].name):
-            work_by_author[authors[item.commit_sha]].append(item)
-    weight = sum(item.weight for items in work_by_author.values() for item in items)
-    weighted_lines = sum(item.weight * item.lines for items in work_by_author.values() for item in items)
+    commits_by_author: dict[Author, list[RecentCommit]] = defaultdict(list)
+    for commit in commits:
+        if not is_bot(authors[commit.commit_sha].name):
+            commits_by_author[authors[commit.commit_sha]].append(commit)
+    counted_commits = list(chain.from_iterable(commits_by_author.values()))
+    total_weight, total_lines = _sum_weights(counted_commits)
     ranked = []
-    for author, items in work_by_author.items():
-        share = sum(item.weight for item in items) / weight
-        if weighted_lines:
-            share = (share + sum(item.weight * item.lines for item in items) / weighted_lines) / 2
-        lines = sum(item.lines for item in items)
-        ranked.append(RecentAuthor(author.name, author.email, len(items), lines, round(share, 3)))
+    for author, own_commits in commits_by_author.items():
+        weight, weighted_lines = _sum_weights(own_commits)
+        share = weight / total_weight
+        if total_lines:
+            share = (share + weighted_lines / total_lines) / 2
+        lines = sum(commit.lines for commit in own_commits)
+        ranked.append(RecentAuthor(author.name, author.email, len(own_commits), lines, round(share, 3)))
     return tuple(sorted(ranked, key=lambda author: (-author.share, author.name)))
 
 
+def _sum_weights(commits: Iterable[RecentCommit]) -> tuple[float, float]:
+    """Return the number of commits and of their changed lines, both weighted by age."""
+    weights = [(commit.weight, commit.weight * commit.lines) for commit in commits]
+    return sum(weight for weight, _ in weights), sum(lines for _, lines in weights)
+
+
 def list_bots(
-    lines: Mapping[str, int], work: Sequence[RecentWork], authors: Mapping[str, Author]
+    lines: Mapping[str, int], recent_commits: Sequence[RecentCommit], authors: Mapping[str, Author]
 ) -> tuple[Bot, ...]:
     """Return the bots that wrote surviving lines or changed the files recently, most lines first."""
     line_counts: Counter[str] = Counter()
     for sha, count in lines.items():
         line_counts[authors[sha].name] += count
-    commit_counts = Counter(authors[item.commit_sha].name for item in work)
+    commit_counts = Counter(authors[commit.commit_sha].name for commit in recent_commits)
     names = filter(is_bot, line_counts.keys() | commit_counts.keys())
     bots = [Bot(name, line_counts[name], commit_counts[name]) for name in names]
     return tuple(sorted(bots, key=lambda bot: (-bot.lines, -bot.recent_commits, bot.name)))

@@ -35,6 +35,7 @@ from serve.text import format_commit_count
 
 # If more than this share of the commits change a directory, its subdirectories are counted instead.
 DIVIDED_SHARE: Final = 0.5
+# Directories in an answer, those with the most commits.
 MAX_DIRECTORIES: Final = 20
 
 
@@ -63,7 +64,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind, the newest first. `count`: number of all of them; `commits` may have only the first."""
+    """Commits of one kind, newest first. `count`: number of all of them, of which `commits` may have only the first."""
 
     kind: str
     count: int
@@ -121,30 +122,35 @@ class LogAnswer:
 class ClassifiedCommit:
     """Commit of a range with its references and its kind."""
 
-    commit: RangeCommit
+    data: RangeCommit
     references: tuple[Reference, ...]
+
+    @property
+    def sha(self) -> str:
+        """SHA of the commit."""
+        return self.data.sha
 
     @property
     def subject(self) -> str:
         """First line of the message."""
-        return self.commit.message.strip().partition("\n")[0].rstrip()
+        return self.data.message.strip().partition("\n")[0].rstrip()
 
     @property
     def body(self) -> str:
         """Message without its first line."""
-        return self.commit.message.strip().partition("\n")[2].strip()
+        return self.data.message.strip().partition("\n")[2].strip()
 
     @property
     def is_merge(self) -> bool:
         """True for a commit with several parents."""
-        return len(self.commit.parents) > 1
+        return len(self.data.parents) > 1
 
     @cached_property
     def kind(self) -> CommitKind:
         """Kind by the message and the files."""
         if self.is_merge:
             return CommitKind(MERGE, self.subject)
-        return self.classify(self.subject, self.commit.paths)
+        return self.classify(self.subject, self.data.paths)
 
     def classify(self, subject: str, paths: Sequence[str]) -> CommitKind:
         """Return the kind of this commit as if it had this subject and changed these files."""
@@ -158,7 +164,7 @@ class ClassifiedCommit:
 
     @property
     def pull_request_title(self) -> str:
-        """Title of the pull request that this commit merges: the first line of its body. Empty for any other commit."""
+        """Title of the pull request that this commit merges, which is the first line of its body; else empty."""
         is_request = any(reference.kind == PULL_REQUEST for reference in self.references)
         return self.body.partition("\n")[0].strip() if self.is_merge and is_request else ""
 
@@ -186,11 +192,11 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
         for commit in ranges.read_commits(repository, git, shas)
     ]
     notes = list(find_release_notes(commits))
-    dates = [commit.commit.date for commit in commits]
+    dates = [commit.data.date for commit in commits]
     return LogAnswer(
         commit_range=text,
         commits=len(shas),
-        authors=len({commit.commit.author_email.lower() for commit in commits}),
+        authors=len({commit.data.author_email.lower() for commit in commits}),
         first_date=format_rfc3339(min(dates)) if dates else None,
         last_date=format_rfc3339(max(dates)) if dates else None,
         directories=tuple(count_directories(commits)[:MAX_DIRECTORIES]),
@@ -219,10 +225,10 @@ def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[
 
 def _build_log_commit(commit: ClassifiedCommit) -> LogCommit:
     return LogCommit(
-        commit.commit.sha,
+        commit.sha,
         commit.subject,
-        commit.commit.author_name,
-        format_rfc3339(commit.commit.date),
+        commit.data.author_name,
+        format_rfc3339(commit.data.date),
         commit.shown_references,
     )
 
@@ -234,18 +240,18 @@ def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCoun
     commits change it, or if it has one subdirectory and no files; repeat. Files directly in a replaced directory count
     for that directory. A commit counts for each directory in which it changes files.
     """
-    groups = {"": [(commit.kind.name, set(commit.commit.paths)) for commit in commits if commit.commit.paths]}
+    groups = {"": [(commit.kind.name, set(commit.data.paths)) for commit in commits if commit.data.paths]}
     limit = len(groups[""]) * DIVIDED_SHARE
     counts: list[DirectoryCount] = []
     while groups:
         path, members = groups.popitem()
-        files, subdirectories = _split_directory(path, members)
-        if not path or len(members) > limit or (not files and len(subdirectories) == 1):
+        kinds, subdirectories = _split_directory(path, members)
+        if not path or len(members) > limit or (not kinds and len(subdirectories) == 1):
             groups.update(subdirectories)
         else:
-            files = [kind for kind, _ in members]
-        if files:
-            counts.append(DirectoryCount(path, len(files), count_kinds(files)))
+            kinds = [kind for kind, _ in members]
+        if kinds:
+            counts.append(DirectoryCount(path, len(kinds), count_kinds(kinds)))
     return sorted(counts, key=lambda count: (-count.commits, count.path))
 
 
@@ -254,9 +260,9 @@ def _split_directory(
 ) -> tuple[list[str], dict[str, list[tuple[str, set[str]]]]]:
     """Return the kinds of the commits that change files directly in a directory, and the members of each subdirectory.
 
-    `members`: kind and changed files of each commit, all below `path`.
+    `members`: kind of each commit with the files that it changes below `path`.
     """
-    direct: list[str] = []
+    direct_kinds: list[str] = []
     subdirectories: defaultdict[str, list[tuple[str, set[str]]]] = defaultdict(list)
     for kind, paths in members:
         files: defaultdict[str, set[str]] = defaultdict(set)
@@ -264,10 +270,10 @@ def _split_directory(
             name, slash, _ = file.removeprefix(path).partition("/")
             files[f"{path}{name}/" if slash else ""].add(file)
         if files.pop("", None):
-            direct.append(kind)
+            direct_kinds.append(kind)
         for directory, names in files.items():
             subdirectories[directory].append((kind, names))
-    return direct, subdirectories
+    return direct_kinds, subdirectories
 
 
 def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseNote]:
@@ -281,25 +287,28 @@ def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseN
 
 
 def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
-    """Return the commits that each pull request merged, by the sha of the merge."""
-    by_sha = {commit.commit.sha: commit for commit in commits}
-    parents = {sha: commit.commit.parents for sha, commit in by_sha.items()}
+    """Return the commits that each pull request merged, by the sha of the merge.
+
+    A merge without a pull request is searched for pull requests that were merged into its branch before.
+    """
+    by_sha = {commit.sha: commit for commit in commits}
+    parents = {sha: commit.data.parents for sha, commit in by_sha.items()}
     merged_commits: dict[str, set[str]] = {
         sha: set() for sha, commit in by_sha.items() if commit.pull_request_title
     }
-    known_parents = {parent for others in parents.values() for parent in others}
+    all_parents = {parent for parents_of_commit in parents.values() for parent in parents_of_commit}
     # Several tips may reach a merge. It is then found several times, with the same commits.
-    pending = [(parents, sha) for sha in by_sha if sha not in known_parents]
+    pending = [(parents, sha) for sha in by_sha if sha not in all_parents]
     while pending:
         graph, tip = pending.pop()
-        sides: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+        branches: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
         for sha, merge in find_merges(graph, tip).items():
-            sides[merge][sha] = graph[sha]
-        for merge, side in sides.items():
+            branches[merge][sha] = graph[sha]
+        for merge, branch in branches.items():
             if merge in merged_commits:
-                merged_commits[merge] |= side.keys()
-            else:  # a merged branch, into which pull requests may have been merged before
-                pending += [(side, parent) for parent in parents[merge][1:] if parent in side]
+                merged_commits[merge] |= branch.keys()
+            else:
+                pending += [(branch, parent) for parent in parents[merge][1:] if parent in branch]
     positions = {sha: position for position, sha in enumerate(by_sha)}
     return {
         merge: [by_sha[sha] for sha in sorted(shas, key=positions.__getitem__)]
@@ -311,28 +320,29 @@ def _list_changes(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> Iterator[ReleaseNote]:
     cancelled = _find_cancelled_commits(commits, merged_commits)
-    in_pull_requests = {commit.commit.sha for group in merged_commits.values() for commit in group}
+    in_pull_requests = {commit.sha for group in merged_commits.values() for commit in group}
     for commit in commits:
-        sha = commit.commit.sha
+        sha = commit.sha
         if sha in cancelled or sha in in_pull_requests:
             continue
         kind, group = commit.kind, merged_commits.get(sha, ())
         if sha in merged_commits:
-            kind = _classify_request(commit, [other for other in group if other.commit.sha not in cancelled])
+            kept_commits = [other for other in group if other.sha not in cancelled]
+            kind = _classify_pull_request(commit, kept_commits)
         if kind.is_user_facing:
             yield _build_note(commit, kind, group)
 
 
-def _classify_request(merge: ClassifiedCommit, merged_commits: Sequence[ClassifiedCommit]) -> CommitKind:
-    """Return the kind of a pull request by its title and the files of its commits, else by its commits.
+def _classify_pull_request(merge: ClassifiedCommit, merged_commits: Sequence[ClassifiedCommit]) -> CommitKind:
+    """Return the kind of a pull request by its title and changed files, or else that of its commits.
 
-    It is a breaking change if one of its commits is.
+    A pull request with a breaking commit is a breaking change.
     """
-    paths = [path for commit in merged_commits for path in commit.commit.paths]
+    paths = [path for commit in merged_commits for path in commit.data.paths]
     kind = merge.classify(merge.pull_request_title, paths)
     is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in merged_commits)
     if kind.name == OTHER:
-        # The title does not tell. Take the kind of its commits that comes first in KINDS.
+        # The title names no kind: take the first in KINDS of those of the commits.
         user_facing_kinds = [commit.kind for commit in merged_commits if commit.kind.is_user_facing]
         if user_facing_kinds:
             kind = replace(
@@ -344,7 +354,7 @@ def _classify_request(merge: ClassifiedCommit, merged_commits: Sequence[Classifi
 def _build_note(
     commit: ClassifiedCommit, kind: CommitKind, merged_commits: Sequence[ClassifiedCommit]
 ) -> ReleaseNote:
-    authors = Counter(change.commit.author_name for change in merged_commits or (commit,))
+    authors = Counter(change.data.author_name for change in merged_commits or (commit,))
     references = [text for change in (commit, *merged_commits) for text in change.shown_references]
     return ReleaseNote(
         kind.name,
@@ -352,7 +362,7 @@ def _build_note(
         kind.is_breaking,
         tuple(dict.fromkeys(references)),
         authors.most_common(1)[0][0],
-        (commit.commit.sha, *(change.commit.sha for change in merged_commits)),
+        (commit.sha, *(change.sha for change in merged_commits)),
     )
 
 
@@ -363,18 +373,19 @@ def _find_cancelled_commits(
 
     The commits of a reverted pull request are cancelled, and so is a pull request whose commits are all cancelled.
     """
-    shas = sorted(commit.commit.sha for commit in commits)
+    shas = sorted(commit.sha for commit in commits)  # to find the sha that begins with an abbreviated one
     cancelled: set[str] = set()
     for commit in commits:
-        if commit.commit.sha in cancelled:
+        if commit.sha in cancelled:
             continue
-        for start in commit.reverted_commits:
-            position = bisect_left(shas, start)
-            if position < len(shas) and (reverted := shas[position]).startswith(start):
-                cancelled |= {commit.commit.sha, reverted}
-                cancelled |= {other.commit.sha for other in merged_commits.get(reverted, ())}
+        for abbreviated_sha in commit.reverted_commits:
+            position = bisect_left(shas, abbreviated_sha)
+            reverted = shas[position] if position < len(shas) else ""
+            if reverted.startswith(abbreviated_sha):
+                cancelled |= {commit.sha, reverted}
+                cancelled |= {other.sha for other in merged_commits.get(reverted, ())}
     for merge, group in merged_commits.items():
-        changes = [commit.commit.sha for commit in group if not commit.is_merge]
+        changes = [commit.sha for commit in group if not commit.is_merge]
         if changes and cancelled.issuperset(changes):
             cancelled.add(merge)
     return cancelled

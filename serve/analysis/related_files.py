@@ -88,19 +88,19 @@ class RequestedPath:
 class History:
     """Data of the index about a file or directory.
 
-    `subject`: the file or directory. `frames`: all hunks; for a file, only its symbols. `old_paths`: former names of
-    the file, newest first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
+    `frames`: all commits and hunks; symbols of the requested file only. `old_paths`: former names of the file, newest
+    first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
     """
 
     status: IndexStatus
-    subject: RequestedPath
+    requested_path: RequestedPath
     frames: RenamedHistory
     old_paths: tuple[str, ...]
     symbol_lines: Mapping[str, int]
 
     @cached_property
     def changed_files(self) -> pl.DataFrame:
-        """Files of each commit, with their number."""
+        """Result of `list_changed_files`."""
         return metrics.list_changed_files(self.frames)
 
     @cached_property
@@ -122,7 +122,7 @@ def find_related_files(
 
 
 class _Finder:
-    """Search for one request in an open repository."""
+    """Finder for one request in an open repository."""
 
     def __init__(self, repository: Repository, request: RelatedRequest, home: Path, cwd: Path | None) -> None:
         self.repository = repository
@@ -140,19 +140,19 @@ class _Finder:
         target = self._resolve_target(self.request.file)
         with ExitStack() as stack:
             # git runs in the background while this thread reads the index, which is closed before the rest is computed.
-            blame = self._start_blame(stack, target)
+            blame_process = self._start_blame(stack, target)
             with index_copy.open_index_or_copy(self.location) as index:
                 status = load_index_status(
                     self.repository, index.connection, location=self.location, index_holder=index.holder
                 )
                 history = self._read_history(index.connection, status, target)
-            subject = history.subject
-            if subject.target is not target:
-                blame = self._start_blame(stack, subject.target)
+            requested = history.requested_path
+            if requested.target is not target:
+                blame_process = self._start_blame(stack, requested.target)
             hot_spots = tuple(islice(self._find_hot_spots(history), self.request.limit))
             hits = tuple(islice(self._find_hits(history), self.request.limit))
-            lines = self._read_lines(blame, history)
-        details = self._build_details(history, hot_spots, lines)
+            surviving_lines = self._count_surviving_lines(blame_process, history)
+        details = self._build_details(history, hot_spots, surviving_lines)
         return RelatedAnswer(
             hits,
             RelatedMeta(
@@ -181,27 +181,28 @@ class _Finder:
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
         renamed = metrics.RenamedHistory(history.commits, metrics.follow_renames(history), history.symbols)
-        subject = self._select_subject(target, history, renamed)
-        hunks = renamed.hunks.filter(subject.selection)
+        requested = self._resolve_requested_path(target, history, renamed)
+        hunks = renamed.hunks.filter(requested.selection)
         old_paths: tuple[str, ...] = ()
         symbol_lines: dict[str, int] = {}
-        if not subject.is_directory:
+        if not requested.is_directory:
             renamed = replace(renamed, symbols=frames.read_symbols(connection, hunks["hunk_id"].to_list()))
-            former = hunks.select("hunk_id").join(
+            hunks_as_indexed = hunks.select("hunk_id").join(
                 history.hunks, on="hunk_id", how="left", maintain_order="left"
             )
-            names = [name for name in former["file_path"].unique(maintain_order=True) if name != subject.path]
-            old_paths = tuple(names[:MAX_OLD_PATHS])
-            lines = frames.read_symbol_lines(connection, subject.path).select(
+            paths = hunks_as_indexed["file_path"].unique(maintain_order=True)
+            old_paths = tuple(path for path in paths if path != requested.path)[:MAX_OLD_PATHS]
+            lines = frames.read_symbol_lines(connection, requested.path).select(
                 metrics.QUALIFIED_NAME, "start_line"
             )
+            # Of several symbols with one name, the first one stays in the mapping.
             symbol_lines = dict(lines.sort("start_line", descending=True).iter_rows())
-        return History(status, subject, renamed, old_paths, symbol_lines)
+        return History(status, requested, renamed, old_paths, symbol_lines)
 
-    def _select_subject(
+    def _resolve_requested_path(
         self, target: Target, history: HistoryFrames, renamed: HistoryFrames
     ) -> RequestedPath:
-        """Return the requested path. If HEAD does not have it, return its newest name, or else the path with a note."""
+        """Return the requested path. If HEAD lacks it, return its newest name, or else the path, with a note."""
         path = target.display_path
         if not target.is_missing:
             return RequestedPath(path, target.is_directory, target)
@@ -218,22 +219,22 @@ class _Finder:
         path = decode_path(removal.path)
         entry = self.repository.find_entry(removal.parent, removal.path)
         if entry is not None and entry.mode == TREE_MODE:
-            return RequestedPath(path, True, target, sentence)
+            return RequestedPath(path, is_directory=True, target=target, note=sentence)
         changes = history.hunks.filter(pl.col("file_path") == path).select("hunk_id")
-        newest = renamed.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
-        if newest.len() and newest[0] != path and self._has_file(newest[0]):
-            note = f"{escape_in_sentence(path)} is now {escape_in_sentence(newest[0])}."
-            return RequestedPath(
-                newest[0], False, resolve_target(self.repository, self.head, newest[0], None), note
-            )
-        return RequestedPath(path, False, target, sentence)
+        newest_paths = renamed.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
+        newest_path = newest_paths[0] if newest_paths.len() else path
+        if newest_path != path and self._has_file(newest_path):
+            note = f"{escape_in_sentence(path)} is now {escape_in_sentence(newest_path)}."
+            target = resolve_target(self.repository, self.head, newest_path, None)
+            return RequestedPath(newest_path, is_directory=False, target=target, note=note)
+        return RequestedPath(path, is_directory=False, target=target, note=sentence)
 
     def _find_hits(self, history: History) -> Iterator[RelatedFile]:
-        """Yield the files of HEAD that change together with the subject, those with the strongest association first."""
+        """Yield the files of HEAD that change together with the requested path, strongest association first."""
         rows = metrics.find_files_changed_with(
-            history.frames, history.changed_files, history.subject.selection
+            history.frames, history.changed_files, history.requested_path.selection
         )
-        subjects = _load_subjects(history.frames, rows["last_commit"])
+        commit_subjects = _load_commit_subjects(history.frames, rows["last_commit"])
         for row in rows.iter_rows(named=True):
             if self._has_file(row["file_path"]):
                 yield RelatedFile(
@@ -242,48 +243,48 @@ class _Finder:
                     confidence=round(row["confidence"], 3),
                     lift=round(row["lift"], 2),
                     commit_sha=row["last_commit"],
-                    commit_subject=subjects[row["last_commit"]],
+                    commit_subject=commit_subjects[row["last_commit"]],
                     commit_date=_format_date(row["last_date"]),
                 )
 
     def _find_hot_spots(self, history: History) -> Iterator[HotSpot]:
         """Yield the symbols of the file, or the files of the directory, most commits first.
 
-        If HEAD has the subject, those that HEAD does not have are left out.
+        If HEAD has the requested path, symbols and files that HEAD lacks are left out.
         """
-        subject = history.subject
-        if subject.is_directory:
-            rows = history.file_hotspots.filter(subject.selection)
+        requested, symbol_lines = history.requested_path, history.symbol_lines
+        if requested.is_directory:
+            rows = history.file_hotspots.filter(requested.selection)
         else:
             rows = metrics.find_symbol_hotspots(history.frames)
-        at_head = not subject.target.is_missing
         for row in rows.iter_rows(named=True):
-            name = row["file_path" if subject.is_directory else "name"]
-            line = None if subject.is_directory else history.symbol_lines.get(name)
-            is_removed = (
-                not self._has_file(name) if subject.is_directory else history.symbol_lines and not line
-            )
-            if at_head and is_removed:
-                continue
-            yield HotSpot(
-                name, row["changes"], row["fixes"], line, row["last_commit"], _format_date(row["last_date"])
-            )
+            if requested.is_directory:
+                name, line = row["file_path"], None
+                is_at_head = self._has_file(name)
+            else:
+                name, line = row["name"], symbol_lines.get(row["name"])
+                is_at_head = (
+                    line is not None or not symbol_lines
+                )  # a file without known symbols is not parsed
+            if is_at_head or requested.target.is_missing:
+                date = _format_date(row["last_date"])
+                yield HotSpot(name, row["changes"], row["fixes"], line, row["last_commit"], date)
 
-    def _read_lines(self, blame: GitProcess | None, history: History) -> SurvivingLines:
+    def _count_surviving_lines(self, blame_process: GitProcess | None, history: History) -> SurvivingLines:
         """Return the surviving lines of the file or directory that git blame finds within the time limit."""
-        subject = history.subject
-        if subject.target.is_missing or self.head is None:
+        requested = history.requested_path
+        if requested.target.is_missing or self.head is None:
             return SurvivingLines({})
-        if not subject.is_directory:
+        if not requested.is_directory:
             return owners.read_surviving_lines(
-                self.repository, self.git, subject.target, blame, self.ignore_revs
+                self.repository, self.git, requested.target, blame_process, self.ignore_revs
             )
         blobs = dict(self._rank_files(history))
         return owners.blame_directory(self.repository, self.git, self.head, blobs, self.ignore_revs)
 
     def _rank_files(self, history: History) -> Iterator[tuple[bytes, str]]:
         """Yield path and blob of each file of HEAD in the directory, those with the most commits first."""
-        prefix = f"{history.subject.path}/" if history.subject.path else ""
+        prefix = f"{history.requested_path.path}/" if history.requested_path.path else ""
         files = {path: file for path, file in self._head_files.items() if path.startswith(prefix)}
         for path in history.file_hotspots["file_path"]:
             if path in files:
@@ -298,43 +299,46 @@ class _Finder:
         return {decode_path(path): (path, blob) for path, blob in files}
 
     def _build_details(
-        self, history: History, hot_spots: tuple[HotSpot, ...], surviving: SurvivingLines
+        self, history: History, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
     ) -> RelatedDetails:
-        subject, limit = history.subject, self.request.limit
+        requested, limit = history.requested_path, self.request.limit
         period = owners.find_recent_period(history.frames)
-        work = owners.list_recent_work(history.frames, subject.selection, period) if period else []
-        limitations = list(filter(None, (subject.note, *surviving.limitations)))
-        lines = surviving.lines
+        recent_commits = (
+            owners.list_recent_commits(history.frames, requested.selection, period) if period else []
+        )
+        limitations = list(filter(None, (requested.note, *surviving_lines.limitations)))
+        lines = surviving_lines.lines
         try:
-            authors = owners.load_authors(self.git, [*lines, *(item.commit_sha for item in work)])
+            shas = [*lines, *(commit.commit_sha for commit in recent_commits)]
+            authors = owners.load_authors(self.git, shas)
         except UnknownAuthors as error:
             limitations.append(f"The owners are unknown: {error}.")
-            authors, lines, work = {}, {}, []
-        commits = history.frames.hunks.filter(subject.selection)["commit_sha"].n_unique()
+            authors, lines, recent_commits = {}, {}, []
+        commits = history.frames.hunks.filter(requested.selection)["commit_sha"].n_unique()
         if not commits:
             limitations.append(
-                f"The index has no commits that change {escape_in_sentence(subject.path or '.')}. "
+                f"The index has no commits that change {escape_in_sentence(requested.path or '.')}. "
                 "It may ignore this path."
             )
         return RelatedDetails(
-            path=subject.path or ".",
-            kind="directory" if subject.is_directory else "file",
+            path=requested.path or ".",
+            kind="directory" if requested.is_directory else "file",
             old_paths=history.old_paths,
             commits=commits,
-            large_commits=metrics.count_large_commits(history.changed_files, subject.selection),
+            large_commits=metrics.count_large_commits(history.changed_files, requested.selection),
             max_files=metrics.MAX_FILES_PER_COMMIT,
-            lines=sum(surviving.lines.values()),
+            lines=sum(surviving_lines.lines.values()),
             owners=owners.rank_owners(lines, authors)[:limit],
             recent_since=_format_date(period[0]) if period else None,
             recent_until=_format_date(period[1]) if period else None,
-            recent_authors=owners.rank_recent_authors(work, authors)[:limit],
-            bots=owners.list_bots(lines, work, authors)[:MAX_BOTS],
+            recent_authors=owners.rank_recent_authors(recent_commits, authors)[:limit],
+            bots=owners.list_bots(lines, recent_commits, authors)[:MAX_BOTS],
             hot_spots=hot_spots,
             limitation=" ".join(limitations) or None,
         )
 
     def _has_file(self, path: str) -> bool:
-        """Return whether HEAD has a file with this path."""
+        """Check whether HEAD has a file with this path."""
         if self.head is None:
             return False
         if "\\x" in path:  # a path that is not UTF-8
@@ -343,11 +347,10 @@ class _Finder:
         return entry is not None and entry.mode not in (TREE_MODE, SUBMODULE_MODE)
 
 
-def _load_subjects(history: HistoryFrames, shas: Iterable[str]) -> dict[str, str]:
-    """Return the subject of each of the commits."""
-    wanted = list(dict.fromkeys(shas))
-    rows = history.commits.filter(pl.col("commit_sha").is_in(wanted)).select("commit_sha", "message")
-    return dict(rows.iter_rows())
+def _load_commit_subjects(history: HistoryFrames, shas: Iterable[str]) -> dict[str, str]:
+    """Return the subject of each commit."""
+    rows = history.commits.filter(pl.col("commit_sha").is_in(list(shas))).select("commit_sha", "message")
+    return dict(rows.iter_rows())  # the messages of these frames are subjects
 
 
 def _build_hints(status: IndexStatus) -> Iterator[str]:

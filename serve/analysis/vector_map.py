@@ -34,12 +34,13 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 MAX_REGIONS: Final = 8
 # Hunks per region, on average at least: a small history gets fewer than MAX_REGIONS regions.
 MIN_REGION_SIZE: Final = 12
-# Clustering uses this many principal axes. The others are mostly noise.
+# Principal axes that clustering uses. The others are mostly noise.
 AXIS_COUNT: Final = 16
+# Iterations of k-means, which ends earlier if the centres do not move.
 MAX_ITERATIONS: Final = 50
-# A longer name does not fit the legend.
+# Words in the name of a region. A longer name does not fit the legend.
 WORDS_PER_NAME: Final = 3
-# A word can be in a region's name if at least this share of the region's hunks have it in their path.
+# A word can be in the name of a region if at least this share of the region's hunks have it in their path.
 MIN_WORD_SHARE: Final = 0.08
 
 
@@ -100,16 +101,17 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
 def name_regions(points: pl.DataFrame) -> pl.DataFrame:
     """Return the number of `hunks` and the `name` of each region.
 
-    The name has the words that are frequent in its paths and rare in others; without such words it is `mixed`.
+    The name has the words that are frequent in the paths of the region and rare in other paths. Without such words it
+    is `mixed`.
     """
     words = _extract_path_words(points)
     sizes = points.group_by("region").agg(hunks=pl.len())
     region_words = (
-        words.group_by("region", "word").agg(here=pl.col("hunk_id").n_unique()).join(sizes, on="region")
+        words.group_by("region", "word").agg(in_region=pl.col("hunk_id").n_unique()).join(sizes, on="region")
     )
-    all_words = words.group_by("word").agg(all=pl.col("hunk_id").n_unique())
-    share = pl.col("here") / pl.col("hunks")
-    share_elsewhere = (pl.col("all") - pl.col("here") + 1) / (points.height - pl.col("hunks") + 1)
+    all_words = words.group_by("word").agg(in_all=pl.col("hunk_id").n_unique())
+    share = pl.col("in_region") / pl.col("hunks")
+    share_elsewhere = (pl.col("in_all") - pl.col("in_region") + 1) / (points.height - pl.col("hunks") + 1)
     region_names = (
         region_words.join(all_words, on="word")
         .filter(share >= MIN_WORD_SHARE)
@@ -126,14 +128,14 @@ def name_regions(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_central_hunks(points: pl.DataFrame) -> pl.DataFrame:
-    """Return the hunk nearest to the median position of each region, with its commit's `subject`."""
+    """Return the hunk nearest to the median position of each region, with the `subject` of its commit."""
     distance = (pl.col("x") - pl.col("x").median().over("region")) ** 2 + (
         pl.col("y") - pl.col("y").median().over("region")
     ) ** 2
     subject = pl.col("message").str.split("\n").list.first()
     return (
-        points.with_columns(away=distance, subject=subject)
-        .sort("region", "away", "hunk_id")
+        points.with_columns(distance=distance, subject=subject)
+        .sort("region", "distance", "hunk_id")
         .unique("region", keep="first", maintain_order=True)
     )
 
@@ -217,15 +219,15 @@ def _number_legend_entries(axes: Axes) -> tuple[list[Any], list[str]]:
 LANES: Final = ("vectors", "words", "names")
 # Hits of the fused ranking that the chart shows.
 MAX_LANE_HITS: Final = 10
-# The chart draws all lower ranks at this rank, its lower edge.
+# Rank at the lower edge of the chart, at which all lower ranks are drawn.
 LOWEST_RANK: Final = 30
 
 
 def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFrame:
     """Return the fused hits of a query with their rank in each lane; null if the lane does not have the hit.
 
-    Runs the lanes like `lineage query`, without the reranker, and without merging hits of a commit. Raises NotIndexed
-    if the repository has no index.
+    The lanes are those of `lineage query`, but hits are not reranked, and hits of one commit are not merged. Raises
+    NotIndexed if the repository has no index.
     """
     location = find_index_location(path)
     with index_copy.open_index_or_copy(location) as index:
@@ -247,7 +249,7 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
         fused = fuse_rankings(rankings.lanes, parsed_query.retrieval_profile.candidate_count)
         details = {
             row.hunk_id: row
-            for row in hunk_details.load_hunk_details(connection, [one.hunk_id for one in fused])
+            for row in hunk_details.load_hunk_details(connection, [hit.hunk_id for hit in fused])
         }
     ranks_by_lane = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in rankings.lanes]
     rows = [

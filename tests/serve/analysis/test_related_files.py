@@ -13,7 +13,7 @@ import pytest
 from pipeline.git.git_cli import GitTimeout
 from pipeline.git.repository import Repository
 from serve.analysis import metrics, owners
-from serve.analysis.owners import Author, RecentWork
+from serve.analysis.owners import Author, RecentCommit
 from serve.analysis.related_files import UnknownFile, find_related_files
 from serve.errors import BadRequest
 from serve.explain.blame import BlameFailed
@@ -201,7 +201,7 @@ def test_recent_work(find: Find) -> None:
 def test_older_work_weighs_less() -> None:
     """Work counts half after half a year; the share is the mean of those of commits and lines."""
     ada, eve = Author("Ada", "a@x"), Author("Eve", "e@x")
-    work = [RecentWork("1", 10, 1.0), RecentWork("2", 90, 0.5)]
+    work = [RecentCommit("1", 10, 1.0), RecentCommit("2", 90, 0.5)]
     ranked = owners.rank_recent_authors(work, {"1": ada, "2": eve})
     assert [(author.name, author.share) for author in ranked] == [
         ("Eve", round((1 / 3 + 45 / 55) / 2, 3)),
@@ -478,7 +478,7 @@ def test_blame_that_fails(find_special: Find, monkeypatch: pytest.MonkeyPatch) -
 
 def test_unknown_authors(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     """If git cannot read a commit, the answer has no owners, says so, and has everything else."""
-    monkeypatch.setattr(owners, "list_recent_work", lambda *_: [RecentWork("1" * 40, 1, 1.0)])
+    monkeypatch.setattr(owners, "list_recent_commits", lambda *_: [RecentCommit("1" * 40, 1, 1.0)])
     answer = find("src/app.py")
     details = answer.meta.related
     assert answer.hits and details.hot_spots and details.lines == 13
