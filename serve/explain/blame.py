@@ -76,13 +76,13 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     configured_paths = {
         value: _expand_path(repository, value) for value in _list_configured_files(repository) if value
     }
-    has_invalid_lines = len(hashes) < len(entries)
+    note = ""
+    if len(hashes) < len(entries):
+        note = f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
     missing_files = {value for value, path in configured_paths.items() if not path.is_file()}
     return BlameIgnoreRevs(
         revisions=revisions,
-        note=f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
-        if has_invalid_lines
-        else "",
+        note=note,
         configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
         replacement_config=_drop_missing_files(repository, missing_files) if missing_files else None,
     )

@@ -110,11 +110,15 @@ class ExplainContext:
         return self.target.display_path if self.request.include_related else None
 
     @property
+    def graph_directory(self) -> Path | None:
+        """Directory of the index with the commit-graph for git; None without an index."""
+        return self.location.git_directory if self.location else None
+
+    @property
     def git(self) -> GitProgram:
         """Git program for this repository, with the commit graph of the index if there is one."""
-        graph_directory = self.location.git_directory if self.location else None
         return commit_graph.create_git_program(
-            self.repository, graph_directory, self.ignore_revs.replacement_config
+            self.repository, self.graph_directory, self.ignore_revs.replacement_config
         )
 
 

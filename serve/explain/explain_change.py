@@ -169,8 +169,7 @@ def _answer_from_blame(
     check_cancelled()
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
-    graph_dir = context.location.git_directory if context.location else None
-    evidence = EvidenceLoader(repository, graph_dir, reader.find_possible_copies)
+    evidence = EvidenceLoader(repository, context.graph_directory, reader.find_possible_copies)
     hits = evidence.add_to(hits)
     check_cancelled()
     evolution = _trace_evolution(context, result, reader, git)
