@@ -30,9 +30,9 @@ from pipeline.encoders.base import (
     sanitize_text,
 )
 from stores import locks
+from stores.compatibility import EMBEDDING_DIMENSION
 from stores.errors import LineageError
 from stores.locks import Deadline
-from stores.compatibility import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np

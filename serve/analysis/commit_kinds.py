@@ -172,7 +172,7 @@ def _classify_unconventional(subject: str, roles: Collection[FileRole], *, close
     if kind == REVERT:
         return kind
     role = next(iter(roles)) if len(roles) == 1 else None
-    if role in _KIND_BY_ROLE:
+    if role and role in _KIND_BY_ROLE:
         return _KIND_BY_ROLE[role]
     return kind or (FIX if closes_issue else OTHER)
 

@@ -123,7 +123,7 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target) -> Target:
-    """Return the target. If git would wait forever for a file that affects blame, such as a pipe, say so."""
+    """Return the target, or one with only a note if git would wait forever for a file that it reads, such as a pipe."""
     files = _list_dependency_files(repository, target) if target.content is not None else ()
     blocking_file = next(filter(blocks_on_open, files), None)
     if blocking_file is None:

@@ -23,7 +23,6 @@ from stores import errors, history
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
-from stores.exact_search import DiffLinePattern, LineChange
 from stores.history import FileCommit
 from stores.index_copy import COPY_AFTER_SECONDS, OpenIndex
 from stores.index_location import IndexLocation

@@ -30,7 +30,7 @@ from serve.explain.line_sources import (
 from stores import exact_search, history
 from stores.database import DamagedIndex
 from stores.errors import StorageError
-from stores.exact_search import ChangedLine, DiffLinePattern
+from stores.exact_search import DiffLinePattern, LineChange
 from stores.locks import IndexBusy
 
 # Least length of a restored line, in all of its words: short lines recur by chance.
@@ -98,7 +98,7 @@ class LineSearcher:
     git: GitProgram
     reader: FileHistoryReader
     limitation: str = ""
-    _changes_by_pattern: dict[DiffLinePattern, list[ChangedLine]] = field(default_factory=dict)
+    _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals and anchors of the lines. `find_removed` and `find_leads` use the result."""
@@ -117,7 +117,7 @@ class LineSearcher:
                 is_reachable = history.build_reachability_test(
                     index.connection, self.reader.status.reachability
                 )
-                changes = exact_search.find_changed_lines(index.connection, patterns, is_reachable)
+                changes = exact_search.find_line_changes(index.connection, patterns, is_reachable)
                 self._changes_by_pattern.update(zip(patterns, changes, strict=True))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
@@ -158,7 +158,7 @@ class LineSearcher:
         """Yield the oldest commits that added an anchor of the line to a file with the same suffix."""
         for anchor in line.anchors:
             changes = self._changes_by_pattern.get(_build_anchor_pattern(anchor), [])
-            first_changes: dict[str, ChangedLine] = {}  # of each commit, oldest first
+            first_changes: dict[str, LineChange] = {}  # of each commit, oldest first
             for change in changes:
                 if change.date < line.date and change.file_path.endswith(line.suffix):
                     first_changes.setdefault(change.commit_sha, change)

@@ -304,7 +304,7 @@ class SymbolTracer:
             self._histories[name] = NameHistory(
                 name,
                 self._load_touches(name),
-                history.load_file_changes(self.connection, name, self.is_reachable),
+                history.load_renames_and_merges(self.connection, name, self.is_reachable),
                 self.reader,
                 self.deadline,
                 self._load_touches,

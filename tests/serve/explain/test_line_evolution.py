@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import open_repository
-from serve.explain import line_evolution
+from serve.explain import line_evolution, line_search
 from serve.explain.line_search import LineSearcher, UnsourcedLine
 from serve.explain.line_sources import LineSource
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
@@ -150,7 +150,7 @@ def test_copied_line(repo: Repo, home: Path) -> None:
 
 def test_idiom_is_not_copied(repo: Repo, home: Path) -> None:
     """A line that the parent has in many files, such as a license, has no certain source."""
-    for number in range(line_evolution.MAX_EQUAL_LINES):
+    for number in range(line_search.MAX_EQUAL_LINES):
         repo.commit_file(f"copy{number}.py", CONNECT, "Copy connect")
     repo.commit_file("sockets.py", CONNECT, "Copy it again")
     assert trace(repo, home, "sockets.py", 3).evolution == ()
