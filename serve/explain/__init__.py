@@ -2,6 +2,7 @@
 
 - `blame`: Runs and parses `git blame --porcelain`; reads `.git-blame-ignore-revs`
 - `cache`: LRU cache of answers; context of a request, which is the key
+- `changed_lines`: Lines that a commit removes and adds, by text and by word
 - `explain_change`: Main line: file, blame, hits newest first with excerpts of diffs, data from the index, answer
 - `file_history`: Reader of the index: indexed and related commits; sentences about what the index lacks
 - `line_evolution`: Earlier commits that shaped lines, back to the one that introduced them

@@ -31,16 +31,15 @@ from serve.explain.blame import (
     BlameResult,
     blame_revision,
 )
+from serve.explain.changed_lines import MIN_COPY_WEIGHT, is_copy
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
 from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, find_idioms
 from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import (
-    MIN_COPY_WEIGHT,
     MIN_WEIGHT,
     LineSource,
     SourceFinder,
     find_blob,
-    is_copy,
     read_lines,
 )
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName

@@ -16,6 +16,7 @@ from typing import Final
 
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
+from serve.explain.changed_lines import compute_support
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import build_key, extract_features, find_anchor
 from serve.explain.line_sources import (
@@ -23,7 +24,6 @@ from serve.explain.line_sources import (
     ROLE_SUPPORT,
     LineSource,
     SourceFinder,
-    compute_support,
     find_blob,
     read_lines,
 )

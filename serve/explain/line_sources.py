@@ -8,8 +8,7 @@ README.md of `serve` describes the rules.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
@@ -18,6 +17,7 @@ from pipeline.git.changes import TREE_MODE, FileChange, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
+from serve.explain.changed_lines import ChangedLine, ChangedLines, compute_support
 from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
@@ -48,21 +48,11 @@ EXACT_SUPPORT: Final = 0.5
 RIVAL_ADVANTAGE: Final = 0.1
 # Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
-# Nonblank lines before and as many after a line, from which support is computed.
-SUPPORT_LINES: Final = 2
-# Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
-MIN_SUPPORT_WEIGHT: Final = 0.1
 # Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
 MAX_REPLACED_LINES: Final = 3
-# Limits of the search for moved lines: files and changed lines of a commit, and removed lines of one text or word.
+# Limits of the search for moved lines: files and changed lines of a commit.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
-MAX_MOVE_CANDIDATES: Final = 40
-# Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
-MAX_SEARCH_WORDS: Final = 3
-# A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
-MIN_COPY_WEIGHT: Final = 2.0
-COPY_SUPPORT: Final = 0.5
 # Lines at the start of a block with which one line is compared: 400 take 0.4 s.
 MAX_BLOCK_LINES: Final = 400
 # Tests, examples and documentation, by directory or by file name.
@@ -88,43 +78,13 @@ class _Match:
     source: LineSource
 
 
-@dataclass(frozen=True, slots=True)
-class _RemovedLine:
-    """Removed line. `lines`: all lines of the parent's file; `number`: that of the removed line, from 1."""
-
-    path: bytes
-    lines: Sequence[str]
-    number: int
-
-    @property
-    def features(self) -> LineFeatures:
-        return extract_features(self.lines[self.number - 1])
-
-
-@dataclass(frozen=True)
-class _RemovedLines:
-    """Removed lines of a commit against one parent, by text; and by word, without those that the commit adds again."""
-
-    by_key: Mapping[str, list[_RemovedLine]]
-    by_word: Mapping[str, list[_RemovedLine]]
-
-    def find_candidates(self, features: LineFeatures) -> list[_RemovedLine]:
-        """Return the removed lines of equal text, and those that share a rare word."""
-        candidates = self.by_key.get(features.key, [])[:MAX_MOVE_CANDIDATES]
-        postings = sorted((self.by_word[word] for word in features.words if word in self.by_word), key=len)
-        for posting in postings[:MAX_SEARCH_WORDS]:
-            if len(posting) <= MAX_MOVE_CANDIDATES:
-                candidates = [*candidates, *posting]
-        return candidates
-
-
 @dataclass(frozen=True)
 class SourceFinder:
     """Finder of the sources of a commit's lines. It reads other files only for lines that were not merely edited."""
 
     repository: Repository
     sha: str
-    _removed: dict[int, _RemovedLines] = field(default_factory=dict)
+    _changed_lines: dict[int, ChangedLines] = field(default_factory=dict)
 
     @cached_property
     def parents(self) -> tuple[str, ...]:
@@ -181,7 +141,7 @@ class SourceFinder:
         if blob and old_blob and old_lines and converted_path:
             parts = (_create_whole_part(len(old_lines), len(lines)),)
         elif blob and old_blob and old_lines:
-            parts = self.repository.diff_blobs(old_blob, blob)
+            parts = _join_parts(self.repository.diff_blobs(old_blob, blob), old_lines)
         return _FileComparison(parent, path, old_path, lines, old_lines, parts)
 
     def _list_changes(self, parent_index: int) -> Sequence[FileChange]:
@@ -207,20 +167,23 @@ class SourceFinder:
     def _find_moved(
         self, parent_index: int, comparison: _FileComparison, number: int, features: LineFeatures
     ) -> _Match | None:
-        removed = self._removed.get(parent_index)
-        if removed is None:
-            removed = self._removed[parent_index] = self._load_removed_lines(parent_index)
-        best: tuple[float, float, _RemovedLine] | None = None
-        for candidate in removed.find_candidates(features):
+        changed_lines = self._changed_lines.get(parent_index)
+        if changed_lines is None:
+            changed_lines = self._changed_lines[parent_index] = self._load_changed_lines(parent_index)
+        best: tuple[float, float, ChangedLine] | None = None
+        for candidate in changed_lines.find_candidates(features):
             score = compute_similarity(features, candidate.features)
             if score < MIN_MOVE_SCORE and features.anchors & candidate.features.anchors:
                 score = max(score, compute_containment(features, candidate.features))
             if score < MIN_SUPPORTED_MOVE_SCORE:
                 continue
             support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
-            if not _is_move(score, support, features, comparison.path, candidate.path, comparison.old_path):
+            if score == 1 and support < changed_lines.compute_best_support(candidate):
                 continue
-            if best is None or (score, support) > best[:2]:
+            is_move = _is_move(
+                score, support, features, comparison.path, candidate.path, comparison.old_path
+            ) or changed_lines.share_unique_literal(features, candidate)
+            if is_move and (best is None or (score, support) > best[:2]):
                 best = score, support, candidate
         if best is None:
             return None
@@ -230,10 +193,10 @@ class SourceFinder:
             score, LineSource(self.parents[parent_index], line.path, line.number, "moved", is_exact)
         )
 
-    def _load_removed_lines(self, parent_index: int) -> _RemovedLines:
+    def _load_changed_lines(self, parent_index: int) -> ChangedLines:
         remaining_lines = MAX_MOVE_LINES
-        removed: list[_RemovedLine] = []
-        added_keys: Counter[str] = Counter()
+        removed: list[ChangedLine] = []
+        added: list[ChangedLine] = []
         for change in self._list_changes(parent_index)[:MAX_MOVE_FILES]:
             if change.has_same_content or change.kind == "type_changed":
                 continue
@@ -244,10 +207,10 @@ class SourceFinder:
             old_lines, new_lines = (
                 read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
             )
-            added_keys.update(build_key(new_lines[number - 1]) for number in added_numbers)
             old_path = change.old_path or change.path
-            removed += (_RemovedLine(old_path, old_lines, number) for number in removed_numbers)
-        return _index_removed_lines(removed, added_keys)
+            removed += (ChangedLine(old_path, old_lines, number) for number in removed_numbers)
+            added += (ChangedLine(change.path, new_lines, number) for number in added_numbers)
+        return ChangedLines(removed, added)
 
     def _list_changed_lines(self, change: FileChange) -> tuple[Sequence[int], Sequence[int]]:
         """Return the numbers of the removed and of the added lines of a change."""
@@ -321,6 +284,8 @@ class _FileComparison:
                 distance = abs(index / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
+            if score == 1 and self._is_continued_elsewhere(part, number, old_number):
+                continue
             if score == 1:
                 step = self._get_step_of_equal_line(old_number, number)
                 return _Match(score, self._create_source(old_number, step, is_exact=True))
@@ -328,6 +293,22 @@ class _FileComparison:
             if old.key not in self.added_keys and not self._has_better_rival(part, number, old, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return None
+
+    def _is_continued_elsewhere(self, part: PatchPart, number: int, old_number: int) -> bool:
+        """Check whether another added line of the block continues a removed line of equal text.
+
+        Only one does if more lines of the text were added than removed: the one whose neighbours changed least.
+        """
+        key = build_key(self.lines[number - 1])
+        equal_lines = [
+            added for added in part.added[:MAX_BLOCK_LINES] if build_key(self.lines[added - 1]) == key
+        ]
+        if len(equal_lines) <= sum(build_key(self.old_lines[removed - 1]) == key for removed in part.removed):
+            return False
+        supports = {
+            line: compute_support(self.lines, line, self.old_lines, old_number) for line in equal_lines
+        }
+        return supports.get(number, 0.0) < max(supports.values())
 
     def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
         """Return the step for a removed line that is equal to a line in the same block."""
@@ -349,27 +330,6 @@ class _FileComparison:
 
     def _create_source(self, number: int, step: SourceStep, *, is_exact: bool) -> LineSource:
         return LineSource(self.parent, self.old_path, number, step, is_exact)
-
-
-def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> float:
-    """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more."""
-    total = weights = 0.0
-    for step in (-1, 1):
-        neighbours = zip(
-            _iter_nonblank(lines, number - 1, step),
-            _iter_nonblank(old_lines, old_number - 1, step),
-            strict=False,
-        )
-        for (new, old), _ in zip(neighbours, range(SUPPORT_LINES), strict=False):
-            weight = max(MIN_SUPPORT_WEIGHT, min(1.0, new.weight))
-            weights += weight
-            total += weight * compute_similarity(new, old)
-    return total / weights if weights else 0.0
-
-
-def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
-    """Check whether a line is a copy of an equal line of the parent: the lines around both must be similar."""
-    return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
 
 
 def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
@@ -405,17 +365,24 @@ def _create_whole_part(old_count: int, count: int) -> PatchPart:
     return PatchPart(1, old_count, 1, count, "", added, removed)
 
 
-def _index_removed_lines(removed: Sequence[_RemovedLine], added_keys: Mapping[str, int]) -> _RemovedLines:
-    by_key: dict[str, list[_RemovedLine]] = defaultdict(list)
-    by_word: dict[str, list[_RemovedLine]] = defaultdict(list)
-    for line in removed:
-        by_key[build_key(line.lines[line.number - 1])].append(line)
-    for key, lines in by_key.items():
-        if key not in added_keys:  # otherwise the line itself is still there, so it became no other line
-            for line in lines:
-                for word in line.features.words:
-                    by_word[word].append(line)
-    return _RemovedLines(by_key, by_word)
+def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[PatchPart]:
+    """Join parts with only blank lines between them: in code that is replaced as a whole, some blank lines stay."""
+    joined: list[PatchPart] = []
+    for part in parts:
+        previous = joined[-1] if joined else None
+        if previous is not None and _is_blank_between(previous, part, old_lines):
+            added, removed = previous.added + part.added, previous.removed + part.removed
+            joined[-1] = previous._replace(added=added, removed=removed, new_count=len(added))
+        else:
+            joined.append(part)
+    return joined
+
+
+def _is_blank_between(previous: PatchPart, part: PatchPart, old_lines: Sequence[str]) -> bool:
+    """Check whether two parts of a diff without context have only blank lines between them."""
+    end = previous.removed[-1] if previous.removed else previous.old_start
+    start = part.removed[0] if part.removed else part.old_start + 1
+    return not any(line.strip() for line in old_lines[end : start - 1])
 
 
 def _is_move(
@@ -437,13 +404,3 @@ def _is_source(path: bytes) -> bool:
 
 def _get_extension(path: bytes) -> bytes:
     return path.rpartition(b"/")[2].rpartition(b".")[2]
-
-
-def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:
-    """Yield the features of the nonblank lines before or after the line of an index."""
-    index += step
-    while 0 <= index < len(lines):
-        features = extract_features(lines[index])
-        if features.key:
-            yield features
-        index += step

@@ -245,6 +245,51 @@ def test_claimed_line_is_no_source(repo: Repo, home: Path) -> None:
     assert trace(repo, home, "net.py", 3).evolution == ()
 
 
+def test_blank_lines_do_not_divide_replaced_code(repo: Repo, home: Path) -> None:
+    """In replaced code the most similar line is the source, also beyond a blank line that did not change."""
+    old = "def respond(value):\n    value, status_or_headers, headers = value + (None,) * 3\n\n"
+    old += "    headers, status_or_headers = status_or_headers, None\n\n    return headers\n"
+    new = "def respond(value):\n    check_length(value)\n\n    value, status, headers = value\n\n    return headers\n"
+    repo.commit_file("respond.py", old, "Respond")
+    repo.commit_file("respond.py", new, "Unpack")
+    (step,) = trace(repo, home, "respond.py", 4).evolution
+    assert step.text == "value, status_or_headers, headers = value + (None,) * 3"
+
+
+def test_one_of_several_equal_lines_continues_a_line(repo: Repo, home: Path) -> None:
+    """Of two added lines of equal text, the one with the same neighbours continues the removed line."""
+    early_return = "    if not is_colored(stream):\n        stream.write_line(buffer)\n        return\n"
+    loop = "    end_color(stream)\n    stream.write_line(buffer)\n    reset_position(stream)\n"
+    repo.commit_file("print.py", f"def print_match(stream, buffer):\n{loop}{OTHER}", "Print")
+    added = (
+        "def write_colored(stream, buffer):\n"
+        + early_return
+        + "    for _ in buffer:\n"
+        + loop.replace("    ", "\t")
+    )
+    repo.commit_file("print.py", f"{OTHER}{added}", "Return early")
+    lines = (OTHER + added).splitlines()
+    first, second = (number for number, line in enumerate(lines, 1) if "write_line" in line)
+    assert list_steps(trace(repo, home, "print.py", first)) == []
+    assert [step for step, *_ in list_steps(trace(repo, home, "print.py", second))] == ["introduced"]
+
+
+@pytest.mark.parametrize("is_unique", [True, False])
+def test_unique_literal_moves(repo: Repo, home: Path, is_unique: bool) -> None:
+    """A line moves without similar neighbours if one removed and one added line of the commit have its literal."""
+    getter = (
+        "    get router() { self.router.strict = self.enabled('strict routing');\n    return self.router }\n"
+    )
+    repo.write("router.js", OTHER + ("" if is_unique else "  log('strict routing');\n"))
+    repo.commit_file("app.js", OTHER + getter, "Define a getter")
+    repo.write("router.js", OTHER)
+    repo.commit_file(
+        "app.js", "create(new Router({\n  strict: self.enabled('strict routing')\n}));\n" + OTHER, "Create it"
+    )
+    subjects = [subject for _, subject, _ in list_steps(trace(repo, home, "app.js", 2))]
+    assert subjects == (["Define a getter"] if is_unique else [])
+
+
 def test_better_rival_is_the_descendant(repo: Repo, home: Path) -> None:
     """A line next to an edited one is new: the edited one is clearly more similar to the old line."""
     edited, new = TIMEOUT.replace("DELAY", "PAUSE"), "    socket.set_option(retries * LIMIT)\n"
