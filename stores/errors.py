@@ -17,7 +17,7 @@ from typing import Final
 class LineageError(Exception):
     """Error that a user can act on; it is printed on stderr as the message and an optional hint.
 
-    Subclasses are defined next to the code that knows the cause. `serve.cli.exit_codes` maps them to exit codes.
+    Subclasses are defined next to the code that knows the cause. `serve.cli.terminal` maps them to exit codes.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:

@@ -3,7 +3,6 @@
 - `app`: `lineage` program: all commands
 - `changes`: `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show` commands
 - `entry`: entry point of `lineage`, with a fast path for git hooks
-- `exit_codes`: conversion of exceptions to messages and exit codes
 - `index`: `lineage index` of one repository: check of the options, run of the pipeline
 - `index_many`: `lineage index` of several repositories
 - `index_output`: log events, progress bar and summary of an index run
@@ -17,7 +16,7 @@
 - `render_mindmap`: terminal output of maps
 - `render_related`: terminal output of `lineage related`
 - `sql`: `lineage sql`: statements, prompt and output formats
-- `terminal`: typer app factory, command runner and printing
+- `terminal`: typer app factory, command runner, exit codes of errors, printing
 - `wizard`: `lineage index -i`: dialog and equivalent command
 - `wizard_questions`: questions of the wizard
 """

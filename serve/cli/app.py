@@ -15,9 +15,9 @@ import typer
 from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
 from serve import config
 from serve.cli import changes, query, register, sql
-from serve.cli.exit_codes import FAILED
 from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
+    FAILED,
     RepositoryPath,
     RepositoryPaths,
     create_app,

@@ -16,7 +16,7 @@ from pipeline.git.errors import NotARepository
 from pipeline.git.git_dir import find_repositories
 from pipeline.profile import Profile
 from serve import config, logs, text
-from serve.cli import exit_codes, index_output
+from serve.cli import index_output
 from serve.cli.index import (
     IndexResult,
     SharedEncoders,
@@ -25,7 +25,7 @@ from serve.cli.index import (
     warn_if_incompatible,
 )
 from serve.cli.options import IndexOptions
-from serve.cli.terminal import print_note, print_text
+from serve.cli.terminal import describe_failure, is_interrupt, print_note, print_text
 from serve.errors import BadRequest
 from stores.errors import LineageError
 
@@ -48,7 +48,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
         if not options.skip_vectors:
             run.embed()
     except BaseException as error:
-        if exit_codes.is_interrupt(error):
+        if is_interrupt(error):
             print_note(
                 f"stopped before {len(run.unfinished):,} of {len(run.paths):,} repositories were complete. "
                 "Run the same command to continue."
@@ -149,7 +149,7 @@ class _Run:
         try:
             yield
         except (LineageError, OSError) as error:
-            failure = exit_codes.describe_failure(error)
+            failure = describe_failure(error)
             if failure is None or not failure.message:  # unexpected, or the terminal was closed
                 raise
             print_note(f"{path}: {failure.message}")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.git.errors import NothingReadable
 from serve import text
-from serve.cli import exit_codes
-from serve.cli.terminal import print_note, print_text
+from serve.cli.terminal import is_interrupt, print_note, print_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +68,7 @@ def _report_interruption(event_log: _ProgressLog) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if exit_codes.is_interrupt(error) and event_log.latest:
+        if is_interrupt(error) and event_log.latest:
             with suppress(OSError):  # a terminal that was closed
                 print_note(_format_interruption(event_log.latest))
         raise

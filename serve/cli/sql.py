@@ -24,7 +24,7 @@ from typing import IO, Annotated, Any, Final, TypeAlias
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, print_note, print_raw
+from serve.cli.terminal import RepositoryPath, is_interrupt, print_note, print_raw
 from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
@@ -280,8 +280,6 @@ def _read_statements() -> Iterator[str]:
 
 def _run_at_prompt(path: Path, statements: str, output_format: Format) -> None:
     """Run statements that were entered at the prompt. After an error or Ctrl-C the prompt continues."""
-    from serve.cli.exit_codes import is_interrupt
-
     try:
         run_statements(path, statements, output_format)
     except LineageError as error:

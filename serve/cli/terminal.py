@@ -1,22 +1,44 @@
-"""Typer app factory, command runner with error handling, and printing, for all programs."""
+"""Typer app factory, command runner, exit codes of errors, and printing, for all programs."""
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Abort, TyperException
 
 from serve import config, process, text
-from serve.cli import exit_codes
+from serve.errors import BadRequest, Cancelled, NoWorkingDirectory
 from serve.text import add_path_to_commands, escape_controls
+from stores import errors
+from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE_ERROR: Final = 2
+INTERRUPTED: Final = process.compute_signal_exit_code(signal.SIGINT)
+PIPE_CLOSED: Final = process.compute_signal_exit_code(signal.SIGPIPE)
+# Class name of typer's error for a command group without a command, whose message is the help. Typer does not export
+# the class.
+NO_ARGUMENTS_ERROR: Final = "NoArgsIsHelpError"
+# Phrases in typer's validation messages, and their replacements.
+VALIDATOR_PHRASES: Final = {
+    "Value error, ": "",
+    "Input should be": "it should be",
+    ", unable to parse string as an integer": "",
+}
 
 
 def _remember_path(path: Path) -> Path:
@@ -80,12 +102,12 @@ def create_version_option(name: str) -> Any:
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code. All errors become messages and exit codes here."""
     process.configure_streams()
-    code = exit_codes.INTERRUPTED
+    code = INTERRUPTED
     # A signal may also arrive just before the `try` in `_run_app` or after it.
     with suppress(KeyboardInterrupt), process.handle_termination_signals() as received_signal:
         # The command has its own context, so that its PATH argument does not affect later commands of this process.
         code = copy_context().run(_run_app, app, name, arguments)
-        if code == exit_codes.INTERRUPTED:
+        if code == INTERRUPTED:
             code = process.compute_signal_exit_code(received_signal.number)
     process.detach_streams()
     return code
@@ -96,13 +118,81 @@ def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> in
         code = app(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
-        failure = exit_codes.describe_failure(error)
+        failure = describe_failure(error)
         if failure is None:
             raise
         if failure.message:
             print_note(failure.message)
         return failure.exit_code
-    return int(code or exit_codes.OK)
+    return int(code or OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Exit code of an error, and its message for stderr; empty for a signal and for a closed pipe."""
+
+    message: str
+    exit_code: int
+
+
+def describe_failure(error: BaseException) -> Failure | None:
+    """Return the message and exit code of an error; None for an unexpected one, which needs its traceback."""
+    error = _translate_system_error(error)
+    match error:
+        case Cancelled():
+            return Failure(error.message, INTERRUPTED)
+        case LineageError():
+            return Failure(f"error: {error}", USAGE_ERROR if isinstance(error, BadRequest) else FAILED)
+        case TyperException():
+            return Failure(_format_usage_error(error), error.exit_code)
+        case _ if is_interrupt(error):
+            return Failure("", INTERRUPTED)
+        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # typer raises SystemExit
+            return Failure("", PIPE_CLOSED)
+    return None
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Check whether an error comes from Ctrl-C or a termination signal."""
+    match error:
+        # DuckDB wraps an interrupt on the main thread in a RuntimeError. On a closed terminal, the progress bar
+        # raises EIO while it handles the interrupt.
+        case (
+            KeyboardInterrupt()
+            | Abort()
+            | RuntimeError(__cause__=KeyboardInterrupt())
+            | OSError(errno=errno.EIO, __context__=KeyboardInterrupt())
+        ):
+            return True
+    return False
+
+
+def _format_usage_error(error: TyperException) -> str:
+    """Return the message of an error on the command line, or the help if a command group got no command."""
+    message = error.format_message()
+    if type(error).__name__ == NO_ARGUMENTS_ERROR:
+        return message
+    for phrase, replacement in VALIDATOR_PHRASES.items():
+        message = message.replace(phrase, replacement)
+    context = getattr(error, "ctx", None)
+    command = f"{context.command_path} " if context else ""
+    return f"error: {message}\n  `{command}--help` lists the arguments and options."
+
+
+def _translate_system_error(error: BaseException) -> BaseException:
+    """Convert a system error to the LineageError that describes it. Return any other error unchanged."""
+    # For a deleted working directory the system names no file.
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():
+        return NoWorkingDirectory()
+    return error if isinstance(error, BrokenPipeError) else errors.to_lineage_error(error) or error
+
+
+def _is_cwd_deleted() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - only to see whether it fails
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def print_raw(text: str) -> None:

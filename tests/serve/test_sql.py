@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from serve import sql
-from serve.cli.exit_codes import is_interrupt
+from serve.cli.terminal import is_interrupt
 from serve.repositories import locate_index
 from stores import database
 from stores.sql import SqlError

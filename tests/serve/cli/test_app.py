@@ -367,11 +367,11 @@ def test_interrupt_during_a_statement() -> None:
     """An interrupt during a DuckDB statement is reported as an interrupt, not as an unexpected error."""
     program = (
         "import os, signal, threading, duckdb\n"
-        "from serve.cli import exit_codes\n"
+        "from serve.cli import terminal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try: duckdb.sql('SELECT max(hash(a)) FROM range(100_000_000_000) numbers(a)').fetchall()\n"
-        "except BaseException as error: print(exit_codes.describe_failure(error))"
+        "except BaseException as error: print(terminal.describe_failure(error))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True

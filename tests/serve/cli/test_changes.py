@@ -14,7 +14,6 @@ from rich.console import Console
 from serve.analysis.range_summary import DirectoryCount, KindGroup, LogAnswer, ReleaseNote
 from serve.analysis.related_files import find_related_files
 from serve.api_types import Compatibility, IndexState
-from serve.cli.exit_codes import FAILED, USAGE_ERROR
 from serve.cli.render_changes import (
     MAX_LINES,
     print_log_answer,
@@ -23,6 +22,7 @@ from serve.cli.render_changes import (
     print_trace_answer,
 )
 from serve.cli.render_related import print_related_answer
+from serve.cli.terminal import FAILED, USAGE_ERROR
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,

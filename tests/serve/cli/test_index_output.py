@@ -13,7 +13,7 @@ from pipeline import write
 from pipeline.run import Progress
 from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs
-from serve.cli import exit_codes, index_output
+from serve.cli import index_output, terminal
 from stores import database, history
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
@@ -137,4 +137,4 @@ def test_progress_bar_on_a_closed_terminal() -> None:
     for cause, is_interrupt in ((KeyboardInterrupt(), True), (ValueError(), False)):
         error = OSError(errno.EIO, "Input/output error")
         error.__context__ = cause
-        assert exit_codes.is_interrupt(error) is is_interrupt
+        assert terminal.is_interrupt(error) is is_interrupt

@@ -1,13 +1,20 @@
-"""Hostile texts of a repository are escaped in all output for users."""
+"""Output for users: hostile texts of a repository are escaped, and a system error is one line with a hint."""
 
 from __future__ import annotations
 
+import builtins
+import errno
 import json
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
-from serve.cli import app
+from serve.cli import app, entry
+from serve.cli.terminal import FAILED, Failure, describe_failure
 from tests.repos import Repo
 
 # An escape sequence that clears the screen, and two bidirectional controls.
@@ -66,3 +73,82 @@ def test_json_keeps_original_text(repo: Repo, capfd: pytest.CaptureFixture[str])
     output = capfd.readouterr().out
     assert HOSTILE in json.loads(output)["hits"][0]["file_path"]
     assert "\\u202ey\\u2066z" in output
+
+
+FILE = "/home/x/index.duckdb"
+DISK_SPACE_HINT = "\n  Free some space on the disk and run the command again. Committed data is kept."
+PERMISSIONS_HINT = "\n  Check the permissions. LINEAGE_HOME sets another directory for indexes."
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.ENOSPC, f"error: No space left on device: {FILE}{DISK_SPACE_HINT}"),
+        (errno.EDQUOT, f"error: Disk quota exceeded: {FILE}{DISK_SPACE_HINT}"),
+        (errno.EACCES, f"error: Permission denied: {FILE}{PERMISSIONS_HINT}"),
+        (errno.EPERM, f"error: Operation not permitted: {FILE}{PERMISSIONS_HINT}"),
+        (errno.EROFS, f"error: Read-only file system: {FILE}{PERMISSIONS_HINT}"),
+        (errno.EIO, f"error: Input/output error: {FILE}"),
+    ],
+)
+def test_system_error_names_file_and_hint(number: int, message: str) -> None:
+    """Each system error names its file, and a hint if one is known."""
+    assert describe_failure(OSError(number, os.strerror(number), FILE)) == Failure(message, FAILED)
+    assert describe_failure(OSError(number, os.strerror(number), os.fsencode(FILE))) == Failure(
+        message, FAILED
+    )
+
+
+def test_system_error_without_a_file() -> None:
+    """A system error about a descriptor names no file."""
+    error = OSError(errno.EIO, "Input/output error")
+    assert describe_failure(error) == Failure("error: Input/output error", FAILED)
+
+
+def test_unexpected_error_keeps_its_traceback() -> None:
+    """An OSError without an error number is a bug and keeps its traceback."""
+    assert describe_failure(OSError("half a header")) is None
+    assert describe_failure(ValueError("half a header")) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        duckdb.OutOfMemoryException("failed to allocate data of size 512.0 MiB\n* SET memory_limit"),
+        ImportError("libparquet.so.2600: failed to map segment from shared object"),
+        ImportError("libonnxruntime.so: cannot allocate memory in static TLS block"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_lack_of_memory_is_one_error(error: Exception) -> None:
+    """Too little memory for Python, DuckDB or a library is an error with advice, without a traceback."""
+    failure = describe_failure(error)
+    assert failure is not None
+    assert failure.exit_code == FAILED
+    message, hint = failure.message.splitlines()
+    assert message == "error: There is not enough memory."
+    assert "ulimit -v" in hint
+
+
+def test_other_import_errors_keep_their_traceback() -> None:
+    """A library that is missing is a fault of the installation, not of the memory."""
+    assert describe_failure(ImportError("No module named 'pyarrow'")) is None
+
+
+def test_command_that_cannot_be_imported_for_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the memory to load the command line itself, the message is the same."""
+    real_import = builtins.__import__
+
+    def fail(name: str, *arguments: Any) -> Any:
+        if name == "serve.cli.app":
+            raise MemoryError
+        return real_import(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", fail)
+    monkeypatch.setattr(sys, "argv", ["lineage", "status"])
+    assert entry.main() == FAILED
+    assert capsys.readouterr().err.startswith("error: There is not enough memory.\n")
