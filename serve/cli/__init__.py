@@ -6,14 +6,13 @@
 - `index`: `lineage index` of one repository: check of the options, run of the pipeline
 - `index_many`: `lineage index` of several repositories
 - `index_output`: log events, progress bar and summary of an index run
-- `mindmap`: `mindmap` program: all commands
+- `mindmap`: `mindmap` program: all commands, terminal output of maps
 - `options`: options of `lineage index`
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
 - `render_changes`: terminal output of `lineage grep`, `lineage log`, `lineage show` and `lineage trace`
 - `render_explain`: terminal output of `lineage explain`
-- `render_mindmap`: terminal output of maps
 - `render_related`: terminal output of `lineage related`
 - `sql`: `lineage sql`: statements, prompt and output formats
 - `terminal`: typer app factory, command runner, exit codes of errors, printing

@@ -1,4 +1,4 @@
-"""Commands of the `mindmap` program.
+"""Commands of the `mindmap` program, and their terminal output. A mindmap is called a map for short.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,7 +21,12 @@ from serve.text import escape_controls, escape_json_controls
 from serve.viewer import discovery
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from mindmap.document import Mindmap
+    from mindmap.export import OutlineLine
+    from mindmap.tree import Summary
 
 
 class ExportFormat(StrEnum):
@@ -32,6 +38,9 @@ class ExportFormat(StrEnum):
 
 
 DESCRIPTION: Final = "Show live maps of what coding agents plan, think and change."
+
+# Format of local times, as of `time.strftime`.
+TIME_FORMAT: Final = "%Y-%m-%d %H:%M"
 
 app = create_app(DESCRIPTION)
 
@@ -117,7 +126,6 @@ def list_command(
 
     from mindmap.map_store import MapStore
     from mindmap.tree import matches_words
-    from serve.cli import render_mindmap
 
     query = " ".join(words or ())
     maps = MapStore(config.load_settings().maps_dir).list_maps(
@@ -125,11 +133,14 @@ def list_command(
     )
     for problem in maps.problems:
         print_warning(problem)
-    summaries = maps.summaries
     if as_json:
-        print_raw(escape_json_controls(msgspec.json.encode(summaries).decode()))
+        print_raw(escape_json_controls(msgspec.json.encode(maps.summaries).decode()))
+    elif maps.summaries:
+        print_raw("\n".join(escape_controls(_format_summary(summary)) for summary in maps.summaries))
+    elif query:
+        print_raw(f"No map contains all of these words: {escape_controls(query)}")
     else:
-        print_raw(render_mindmap.format_list(summaries, query))
+        print_raw("No maps yet. An agent creates one with `create_mindmap`.")
 
 
 @app.command("show")
@@ -145,11 +156,10 @@ def show_command(
     from rich.console import Console
 
     from mindmap.tree import get_node
-    from serve.cli import render_mindmap
 
     document = _load_mindmap(mindmap_id)
-    get_node(document, node)
-    render_mindmap.print_mindmap(document, Console(highlight=False), node, depth)
+    get_node(document, node)  # raises an error if there is no such node
+    _print_mindmap(document, Console(highlight=False), node, depth)
 
 
 @app.command("export")
@@ -192,6 +202,76 @@ def _open_browser(address: str) -> None:
 
     if not webbrowser.open(address):
         typer.echo(f"Cannot open a browser. Open {address} yourself.", err=True)
+
+
+def _format_summary(summary: Summary) -> str:
+    """Return the line of a map in the list: id, time of its last change, progress, title, active task, workspace."""
+    progress = f"{summary.completed_tasks}/{summary.total_tasks}"
+    active_task = f"  now: {_collapse_whitespace(summary.active_task)}" if summary.active_task else ""
+    workspace = f"  {summary.workspace_path}" if summary.workspace_path else ""
+    return (
+        f"{summary.id}  {_format_local_time(summary.updated_at)}  {progress:>7}  "
+        f"{_collapse_whitespace(summary.title)}{active_task}{workspace}"
+    )
+
+
+def _format_local_time(timestamp: str) -> str:
+    """Convert a timestamp to local time; return it unchanged if its format is unknown."""
+    try:
+        return datetime.fromisoformat(timestamp).astimezone().strftime(TIME_FORMAT)
+    except (ValueError, OverflowError):
+        return timestamp
+
+
+def _print_mindmap(document: Mindmap, console: Console, start: str, depth: int | None) -> None:
+    """Print the node `start` of a map and `depth` levels below it (None: all), then the progress of the map."""
+    from rich.text import Text
+
+    from mindmap.export import add_branches, build_outline
+    from mindmap.tree import compute_progress
+
+    for branches, line in add_branches(build_outline(document, start, max_depth=depth)):
+        console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
+    counts = compute_progress(document)
+    is_finished = 0 < counts.total == counts.completed
+    footer = Text(escape_controls(" · ".join(_format_footer(document))))
+    console.print()
+    console.print(footer, soft_wrap=True, style="green" if is_finished else "")
+
+
+def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
+    """Return the texts of a line of the tree, each with its style. Tasks have the color of their status."""
+    from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS
+
+    node = line.node
+    if node.is_task:
+        style = {COMPLETED: "green", IN_PROGRESS: "bold yellow", BLOCKED: "red"}.get(node.status or "", "")
+    else:
+        style = "cyan" if line.mark else "bold"
+    mark = f"{line.mark} " if line.mark else ""
+    remarks = f"  {', '.join(line.remarks)}" if line.remarks else ""
+    return [
+        (f"{mark}{escape_controls(line.label)}", style),
+        (f"  {escape_controls(node.id)}{escape_controls(remarks)}", "dim"),
+    ]
+
+
+def _format_footer(document: Mindmap) -> Iterator[str]:
+    """Yield the progress of a map, and its blocked tasks, active task and links if it has any."""
+    from mindmap.tree import compute_progress
+
+    counts = compute_progress(document)
+    yield str(counts)
+    if counts.blocked:
+        yield f"{counts.blocked} blocked"
+    if counts.active_task_id:
+        yield f"now: {_collapse_whitespace(document.nodes[counts.active_task_id].label)}"
+    if document.links:
+        yield f"{len(document.links):,} link{'' if len(document.links) == 1 else 's'}"
+
+
+def _collapse_whitespace(text: str) -> str:
+    return " ".join(text.split())
 
 
 if __name__ == "__main__":
