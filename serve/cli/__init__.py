@@ -11,9 +11,8 @@
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
-- `render_changes`: terminal output of `lineage grep`, `lineage log`, `lineage show` and `lineage trace`
+- `render_changes`: terminal output of `grep`, `log`, `trace`, `related` and `show`
 - `render_explain`: terminal output of `lineage explain`
-- `render_related`: terminal output of `lineage related`
 - `sql`: `lineage sql`: statements, prompt and output formats
 - `terminal`: typer app factory, command runner, exit codes of errors, printing
 - `wizard`: `lineage index -i`: dialog and equivalent command

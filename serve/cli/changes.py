@@ -170,7 +170,7 @@ def related_command(
 ) -> None:
     """Show the files that change together with a file, its owners and its hot spots."""
     from serve.analysis.related_files import find_related_files
-    from serve.cli import render_related
+    from serve.cli import render_changes
     from serve.related_types import RelatedRequest
 
     request = RelatedRequest(file, limit)
@@ -181,7 +181,7 @@ def related_command(
     names = fields.split(",") if fields is not None else ()
     print_answer(
         partial(_format_json, answer.to_json_dict(names)),
-        partial(render_related.print_related_answer, answer, compact=compact),
+        partial(render_changes.print_related_answer, answer, compact=compact),
         as_json=as_json or fields is not None,
     )
 

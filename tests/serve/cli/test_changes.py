@@ -17,11 +17,11 @@ from serve.api_types import Compatibility, IndexState
 from serve.cli.render_changes import (
     MAX_LINES,
     print_log_answer,
+    print_related_answer,
     print_search_answer,
     print_show_answer,
     print_trace_answer,
 )
-from serve.cli.render_related import print_related_answer
 from serve.cli.terminal import FAILED, USAGE_ERROR
 from serve.commit_types import (
     ChangeHit,
