@@ -10,9 +10,8 @@
 - `options`: options of `lineage index`
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
-- `render`: JSON of answers, terminal output of `lineage status` and `lineage query`
+- `render`: JSON of answers, terminal output of `status`, `query` and `explain`
 - `render_changes`: terminal output of `grep`, `log`, `trace`, `related` and `show`
-- `render_explain`: terminal output of `lineage explain`
 - `sql`: `lineage sql`: statements, prompt and output formats
 - `terminal`: typer app factory, command runner, exit codes of errors, printing
 - `wizard`: `lineage index -i`: dialog and equivalent command

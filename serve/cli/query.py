@@ -183,7 +183,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     from serve.answer_detail import Detail, reduce_explain_answer
     from serve.api_types import parse_line_range
     from serve.backend import select_backend
-    from serve.cli import render_explain
+    from serve.cli import render
     from serve.explain_types import ExplainRequest
 
     start, end = parse_line_range(lines)
@@ -202,7 +202,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())
     if compact:
         answer = reduce_explain_answer(answer, Detail.COMPACT)
-    _print_answer(answer, render_explain.print_explain_answer, as_json=as_json, fields=fields)
+    _print_answer(answer, render.print_explain_answer, as_json=as_json, fields=fields)
     if answer.has_failed:
         raise typer.Exit(1)
 

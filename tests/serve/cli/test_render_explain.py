@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from serve.api_types import Compatibility, IndexState
-from serve.cli import render_explain
+from serve.cli import render
 from serve.explain_types import (
     EvolutionLead,
     EvolutionStep,
@@ -19,7 +19,7 @@ from serve.explain_types import (
 )
 from tests.serve.cli.terminals import format_output
 
-format_answer = partial(format_output, render_explain.print_explain_answer)
+format_answer = partial(format_output, render.print_explain_answer)
 
 FIRST, SECOND, OTHER = "8eb4340f4c12" + "0" * 28, "123456789012" + "0" * 28, "aaaaaaaaaaaa" + "0" * 28
 HITS = (
