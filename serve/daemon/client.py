@@ -24,14 +24,8 @@ from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
-# Interval of the check for a suspended daemon while a client waits for its response.
-SUSPENDED_POLL_SECONDS: Final = 1.0
-# One attempt more after each of these: no daemon is running, it is of another build, it crashed. One is spare.
-MAX_ATTEMPTS: Final = 4
 # A request that crashes two daemons would crash a third one too, with the requests of other clients.
 MAX_CRASHES: Final = 2
-# Pause before the next attempt if the daemon is stopping.
-STOPPING_RETRY_SECONDS: Final = 0.05
 
 AnswerType = TypeVar("AnswerType")
 
@@ -109,7 +103,7 @@ class DaemonClient:
 
     def _call(self, target: str, request: object, answer_type: type[AnswerType]) -> AnswerType:
         body, crashes = protocol.encode(request), 0
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(process.MAX_ATTEMPTS):
             try:
                 response = self._send("POST", target, body, process.build_identity_headers())
             except _ConnectionLost as error:
@@ -122,7 +116,7 @@ class DaemonClient:
             elif response[0] == process.STATUS_OTHER_BUILD:
                 self.stop(response[1].decode())
             elif response[0] == process.STATUS_STOPPING:
-                time.sleep(STOPPING_RETRY_SECONDS)
+                time.sleep(process.STOPPING_RETRY_SECONDS)
             else:
                 return _parse_response(*response, answer_type, self.paths)
         raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {self.paths.log}.")
@@ -160,7 +154,7 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while (remaining_seconds := deadline - time.monotonic()) > 0:
         check_cancelled()
-        connection.settimeout(min(SUSPENDED_POLL_SECONDS, remaining_seconds))
+        connection.settimeout(min(process.SUSPENDED_POLL_SECONDS, remaining_seconds))
         with suppress(TimeoutError):
             connection.recv(1, socket.MSG_PEEK)
             break

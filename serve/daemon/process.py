@@ -1,22 +1,27 @@
-"""Daemon process of an index directory: its files, its build id, how to start it and wait for its end.
+"""Daemon process of an index directory: its files, its build id, its start and end, and MCP sessions with it.
 
 There is one daemon for each index directory, however many programs start one at the same time. Its directory and its
 socket are accessible only to their owner, so no other user can connect.
+
+An HTTP request with the client's working directory and settings turns its connection into an MCP session: lines of
+JSON-RPC in both directions. The programs that relay such sessions start quickly, so this module imports no library.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import os
 import re
+import select
 import socket
 import stat
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from serve import config
+from serve.config import Settings
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
@@ -63,11 +69,24 @@ GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
 # Target of the request that turns its connection into an MCP session.
 MCP_TARGET: Final = "/mcp"
 STOP_TARGET: Final = "/stop"
+# Status of a daemon that ended before it responded.
+NO_STATUS: Final = 0
 STATUS_SWITCHING_PROTOCOLS: Final = 101
 STATUS_ERROR: Final = 400
 STATUS_OTHER_BUILD: Final = 409
 STATUS_OTHER_GIT_CONFIG: Final = 412
 STATUS_STOPPING: Final = 503
+
+# Longest wait for the daemon to accept a session. It imports the MCP library first: 1 s, or ten on a busy machine.
+ACCEPT_TIMEOUT_SECONDS: Final = 30.0
+# Interval of the check for a suspended daemon while a program waits for it.
+SUSPENDED_POLL_SECONDS: Final = 1.0
+# One attempt, and one more after each of these: no daemon runs, it is of another build, it is stopping or crashed.
+MAX_ATTEMPTS: Final = 4
+# Pause before the next attempt if the daemon is stopping.
+STOPPING_RETRY_SECONDS: Final = 0.05
+# Maximum number of bytes to read from a connection at once.
+READ_BYTES: Final = 1 << 16
 
 
 class DaemonUnavailable(LineageError):
@@ -298,3 +317,94 @@ def _read_last_message(log: Path, offset: int) -> str:
 def build_identity_headers() -> dict[str, str]:
     """Return the headers that name this program's build and the user's git configuration."""
     return {BUILD_HEADER: compute_build_id(), GIT_CONFIG_HEADER: compute_git_config_digest()}
+
+
+def open_session(
+    settings: Settings, server: str = "lineage", client_id: str = "", watched_maps: Sequence[str] = ()
+) -> socket.socket:
+    """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
+
+    The arguments are those of `McpCall`. Raise DaemonUnavailable if there can be no daemon.
+    """
+    paths = DaemonPaths(settings.home)
+    call = {
+        "cwd": os.getcwd(),  # noqa: PTH109 - the path as text
+        "precision": settings.reranker_precision,
+        "server": server,
+        "maps_dir": str(settings.maps_dir),
+        "client_id": client_id,
+        "watched_maps": list(watched_maps),
+    }
+    body = json.dumps(call).encode()
+    for _ in range(MAX_ATTEMPTS):
+        response = _post(paths, MCP_TARGET, build_identity_headers(), body)
+        if response is None:
+            start_daemon(paths)
+            continue
+        if response.status == STATUS_SWITCHING_PROTOCOLS:
+            return response.connection
+        response.connection.close()
+        if response.status == STATUS_OTHER_BUILD:
+            stop_headers = {BUILD_HEADER: response.content.decode()}
+            if stop_response := _post(paths, STOP_TARGET, stop_headers, b""):
+                stop_response.connection.close()
+        elif response.status == STATUS_STOPPING:
+            time.sleep(STOPPING_RETRY_SECONDS)
+        elif response.status != NO_STATUS:
+            raise DaemonUnavailable(f"The daemon refused the session (status {response.status}).")
+    raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """Response of the daemon, and its open connection. `status`: NO_STATUS if the daemon ended before it responded."""
+
+    connection: socket.socket
+    status: int
+    content: bytes
+
+
+def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes) -> _Response | None:
+    """Send a POST request and return the response, or None if no daemon is running."""
+    try:
+        connection = connect(paths)
+    except (FileNotFoundError, NotADirectoryError, ConnectionError):
+        return None
+    except OSError as error:
+        reason = errors.from_os_error(error) or error
+        raise DaemonUnavailable(f"Cannot connect to the daemon: {reason}") from error
+    headers = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    try:
+        connection.sendall("\r\n".join(lines).encode() + body)
+        return _read_response(connection)
+    except ConnectionError:
+        return _Response(connection, NO_STATUS, b"")
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _read_response(connection: socket.socket) -> _Response:
+    """Read a response. Raise DaemonUnavailable after ACCEPT_TIMEOUT_SECONDS, or if the daemon is suspended."""
+    pid = read_peer_pid(connection)
+    deadline = time.monotonic() + ACCEPT_TIMEOUT_SECONDS
+    data = b""
+    while not _is_complete(data):
+        while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
+            if time.monotonic() > deadline or (pid is not None and locks.is_process_suspended(pid)):
+                raise DaemonUnavailable("The daemon does not respond.")
+        received = connection.recv(READ_BYTES)
+        if not received:
+            return _Response(connection, NO_STATUS, b"")
+        data += received
+    head, _, content = data.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1]  # of `HTTP/1.1 200 OK`
+    return _Response(connection, int(status), content)
+
+
+def _is_complete(response: bytes) -> bool:
+    """Return whether all bytes of a response were read. That of a session has no content; its lines come after it."""
+    head, end, content = response.partition(b"\r\n\r\n")
+    headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+    return bool(end) and len(content) >= int(headers.get(b"content-length", b"0"))

@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, Final
 
 from serve import config, process
 from serve.config import Settings
-from serve.daemon.process import DaemonPaths, read_peer_pid
-from serve.daemon.session_client import READ_BYTES, SUSPENDED_POLL_SECONDS, open_session
+from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths, open_session, read_peer_pid
 from stores import locks
 from stores.errors import LineageError
 
