@@ -25,7 +25,7 @@ from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.setup import json_config, toml_config
+from serve.setup.config_languages import LANGUAGES
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
 from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, list_words, starts_server
@@ -49,7 +49,6 @@ LENGTH_TOLERANCE: Final = 1e-3
 
 # Programs that clients start, with the command that registers each.
 REGISTER_COMMANDS: Final = {"lineage-mcp": "lineage register", "mindmap": "mindmap register"}
-_PARSERS: Final = {"json": json_config.parse, "toml": toml_config.parse}
 # Time for a server to list its tools. On a busy machine its start takes several seconds.
 SERVER_TIMEOUT_SECONDS: Final = 30
 
@@ -307,7 +306,7 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
     content = b""
     try:
         content = read_file(file.path) or b""
-        servers = _PARSERS[shape.language](content.decode()).get(shape.key)
+        servers = LANGUAGES[shape.language].parse(content.decode()).get(shape.key)
     except FileAccessError:
         yield report_warning(
             name, f"{file.path} cannot be read", "Check its permissions: the client may need them too."

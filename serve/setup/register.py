@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from serve import config
 from serve.errors import BadRequest
-from serve.setup import file_edit, json_config, toml_config
+from serve.setup import file_edit
+from serve.setup.config_languages import LANGUAGES, ConfigLanguage
 from serve.setup.mcp_clients import (
     CLIENTS,
     SHAPES,
@@ -32,28 +33,9 @@ from serve.setup.mcp_clients import (
 )
 from stores.errors import LineageError
 
-
-class ConfigLanguage(Protocol):
-    """Parser and editor of a configuration language: the modules `json_config` and `toml_config`."""
-
-    def parse(self, text: str) -> Any:
-        """Return the parsed text. Raise ValueError if it is invalid."""
-
-    def format_document(self, key: str, name: str, entry: dict[str, Any]) -> str:
-        """Return a text with only this entry."""
-
-    def set_entry(self, text: str, key: str, name: str, entry: dict[str, Any]) -> str:
-        """Return the text with `entry` as member `name` of the top-level `key`."""
-
-    def remove_entry(self, text: str, key: str, name: str) -> str:
-        """Return the text without the entry."""
-
-
 # Digits of the digest of a path in the name of its backup.
 BACKUP_DIGITS: Final = 8
 RESTART: Final = "Restart the client to apply it."
-
-_LANGUAGES: Final[dict[str, ConfigLanguage]] = {"json": json_config, "toml": toml_config}
 
 
 class ManualEditRequired(LineageError):
@@ -84,7 +66,7 @@ class EditResult:
 
 def format_snippet(server: Server, shape: Shape) -> str:
     """Return the text of a file with only this server."""
-    return _LANGUAGES[shape.language].format_document(shape.key, server.name, shape.merge_entry(server))
+    return LANGUAGES[shape.language].format_document(shape.key, server.name, shape.merge_entry(server))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +108,7 @@ class ConfigFile:
 
     @property
     def _language(self) -> ConfigLanguage:
-        return _LANGUAGES[self.shape.language]
+        return LANGUAGES[self.shape.language]
 
     def _decode(self, content: bytes | None, *, hint: str) -> str:
         """Return the text of the file. Raise ManualEditRequired if it has an unexpected format."""
@@ -138,9 +120,8 @@ class ConfigFile:
             if not isinstance(document.get(self.shape.key, {}), dict):
                 raise ValueError(f"its `{self.shape.key}` is not an object")
         except (ValueError, RecursionError) as error:
-            language = {"json": "JSON", "toml": "TOML"}[self.shape.language]
             raise ManualEditRequired(
-                f"{self.path} cannot be changed safely as {language}: {error}.", hint=hint
+                f"{self.path} cannot be changed safely as {self._language.title}: {error}.", hint=hint
             ) from error
         return text
 

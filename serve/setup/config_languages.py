@@ -1,15 +1,26 @@
-"""Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers, comments.
+"""Edits of one entry in a JSON or TOML text: the languages of MCP clients' configuration files.
 
-Comments, trailing commas and a byte order mark are accepted, as by the clients that write them. Such text is first
-copied to plain JSON with spaces in their place, so that offsets in the copy are valid in the text.
+`JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
+
+JSON: every other byte stays: key order, indentation, spelling of numbers. Comments, trailing commas and a byte order
+mark are accepted, as by the clients that write them. Such text is first copied to plain JSON with spaces in their
+place, so that offsets in the copy are valid in the text.
+
+TOML: a new table is appended as separate lines and removed line by line. Only changes within the user's tables are made
+with tomlkit, which keeps their layout.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
+
+import tomlkit
+from tomlkit.items import InlineTable
 
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -22,23 +33,23 @@ _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
 _decode_value: Final = json.JSONDecoder().raw_decode
 
 
-def parse(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text with comments; {} if it has none. Raise ValueError if it is invalid."""
     plain = _blank_extensions(text)
     return json.loads(plain) if plain.strip() else {}
 
 
-def format_document(key: str, name: str, entry: Any) -> str:
+def format_json_document(key: str, name: str, entry: Any) -> str:
     """Return a JSON text with only this entry."""
     return json.dumps({key: {name: entry}}, indent=DEFAULT_INDENT, ensure_ascii=False) + "\n"
 
 
-def set_entry(text: str, key: str, name: str, entry: Any) -> str:
+def set_json_entry(text: str, key: str, name: str, entry: Any) -> str:
     """Return the text with `entry` as member `name` of the object at the top-level `key`."""
     plain = _blank_extensions(text)
     if not plain.strip():
         comment = f"{text.rstrip()}\n" if text.strip() else ""
-        return comment + format_document(key, name, entry)
+        return comment + format_json_document(key, name, entry)
     style = _Style.from_text(text, plain)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     if key not in root.members:
@@ -51,7 +62,7 @@ def set_entry(text: str, key: str, name: str, entry: Any) -> str:
     return text[: existing.value_start] + value + text[existing.value_end :]
 
 
-def remove_entry(text: str, key: str, name: str) -> str:
+def remove_json_entry(text: str, key: str, name: str) -> str:
     """Return the text without the entry, and without the object at `key` if nothing else is in it.
 
     A comment in that object, but not in the entry, is the user's, so the object stays.
@@ -217,3 +228,147 @@ def _find_line_end(plain: str, offset: int) -> int:
 def _skip_whitespace(text: str, offset: int) -> int:
     match = _WHITESPACE.match(text, offset)
     return match.end() if match else offset
+
+
+def parse_toml(text: str) -> Any:
+    """Return the parsed text. Raise ValueError if it is not TOML."""
+    return tomllib.loads(text)
+
+
+def format_toml_document(key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return a TOML text with only this table."""
+    table = tomlkit.table()
+    table.update(_convert_inline_tables(entry))
+    document = tomlkit.document()
+    document[key] = tomlkit.table(is_super_table=True)
+    document[key][name] = table
+    return tomlkit.dumps(document)
+
+
+def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with `entry` as the table `[key.name]`."""
+    document = tomlkit.parse(text)
+    servers: Any = document.get(key)
+    if servers is not None and name in servers:
+        return _update_table(document, key, name, entry)
+    if isinstance(servers, InlineTable):
+        servers[name] = _build_inline_table(entry)
+        return tomlkit.dumps(document)
+    line_ending = "\r\n" if "\r\n" in text else "\n"
+    table = format_toml_document(key, name, entry).replace("\n", line_ending)
+    if text and not text.endswith("\n"):
+        # The table is written without a final line break, so that `_remove_lines` restores a text without one.
+        return text + line_ending * 2 + table.removesuffix(line_ending)
+    return text + (line_ending if text else "") + table
+
+
+def remove_toml_entry(text: str, key: str, name: str) -> str:
+    """Return the text without the table, and without the table `key` if nothing else is in it."""
+    expected_content = parse_toml(text)
+    del expected_content[key][name]
+    lines = text.splitlines(keepends=True)
+    candidates = (_remove_lines(lines, index, key, name) for index in _find_headers(lines, key, name))
+    edited_text = next(
+        (candidate for candidate in candidates if _has_content(candidate, expected_content, key)), None
+    )
+    return edited_text or _remove_table(text, key, name)
+
+
+def _find_headers(lines: list[str], key: str, name: str) -> list[int]:
+    """Return the indexes of lines that look like the table's header. Lines of a multi-line string may look so too."""
+    header_pattern = re.compile(rf"\s*\[\s*{_build_key_pattern(key)}\s*\.\s*{_build_key_pattern(name)}\s*\]")
+    return [index for index, line in enumerate(lines) if header_pattern.match(line)]
+
+
+def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
+    """Return the text without the table at line `first` and its subtables. Comments and blank lines after it stay."""
+    subtable_pattern = re.compile(
+        rf"\s*\[\s*{_build_key_pattern(key)}\s*\.\s*{_build_key_pattern(name)}\s*\."
+    )
+    last = first
+    for index in range(first + 1, len(lines)):
+        if lines[index].lstrip().startswith("[") and not subtable_pattern.match(lines[index]):
+            break
+        if lines[index].strip() and not lines[index].lstrip().startswith("#"):
+            last = index
+    before, after = lines[:first], lines[last + 1 :]
+    if before and not before[-1].strip():
+        before.pop()  # the blank line that `set_entry` added
+    if before and not lines[last].endswith("\n"):
+        before[-1] = before[-1].rstrip("\r\n")
+    return "".join([*before, *after])
+
+
+def _remove_table(text: str, key: str, name: str) -> str:
+    document = tomlkit.parse(text)
+    servers: Any = document[key]
+    del servers[name]
+    if not servers:
+        del document[key]
+    return tomlkit.dumps(document)
+
+
+def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with the fields of the entry in its table. New fields come first."""
+    expected_content = document.unwrap()
+    expected_content[key][name] = entry
+    table: Any = document[key][name]
+    new_fields = {field: value for field, value in entry.items() if field not in table}
+    for field, value in entry.items():
+        if field in table and table[field] != value:
+            table[field] = _build_inline_table(value) if isinstance(value, dict) else value
+    lines = tomlkit.dumps(document).splitlines(keepends=True)
+    new_lines = tomlkit.dumps(_convert_inline_tables(new_fields))
+    for index in _find_headers(lines, key, name):
+        text = "".join([*lines[: index + 1], new_lines, *lines[index + 1 :]])
+        if _has_content(text, expected_content, key):
+            return text
+    table.update(_convert_inline_tables(new_fields))
+    return tomlkit.dumps(document)
+
+
+def _has_content(text: str, expected_content: dict[str, Any], key: str) -> bool:
+    """Return whether the text parses to the expected content. An empty table `key` counts as a missing one."""
+    try:
+        parsed = parse_toml(text)
+    except ValueError:
+        return False
+    return bool({key: {}} | parsed == {key: {}} | expected_content)
+
+
+def _convert_inline_tables(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _build_inline_table(value) if isinstance(value, dict) else value
+        for name, value in entry.items()
+    }
+
+
+def _build_inline_table(values: dict[str, Any]) -> InlineTable:
+    table = tomlkit.inline_table()
+    table.update(_convert_inline_tables(values))
+    return table
+
+
+def _build_key_pattern(name: str) -> str:
+    return rf"""["']?{re.escape(name)}["']?"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLanguage:
+    """Functions of a configuration language. An entry has a name and is a member of a top-level key.
+
+    `parse(text)`: the value of a text. Raises ValueError if it is invalid.
+    `format_document(key, name, entry)`: a text with only this entry.
+    `set_entry(text, key, name, entry)`, `remove_entry(text, key, name)`: the text with or without the entry.
+    """
+
+    title: str
+    parse: Callable[[str], Any]
+    format_document: Callable[[str, str, Any], str]
+    set_entry: Callable[[str, str, str, Any], str]
+    remove_entry: Callable[[str, str, str], str]
+
+
+JSON: Final = ConfigLanguage("JSON", parse_json, format_json_document, set_json_entry, remove_json_entry)
+TOML: Final = ConfigLanguage("TOML", parse_toml, format_toml_document, set_toml_entry, remove_toml_entry)
+LANGUAGES: Final = {"json": JSON, "toml": TOML}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.setup import json_config, toml_config
+from serve.setup.config_languages import JSON, TOML
 
 ENTRY = {"command": "/opt/a b/lineage-mcp", "args": [], "env": {"LINEAGE_HOME": "/h"}}
 NAMES = st.sampled_from(["mcpServers", "lineage", "other", "", "ü", 'quo"te', "a\\b"])
@@ -39,13 +39,13 @@ def test_json_edit_and_removal_restore_the_text(
         document["mcpServers"] = others or {"other": 1}
     text = json.dumps(document, indent=indent) + "\n"
     text = text.replace("\n", "\r\n") if crlf else text
-    added_text = json_config.set_entry(text, "mcpServers", "lineage", ENTRY)
+    added_text = JSON.set_entry(text, "mcpServers", "lineage", ENTRY)
     expected = {**document, "mcpServers": {**document.get("mcpServers", {}), "lineage": ENTRY}}
     assert json.loads(added_text) == expected
     assert list(json.loads(added_text)) == list(expected)
-    removed_text = json_config.remove_entry(added_text, "mcpServers", "lineage")
+    removed_text = JSON.remove_entry(added_text, "mcpServers", "lineage")
     assert removed_text == (text if document else removed_text) and json.loads(removed_text) == document
-    updated_text = json_config.set_entry(added_text, "mcpServers", "lineage", {"command": "x"})
+    updated_text = JSON.set_entry(added_text, "mcpServers", "lineage", {"command": "x"})
     assert json.loads(updated_text)["mcpServers"]["lineage"] == {"command": "x"}
 
 
@@ -65,7 +65,7 @@ def test_json_edit_and_removal_restore_the_text(
 )
 def test_json_edit_keeps_the_layout(text: str, expected: str) -> None:
     """Indentation, line breaks and numbers stay as in the rest of the file."""
-    assert json_config.set_entry(text, "k", "n", {"a": [1]}) == expected
+    assert JSON.set_entry(text, "k", "n", {"a": [1]}) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_json_edit_keeps_the_layout(text: str, expected: str) -> None:
 )
 def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
     """Comments, trailing commas and a byte order mark stay where they are, also after the removal of the entry."""
-    added_text = json_config.set_entry(text, "k", "n", {"a": 1})
+    added_text = JSON.set_entry(text, "k", "n", {"a": 1})
     assert "".join(added_text.split()) == "".join(expected.split())
-    assert json_config.parse(added_text) == {"k": {**json_config.parse(text)["k"], "n": {"a": 1}}}
-    removed_text = json_config.remove_entry(added_text, "k", "n")
+    assert JSON.parse(added_text) == {"k": {**JSON.parse(text)["k"], "n": {"a": 1}}}
+    removed_text = JSON.remove_entry(added_text, "k", "n")
     assert "".join(removed_text.split()) == "".join(text.split())
 
 
@@ -115,13 +115,13 @@ def test_comments_and_trailing_commas_stay(text: str, expected: str) -> None:
 )
 def test_removal_keeps_comments(text: str, expected: str) -> None:
     """Comments before and after a removed entry stay, and no separator gets into a comment."""
-    assert json_config.remove_entry(text, "k", "n") == expected
+    assert JSON.remove_entry(text, "k", "n") == expected
 
 
 @pytest.mark.parametrize("entries", ['"n": {},', '"n": {"a": 1 /* in the entry */}', '\n"n": {}\n,'])
 def test_removal_of_the_only_entry_removes_its_object(entries: str) -> None:
     """A trailing comma, or a comment in the entry itself, does not keep the empty object."""
-    assert json_config.remove_entry(f'{{"a": 1, "k": {{{entries}}}}}', "k", "n") == '{"a": 1}'
+    assert JSON.remove_entry(f'{{"a": 1, "k": {{{entries}}}}}', "k", "n") == '{"a": 1}'
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_removal_of_the_only_entry_removes_its_object(entries: str) -> None:
 )
 def test_removal_of_a_repeated_name(text: str, expected: str) -> None:
     """The last entry counts and is removed, and the text stays valid."""
-    assert json_config.remove_entry(text, "k", "n") == expected
+    assert JSON.remove_entry(text, "k", "n") == expected
 
 
 def test_comment_before_the_first_name_is_not_indentation() -> None:
     """New lines are indented like the first line, without the width of its comment."""
-    added_text = json_config.set_entry('{\n  /* one */ "a": 1\n}', "k", "n", 1)
+    added_text = JSON.set_entry('{\n  /* one */ "a": 1\n}', "k", "n", 1)
     assert added_text == '{\n  /* one */ "a": 1,\n  "k": {\n    "n": 1\n  }\n}'
 
 
@@ -164,26 +164,26 @@ SERVER_OBJECTS = write_objects({"m": JSON_VALUES, "n": JSON_VALUES, "o": JSON_VA
 @given(text=write_objects({"a": JSON_VALUES, "b": JSON_VALUES, "k": SERVER_OBJECTS}))
 def test_edits_of_any_json_with_comments(text: str) -> None:
     """After each edit the text is valid, and other members and all comments stay."""
-    document, comments = json_config.parse(text), re.findall(r"#\d", text)
-    added_text = json_config.set_entry(text, "k", "n", {"a": 1})
+    document, comments = JSON.parse(text), re.findall(r"#\d", text)
+    added_text = JSON.set_entry(text, "k", "n", {"a": 1})
     others = {name: value for name, value in document.get("k", {}).items() if name != "n"}
-    assert json_config.parse(added_text) == {**document, "k": {**others, "n": {"a": 1}}}
+    assert JSON.parse(added_text) == {**document, "k": {**others, "n": {"a": 1}}}
     assert re.findall(r"#\d", added_text) == comments
-    removed_text = json_config.remove_entry(added_text, "k", "n")
-    assert {"k": {}} | json_config.parse(removed_text) == document | {"k": others}
+    removed_text = JSON.remove_entry(added_text, "k", "n")
+    assert {"k": {}} | JSON.parse(removed_text) == document | {"k": others}
     assert re.findall(r"#\d", removed_text) == comments
 
 
 def test_entry_in_a_file_with_a_comment_only() -> None:
     """The entry follows the comment, on a line of its own."""
-    assert json_config.parse(json_config.set_entry("// mine", "k", "n", {"a": 1})) == {"k": {"n": {"a": 1}}}
+    assert JSON.parse(JSON.set_entry("// mine", "k", "n", {"a": 1})) == {"k": {"n": {"a": 1}}}
 
 
 @pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1 /* open}', '{"a": 1,,}', "nonsense"])
 def test_invalid_json_is_an_error(text: str) -> None:
     """Anything else that JSON does not have raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
-        json_config.parse(text)
+        JSON.parse(text)
 
 
 TOML_TEXTS = [
@@ -204,12 +204,12 @@ TOML_TEXTS = [
 @pytest.mark.parametrize("entry", [ENTRY, {"command": "/x", "args": ["a"]}])
 def test_toml_edit_and_removal_restore_the_text(text: str, entry: dict[str, Any]) -> None:
     """The table is added, the rest keeps its meaning, and removal restores the bytes."""
-    added_text = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
-    before = toml_config.parse(text)
-    assert toml_config.parse(added_text) == before | {
+    added_text = TOML.set_entry(text, "mcp_servers", "lineage", entry)
+    before = TOML.parse(text)
+    assert TOML.parse(added_text) == before | {
         "mcp_servers": {**before.get("mcp_servers", {}), "lineage": entry}
     }
-    assert toml_config.remove_entry(added_text, "mcp_servers", "lineage") == text
+    assert TOML.remove_entry(added_text, "mcp_servers", "lineage") == text
 
 
 def test_toml_comments_stay() -> None:
@@ -217,7 +217,7 @@ def test_toml_comments_stay() -> None:
     table = '[mcp_servers.lineage] # mine\ncommand = "/old" # old\nstartup_timeout_sec = 9\n'
     text = f"# top\n{table}\n# next\n[z]\nq = 1\n"
     entry = {"command": "/new", "startup_timeout_sec": 9, "args": []}
-    updated_text = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
+    updated_text = TOML.set_entry(text, "mcp_servers", "lineage", entry)
     for part in ("# top\n", "] # mine\n", "startup_timeout_sec = 9\n", "\n# next\n[z]\nq = 1\n"):
         assert part in updated_text
-    assert toml_config.remove_entry(updated_text, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"
+    assert TOML.remove_entry(updated_text, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"
