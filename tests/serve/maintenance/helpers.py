@@ -6,12 +6,12 @@ from pathlib import Path
 
 from serve import config
 from serve.maintenance import doctor
-from serve.maintenance.findings import CheckResult, Verdict
+from serve.maintenance.doctor import CheckResult, Verdict
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 # Checks that take seconds and do not depend on the repository.
 SLOW_CHECKS = ("encoder", "encoder static", "cross-encoder", "model files", "extensions")
-QUICK_CHECKS = {name: check for name, check in doctor.CHECKS.items() if name not in SLOW_CHECKS}
+QUICK_CHECKS = {name: check for name, check in doctor.load_checks().items() if name not in SLOW_CHECKS}
 
 
 def run_checks(path: Path, checks: dict[str, doctor.Check] = QUICK_CHECKS) -> dict[str, CheckResult]:

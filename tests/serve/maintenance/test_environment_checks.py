@@ -19,7 +19,7 @@ from pipeline.encoders.cross_encoder import CROSS_ENCODER, CrossEncoder
 from serve import config
 from serve.daemon.process import DaemonPaths
 from serve.maintenance import doctor, environment_checks, index_checks
-from serve.maintenance.findings import CheckResult
+from serve.maintenance.doctor import CheckResult
 from serve.setup.init import InitOptions, initialize
 from stores import duckdb_engine
 from stores.index_location import IndexLocation
@@ -45,7 +45,7 @@ def test_damaged_model_files(
         base.MODELS_DIR, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
     monkeypatch.setattr(base, "MODELS_DIR", directory)
-    checks = {name: doctor.CHECKS[name] for name in ("model files", encoder)}
+    checks = {name: doctor.load_checks()[name] for name in ("model files", encoder)}
     assert {result.verdict for result in run_checks(tmp_path, checks).values()} == {OK, WARNING}
     file = directory / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
