@@ -171,7 +171,7 @@ def plan_install(file: Path, repository: Repository) -> FileChange:
     if before is None:
         return FileChange(file, "created", SHEBANG + HOOK_SNIPPET + b"\n", is_executable=True)
     after = _insert_snippet(file, before)
-    is_lineage_only = _is_lineage_only(SECTION.remove_from(after))
+    is_lineage_only = _is_lineage_only(after)
     if not os.access(file, os.X_OK) and not is_lineage_only:
         raise UnsupportedHook(
             f"{file} is not executable, so git does not run it.",
@@ -216,9 +216,9 @@ def plan_removal(file: Path, repository: Repository) -> FileChange | None:
     before = read_file(file) or b""
     if not SECTION.is_in(before):
         return None
-    after, backup = SECTION.remove_from(before), file.with_name(file.name + BACKUP_SUFFIX)
-    if not _is_lineage_only(after) or file.is_symlink():
-        return FileChange(file, "removed", after)
+    backup = file.with_name(file.name + BACKUP_SUFFIX)
+    if not _is_lineage_only(before) or file.is_symlink():
+        return FileChange(file, "removed", SECTION.remove_from(before))
     if os.path.lexists(backup):
         return FileChange(file, "restored", restore_from=backup)
     return FileChange(file, "deleted", is_deletion=True)
@@ -255,8 +255,9 @@ def _insert_snippet(file: Path, text: bytes) -> bytes:
         _check_not_binary(file, text)
         return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # without `#!`, git runs the hook with sh
     _check_interpreter(file, first_line)
-    if text == SHEBANG.rstrip(b"\n"):
-        text = SHEBANG  # otherwise it would become the hook that lineage writes, which --remove deletes
+    if text + b"\n" == SHEBANG:
+        # With a final line break, this would be the hook that lineage creates, which --remove deletes.
+        return SHEBANG + HOOK_SNIPPET
     return SECTION.insert_into(text, HOOK_SNIPPET, offset=min(len(first_line) + 1, len(text)))
 
 
@@ -300,6 +301,10 @@ def _has_snippet(file: Path) -> bool:
         return False
 
 
-def _is_lineage_only(remaining: bytes) -> bool:
-    """Return whether the rest of a hook, without the snippet, is only the `#!` line of a hook that lineage wrote."""
-    return remaining == SHEBANG.rstrip(b"\n")
+def _is_lineage_only(text: bytes) -> bool:
+    """Return whether a hook is as `plan_install` creates it, with the snippet of this or another version."""
+    return (
+        text.startswith(SHEBANG + SECTION.start)
+        and text.endswith(SECTION.end + b"\n")
+        and SECTION.remove_from(text) + b"\n" == SHEBANG
+    )
