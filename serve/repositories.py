@@ -12,7 +12,13 @@ from pipeline.git.repository import Repository, open_repository
 from serve.api_types import NamedRepository
 from serve.errors import BadRequest
 from serve.text import format_command
-from stores.index_location import IndexLocation, find_location, list_indexes, resolve_location
+from stores.index_location import (
+    DATABASE_FILE,
+    IndexLocation,
+    find_location,
+    list_indexes,
+    resolve_location,
+)
 
 # Name that stands for all indexed repositories.
 ALL: Final = "*"
@@ -42,6 +48,16 @@ def list_repositories(home: Path) -> list[NamedRepository]:
     counts = Counter(map(_get_name, paths))
     names = (_get_name(path) if counts[_get_name(path)] == 1 else str(path) for path in paths)
     return sorted(NamedRepository(name, str(path)) for name, path in zip(names, paths, strict=True))
+
+
+def list_unidentified_indexes(home: Path) -> list[Path]:
+    """Return the directories of indexes whose repository is unknown.
+
+    Their `place.json` is missing or damaged, and the index cannot be read now.
+    """
+    identified = {location.folder for location in list_indexes(home)}
+    directories = {file.parent for file in home.glob(f"*/{DATABASE_FILE}")} - identified
+    return sorted(directory for directory in directories if not directory.is_symlink())
 
 
 def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:

@@ -365,31 +365,42 @@ def _format_cache(cache: CacheStatus) -> str:
 
 def format_status_table(home: Path) -> str:
     """Return a table of all indexes, also of those whose repository is missing or that cannot be read."""
-    from serve.repositories import list_repositories
+    from serve.repositories import list_repositories, list_unidentified_indexes
 
-    rows = [HEADERS, *(_build_row(repository, home) for repository in list_repositories(home))]
-    return "\n".join(_format_rows(rows)) if len(rows) > 1 else NO_INDEXES
+    rows = [_build_row(repository, home) for repository in list_repositories(home)]
+    rows += [
+        _build_row_without_counts(
+            directory.name,
+            f"{directory} is damaged, and its repository is unknown. "
+            "Run `lineage index --rebuild --yes` in the repository.",
+        )
+        for directory in list_unidentified_indexes(home)
+    ]
+    return "\n".join(_format_rows([HEADERS, *rows])) if rows else NO_INDEXES
 
 
 def _build_row(repository: NamedRepository, home: Path) -> tuple[str, ...]:
     from serve.index_status import load_status_at_path
 
-    name = escape_controls(repository.name)
     try:
         location, status = load_status_at_path(Path(repository.path), home)
     except (LineageError, OSError) as error:
         reason = error.message if isinstance(error, LineageError) else str(error)
-        return name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, escape_controls(reason)
+        return _build_row_without_counts(repository.name, reason)
     if str(location.path) != repository.path or status.verdict is None:
-        return name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "another repository has its path now"
+        return _build_row_without_counts(repository.name, "another repository has its path now")
     return (
-        name,
+        escape_controls(repository.name),
         f"{status.commits:,}",
         f"{status.commits_behind:,}",
         f"{int(status.vector_share * 100)} %",
         format_rfc3339(status.indexed_at) if status.indexed_at else UNKNOWN,
         escape_controls(str(status.verdict)),
     )
+
+
+def _build_row_without_counts(name: str, state: str) -> tuple[str, ...]:
+    return escape_controls(name), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, escape_controls(state)
 
 
 def _format_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:

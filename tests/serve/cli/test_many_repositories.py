@@ -11,6 +11,7 @@ from rich.console import Console
 from serve.backend import InProcessBackend
 from serve.cli.query import print_hits
 from serve.find_types import FindRequest
+from stores.index_location import LOCATION_FILE
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
 from tests.serve.commands import create_timeout_repo, run_lineage
@@ -91,6 +92,25 @@ def test_status_all_is_a_table(
     assert torn.split()[0] == "torn" and "index" in torn
     assert run_lineage("status", one.path, "--all") == 2
     assert two.path.exists()
+
+
+def test_status_all_lists_an_index_without_a_known_repository(
+    repos: tuple[Repo, Repo], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An index that cannot be read, with a damaged `place.json`, is listed by its directory; a rebuild repairs it."""
+    one, _ = repos
+    location = get_location(one, home)
+    (location.folder / LOCATION_FILE).write_text("{")
+    location.database.write_bytes(b"no database" * 1000)
+    assert run_lineage("status", "--all") == 0
+    _, second, damaged = capsys.readouterr().out.splitlines()
+    assert second.startswith("two ")
+    assert damaged.split()[:5] == [location.repo_id, *"----"]
+    assert f"{location.folder} is damaged, and its repository is unknown. Run `lineage index" in damaged
+    assert run_lineage("index", one.path, "--rebuild", "--yes") == 0
+    capsys.readouterr()
+    assert run_lineage("status", "--all") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["one", "two"]
 
 
 def test_status_all_without_indexes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
