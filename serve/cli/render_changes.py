@@ -107,14 +107,14 @@ def print_log_answer(answer: LogAnswer, console: Console) -> None:
 
 
 def _format_log_title(answer: LogAnswer) -> str:
-    name = escape_line(answer.commit_range)
+    count = format_commit_count(answer.commits) if answer.commits else "no commits"
+    title = f"{escape_line(answer.commit_range)}: {count}"
     if not answer.first_date or not answer.last_date:
-        return (
-            f"{name}: no commits" if not answer.commits else f"{name}: {format_commit_count(answer.commits)}"
-        )
+        return title
     authors = "1 author" if answer.authors == 1 else f"{answer.authors:,} authors"
-    dates = f"{answer.first_date[:10]} to {answer.last_date[:10]}"
-    return f"{name}: {format_commit_count(answer.commits)} by {authors}, {dates}"
+    first_day, last_day = answer.first_date[:10], answer.last_date[:10]
+    days = first_day if first_day == last_day else f"{first_day} to {last_day}"
+    return f"{title} by {authors}, {days}"
 
 
 def _format_release_notes(answer: LogAnswer) -> Iterator[Text]:

@@ -176,6 +176,18 @@ def test_log_on_a_terminal() -> None:
     assert output.splitlines()[0] == "v1..v2: no commits"
 
 
+def test_log_of_one_commit_on_a_terminal() -> None:
+    """The title of a single commit has singular nouns and one date."""
+    answer = LogAnswer(
+        *("v1..v2", 1, 1, "2020-01-01T13:00:00Z", "2020-01-01T13:00:00Z"),
+        directories=(),
+        kinds=(),
+        release_note_count=0,
+        release_notes=(),
+    )
+    assert format_output(print_log_answer, answer) == "v1..v2: 1 commit by 1 author, 2020-01-01\n"
+
+
 def test_trace_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """When piped, `trace` prints the documented fields."""
     document = json.loads(read_output(capsys, "trace", "connect", shared_repo.path))
