@@ -43,23 +43,19 @@ def report_progress(*, show_bar: bool, name: str = "") -> Iterator[Callable[[Pro
 
     `name`: of the repository, for the bar; empty if there is only one.
     """
-    event_log = _ProgressLog(SHORT_SHA_DIGITS if sys.stderr.isatty() else None)
-    with _report_interruption(event_log), _show_progress_bar(name, is_enabled=show_bar) as update_bar:
+    is_terminal = sys.stderr.isatty()
+    event_log = _ProgressLog(SHORT_SHA_DIGITS if is_terminal else None)
+    with _report_interruption(event_log):
+        if not (show_bar and is_terminal):
+            yield event_log.update
+            return
+        with show_progress_bar(name=name) as update_bar:
 
-        def report(progress: Progress) -> None:
-            event_log.update(progress)
-            update_bar(progress)
+            def report(progress: Progress) -> None:
+                event_log.update(progress)
+                update_bar(progress)
 
-        yield report
-
-
-@contextmanager
-def _show_progress_bar(name: str, *, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
-    if not (is_enabled and sys.stderr.isatty()):
-        yield lambda _: None
-        return
-    with show_progress_bar(name=name) as update:
-        yield update
+            yield report
 
 
 @contextmanager
