@@ -116,12 +116,17 @@ def describe_vector_share(share: float) -> str:
 
 def format_more_files(count: int) -> str:
     """Return `1 more file` or `2,000 more files`."""
-    return f"{count:,} more file{'' if count == 1 else 's'}"
+    return format_count(count, "more file")
 
 
 def format_commit_count(count: int) -> str:
     """Return `1 commit` or `2,000 commits`."""
-    return "1 commit" if count == 1 else f"{count:,} commits"
+    return format_count(count, "commit")
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return the count and the noun, such as `1 hunk` or `2,000 hunks`. The plural of the noun ends with `s`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def describe_unreadable_remedy(

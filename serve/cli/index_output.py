@@ -124,11 +124,13 @@ def print_summary(
         *_format_phases(summary),
     ]
     if summary.refresh.hunks:
-        lines.append(f"extracted the symbols of {summary.refresh.hunks:,} indexed hunks again")
+        lines.append(
+            f"extracted the symbols of {text.format_count(summary.refresh.hunks, 'indexed hunk')} again"
+        )
     if not (summary.commits or summary.head_symbols or summary.refresh.hunks):
-        lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
+        lines.append(f"nothing new; the index has {text.format_commit_count(summary.indexed_commits)}")
     if summary.pending_texts:
-        lines.append(f"{summary.pending_texts:,} texts have no vector yet; `lineage index` adds them")
+        lines.append(f"texts without a vector: {summary.pending_texts:,}; `lineage index` adds the vectors")
     if profile_details is not None:
         lines.append(summary.profile.to_json_line(**profile_details))
     print_text("\n".join(lines))
@@ -137,7 +139,8 @@ def print_summary(
 
 def format_counts(summary: RunSummary) -> str:
     """Return the number of commits, hunks and symbols that a run wrote."""
-    return f"{summary.commits:,} commits, {summary.hunks:,} hunks, {summary.head_symbols:,} HEAD symbols"
+    counts = (summary.commits, "commit"), (summary.hunks, "hunk"), (summary.head_symbols, "HEAD symbol")
+    return ", ".join(text.format_count(count, noun) for count, noun in counts)
 
 
 def check_readable(summary: RunSummary, *, is_partial_clone: bool) -> None:

@@ -17,7 +17,7 @@ import typer
 from serve import config
 from serve.cli import register
 from serve.cli.terminal import create_app, create_version_option, print_raw, print_warning, run_app
-from serve.text import escape_controls, escape_json_controls
+from serve.text import escape_controls, escape_json_controls, format_count
 from serve.viewer import discovery
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _format_footer(document: Mindmap) -> Iterator[str]:
     if counts.active_task_id:
         yield f"now: {_collapse_whitespace(document.nodes[counts.active_task_id].label)}"
     if document.links:
-        yield f"{len(document.links):,} link{'' if len(document.links) == 1 else 's'}"
+        yield format_count(len(document.links), "link")
 
 
 def _collapse_whitespace(text: str) -> str:

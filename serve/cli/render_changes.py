@@ -24,6 +24,7 @@ from serve.text import (
     escape_controls,
     escape_line,
     format_commit_count,
+    format_count,
     format_more_files,
 )
 
@@ -337,7 +338,7 @@ def _format_bot(bot: Bot) -> Sequence[str]:
 
 
 def _format_line_count(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
+    return format_count(count, "line")
 
 
 def _align_rows(rows: Rows) -> Iterator[Text]:

@@ -45,7 +45,7 @@ from serve.cli.wizard_questions import (
 )
 from serve.errors import BadRequest, Cancelled
 from serve.index_status import IndexStatus
-from serve.text import escape_controls, format_path_arguments
+from serve.text import escape_controls, format_commit_count, format_path_arguments
 
 # Wait after Esc before it counts as a key. An arrow key sends Esc too, and more bytes within 50 ms on a slow line.
 ESCAPE_SECONDS: Final = 0.15
@@ -202,7 +202,7 @@ def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None
         raise Cancelled
     if not options.rebuild:
         return
-    lost_content = f"{status.commits:,} commits" if status.commits else "all it contains"
+    lost_content = format_commit_count(status.commits) if status.commits else "all it contains"
     question = (
         f"Really delete the index of {escape_controls(root.name)} ({lost_content}) and build a new one?"
     )
@@ -212,9 +212,9 @@ def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None
 
 def _format_heading(root: Path, status: IndexStatus) -> str:
     if status.last_indexed_commit is None:
-        state = f"not indexed yet; {status.commits_behind:,} commits to index"
+        state = f"not indexed yet; {format_commit_count(status.commits_behind)} to index"
     else:
-        state = f"{status.commits:,} commits indexed, {status.commits_behind:,} to index"
+        state = f"{format_commit_count(status.commits)} indexed, {status.commits_behind:,} to index"
     return (
         f"Index {escape_controls(str(root))}\n{state}\n"
         "Nothing happens before the last question. Esc or Ctrl-C cancels at any question.\n"

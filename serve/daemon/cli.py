@@ -10,6 +10,7 @@ import typer
 
 from serve import config
 from serve.cli.terminal import print_text
+from serve.text import format_count
 
 if TYPE_CHECKING:
     from serve.daemon.client import DaemonClient
@@ -71,7 +72,7 @@ def list_command(*, as_json: AsJson = False) -> None:
         typer.echo(_format_json([_to_dict(index) for index in indexes]))
         return
     for index in indexes:
-        size = f"{index.hunks:,} hunks, {_format_megabytes(index.bytes)}"
+        size = f"{format_count(index.hunks, 'hunk')}, {_format_megabytes(index.bytes)}"
         print_text(f"{index.path}  ({size}, last used {_format_duration(index.idle_seconds)} ago)")
     if not indexes:
         typer.echo(NOT_RUNNING if report is None else "The daemon has no index loaded.")
@@ -94,7 +95,7 @@ def _format_status(report: StatusReport) -> Iterator[str]:
     yield f"running: process {report.pid}, for {_format_duration(report.uptime_seconds)}"
     yield f"version: {report.version} ({report.build})"
     yield f"socket: {report.socket}"
-    yield f"answered: {report.answered} requests, the last {_format_duration(report.idle_seconds)} ago"
+    yield f"answered: {format_count(report.answered, 'request')}, the last {_format_duration(report.idle_seconds)} ago"
     yield f"MCP sessions: {report.sessions}"
     yield f"memory: {_format_megabytes(report.resident_bytes) if report.resident_bytes else 'unknown'}"
     yield f"models: {', '.join(report.models) or 'none loaded'}"

@@ -21,7 +21,7 @@ from serve import config
 from serve.cli.terminal import print_raw
 from serve.config import Settings
 from serve.repositories import locate_index
-from serve.text import add_path_to_commands, escape_controls, escape_json_controls
+from serve.text import add_path_to_commands, escape_controls, escape_json_controls, format_count
 from stores.errors import LineageError
 from stores.index_location import IndexLocation
 
@@ -221,8 +221,6 @@ def _print_result(result: CheckResult, console: Console) -> None:
 def _format_summary(results: Sequence[CheckResult]) -> str:
     counts = Counter(result.verdict for result in results)
     counts_text = ", ".join(
-        f"{counts[verdict]} {verdict}{'s' if counts[verdict] > 1 else ''}"
-        for verdict in _SEVERITY[:2]
-        if counts[verdict]
+        format_count(counts[verdict], verdict) for verdict in _SEVERITY[:2] if counts[verdict]
     )
-    return f"{len(results)} checks: {counts_text or 'no problems'}."
+    return f"{format_count(len(results), 'check')}: {counts_text or 'no problems'}."

@@ -25,7 +25,7 @@ from serve.cli.terminal import print_raw, print_warning
 from serve.daemon import process
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.repositories import locate_index
-from serve.text import escape_controls
+from serve.text import escape_controls, format_count
 from stores import database, embedding_cache, history, index_location, locks, maintenance, writer
 from stores.errors import LineageError
 from stores.hunk_details import Connection
@@ -174,7 +174,7 @@ def format_size(size: int) -> str:
 
 
 def _count_items(count: int) -> str:
-    return f"{count} item{'' if count == 1 else 's'}"
+    return format_count(count, "item")
 
 
 def check_repository(location: IndexLocation) -> RepositoryStatus:
@@ -278,7 +278,7 @@ def _find_stale_vectors(location: IndexLocation) -> Iterator[DeletableItem]:
     except LineageError:  # the index is in use, so the model of its next run is unknown
         return
     if stale_count:
-        description = f"{stale_count:,} cached vectors of {location.path}"
+        description = f"{format_count(stale_count, 'cached vector')} of {location.path}"
         size_bytes = maintenance.measure_disk_usage(location.embeddings) * stale_count // total_count
         delete = partial(_delete_stale_vectors, location)
         yield DeletableItem(ItemKind.CACHE, description, "of another embedding model", size_bytes, delete)
@@ -309,7 +309,7 @@ def _find_unreachable_item(location: IndexLocation, repository: Repository) -> I
     except LineageError:  # an index that cannot be read stays; `lineage doctor` reports why
         return
     if shas:
-        description = f"{len(shas):,} commit{'s' if len(shas) > 1 else ''} in the index of {location.path}"
+        description = f"{format_count(len(shas), 'commit')} in the index of {location.path}"
         size_bytes = int(share * location.database.stat().st_size)
         yield DeletableItem(
             ItemKind.COMMITS,

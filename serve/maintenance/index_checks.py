@@ -14,7 +14,7 @@ from pipeline.git.repository import Repository
 from serve import index_status
 from serve.index_status import IndexStatus, describe_unfinished_run
 from serve.maintenance.doctor import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share
+from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share, format_count
 from stores import database, duckdb_engine, history, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
@@ -201,8 +201,12 @@ def _check_content(repository: Repository, connection: Connection) -> Iterator[C
         yield report_problem("index", f"opens, but is inconsistent: {examples}", REBUILD_HINT)
         return
     summary = history.load_index_summary(connection)
-    counts = f"{summary.commits:,} commits, {summary.hunks:,} hunks; " if summary else ""
-    yield report_ok("index", f"{counts}{rows:,} rows read, all intact")
+    counts = (
+        f"{format_count(summary.commits, 'commit')}, {format_count(summary.hunks, 'hunk')}; "
+        if summary
+        else ""
+    )
+    yield report_ok("index", f"{counts}{format_count(rows, 'row')} read, all intact")
     yield from _check_status(repository, connection)
 
 
@@ -234,7 +238,7 @@ def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     if status.commits_behind:
         yield report_warning(
             "freshness",
-            f"{status.commits_behind:,} commit{'' if status.commits_behind == 1 else 's'} behind HEAD",
+            f"{format_count(status.commits_behind, 'commit')} behind HEAD",
             "Run `lineage index --incremental` to index them.",
         )
     if status.vector_share < 1:

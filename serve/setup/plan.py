@@ -19,7 +19,7 @@ from pipeline.ignore_suggestions import IgnorePlan, PatternEffect, Suggestion, p
 from serve.errors import BadRequest
 from serve.setup.file_edit import FileChange, ManagedSection, SectionMarkerError, read_file
 from serve.setup.git_hooks import BareRepository, check_editable
-from serve.text import SHA_DIGITS, escape_controls
+from serve.text import SHA_DIGITS, escape_controls, format_commit_count, format_count
 from stores.errors import LineageError
 
 SECTION: Final = ManagedSection(
@@ -160,11 +160,13 @@ def _find_unused_path(file: Path) -> Path:
 def format_plan(plan: IgnorePlan) -> Iterator[str]:
     """Yield the lines of the survey: totals, the share of each directory, suggested patterns."""
     head = plan.head[:SHA_DIGITS]
-    yield f"{plan.commits:,} commits up to {head}, {plan.hunks:,} hunks (changed files, commit by commit)"
+    hunks = format_count(plan.hunks, "hunk")
+    yield f"{format_commit_count(plan.commits)} up to {head}, {hunks} (changed files, commit by commit)"
     if plan.ignored_hunks:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
-        yield f"{plan.unreadable_commits:,} commits could not be read. Run `git fsck` to see what is missing."
+        count = format_commit_count(plan.unreadable_commits)
+        yield f"{count} could not be read. Run `git fsck` to see what is missing."
     yield ""
     yield from _format_table(plan)
     yield ""
@@ -202,7 +204,7 @@ def _format_suggestions(plan: IgnorePlan) -> Iterator[str]:
 def _format_effect(effect: PatternEffect, plan: IgnorePlan) -> str:
     share = effect.hunks / max(plan.hunks, 1)
     return (
-        f"excludes {effect.hunks:,} hunks ({share:.0%}) of {effect.commits:,} commits, "
+        f"excludes {format_count(effect.hunks, 'hunk')} ({share:.0%}) of {format_commit_count(effect.commits)}, "
         f"{effect.skipped_commits:,} of them entirely"
     )
 

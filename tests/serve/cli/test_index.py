@@ -134,7 +134,7 @@ def test_incremental_indexes_a_new_commit(repo: Repo, home: Path, capsys: pytest
     repo.commit_file("new.py", "def fresh():\n    pass\n", "Something new")
     capsys.readouterr()
     assert run_lineage("index", "--incremental", repo.path) == 0
-    assert " - 1 commits, 1 hunks, 1 HEAD symbols" in capsys.readouterr().out
+    assert " - 1 commit, 1 hunk, 1 HEAD symbol" in capsys.readouterr().out
     assert home.exists()
 
 

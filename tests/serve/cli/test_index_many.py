@@ -49,8 +49,8 @@ def test_all_are_extracted_before_one_is_embedded(
     one, two, _ = repos
     assert run_lineage("index", one.path, two.path, *STATIC) == 0
     assert remove_times(capsys.readouterr().out) == [
-        f"{one.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbols",
-        f"{two.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbols",
+        f"{one.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbol",
+        f"{two.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbol",
         f"{one.path}: embedded 4 texts",
         f"{two.path}: embedded 4 texts",
     ]
@@ -116,9 +116,7 @@ def test_failure_between_the_stages(
 def test_recursive(repos: list[Repo], home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--recursive` indexes all repositories below a directory, and says so if there is none."""
     assert run_lineage("index", "--recursive", tmp_path / "src", "--skip-vectors", *STATIC) == 0
-    one, two, three = (
-        f"{repo.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbols" for repo in repos
-    )
+    one, two, three = (f"{repo.path}: indexed by words - 2 commits, 2 hunks, 1 HEAD symbol" for repo in repos)
     assert remove_times(capsys.readouterr().out) == [one, three, two]
     assert count_vectors(repos[0], home) == (2, 0)
     (tmp_path / "empty").mkdir()

@@ -34,7 +34,7 @@ def test_healthy_index_has_no_problems(repo: Repo) -> None:
     code, out, err = run_captured("doctor", repo.path)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].endswith("checks: no problems.")
-    assert "✓ index             1 commits, 1 hunks" in out
+    assert "✓ index             1 commit, 1 hunk" in out
 
 
 def test_json_has_verdict_and_results(repo: Repo, location: IndexLocation) -> None:
