@@ -18,6 +18,7 @@ from serve.cli import changes, query, register, sql
 from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
     FAILED,
+    AsJsonOption,
     RepositoryPath,
     RepositoryPaths,
     create_app,
@@ -178,6 +179,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     from serve.cli.index import run_index_command
     from serve.cli.options import ALL_BRANCHES, IndexOptions
 
+    patterns = [*ALL_BRANCHES, *(branch or ())] if all_branches else branch or ()
     options = IndexOptions(
         incremental=incremental,
         force=force,
@@ -194,7 +196,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         skip_vectors=skip_vectors,
         vector_index=vector_index,
         scheduler=scheduler,
-        branch_patterns=(*(ALL_BRANCHES if all_branches else ()), *(branch or ())),
+        branch_patterns=tuple(patterns),
         head_only=head_only,
         show_progress=not no_progress,
         profile=profile,
@@ -215,7 +217,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     run_index_many_command(given_paths, recursive, options)
 
 
-# Extra arguments are accepted so that an unquoted query gets an error that shows how to quote it.
+# `query` accepts extra arguments, so that its error for an unquoted query shows how to quote it.
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
 app.command("grep")(changes.grep_command)
@@ -303,7 +305,7 @@ def init_command(
 
 
 @app.command("doctor")
-def doctor_command(path: RepositoryPath = Path(), *, as_json: daemon.AsJson = False) -> None:
+def doctor_command(path: RepositoryPath = Path(), *, as_json: AsJsonOption = False) -> None:
     """Check the installation and the index of this repository.
 
     Says what to do about each problem, and changes nothing.

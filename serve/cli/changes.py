@@ -1,15 +1,14 @@
 """Commands `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show`.
 
-Each command imports what it needs when it runs, so that help and other commands start quickly. All answer in this
-process, because they need no model.
+Each command imports what it needs when it runs, so that help and other commands start quickly. None uses the daemon,
+because they need no model.
 """
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,8 +22,8 @@ from serve.cli.query import (
     SinceOption,
     UntilOption,
 )
-from serve.cli.terminal import RepositoryPath, print_answer
-from serve.text import add_path_to_commands, escape_json_controls
+from serve.cli.terminal import RepositoryPath, format_json, print_answer
+from serve.text import add_path_to_commands
 
 
 def grep_command(  # noqa: PLR0913 - one parameter per option
@@ -71,7 +70,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     answer = search_changes(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
-        partial(_format_json, answer.to_json_dict()),
+        partial(format_json, answer.to_json_dict()),
         partial(render_changes.print_search_answer, answer),
         as_json=as_json,
     )
@@ -96,12 +95,13 @@ def log_command(
 ) -> None:
     """Summarize a range of commits by directory and kind, with candidates for release notes. Needs no index.
 
-    Kinds: a type of Conventional Commits decides (`feat:`, `fix(scope)!:`). Without one, the first rule that applies:
-    a revert says so; changes of only tests, only documentation, or only build files and the like, are of that kind; the
-    first words of the subject, such as Add, Fix, Remove, Rename or Bump; a commit that closes an issue is a fix.
+    The kind of a commit is its type of Conventional Commits (`feat:`, `fix(scope)!:`). If it has none, the first of
+    these rules that applies decides: (1) It is a revert. (2) It changes only tests, only documentation, or only build
+    files and the like. (3) The first words of its subject, such as Add, Fix, Remove, Rename or Bump. (4) It closes an
+    issue, so it is a fix.
 
-    Release notes: features, fixes, performance, removals, reverts and breaking changes of program files. A merged pull
-    request is one note. A commit and its revert are none.
+    Release notes are features, fixes, performance improvements, removals, reverts and breaking changes of program
+    files. A merged pull request is one note. A commit and its revert are left out.
     """
     from serve.analysis.range_summary import summarize_range
     from serve.cli import render_changes
@@ -109,7 +109,7 @@ def log_command(
     answer = summarize_range(commit_range, path, config.load_settings().home, limit=limit)
     answer = answer.rewrite_commands(add_path_to_commands)
     print_answer(
-        partial(_format_json, answer.to_json_dict()),
+        partial(format_json, answer.to_json_dict()),
         partial(render_changes.print_log_answer, answer),
         as_json=as_json,
     )
@@ -143,7 +143,7 @@ def trace_command(
     answer = trace_symbol(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
-        partial(_format_json, answer.to_json_dict()),
+        partial(format_json, answer.to_json_dict()),
         partial(render_changes.print_trace_answer, answer),
         as_json=as_json,
     )
@@ -178,9 +178,9 @@ def related_command(
     answer = answer.rewrite_index_texts(add_path_to_commands)
     if compact:
         answer = answer.reduce()
-    names = fields.split(",") if fields is not None else ()
+    field_names = fields.split(",") if fields is not None else ()
     print_answer(
-        partial(_format_json, answer.to_json_dict(names)),
+        partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_related_answer, answer, compact=compact),
         as_json=as_json or fields is not None,
     )
@@ -223,14 +223,7 @@ def show_command(
     path = resolve_repository_path(home, repository, cwd) if repository else cwd
     answer = show_commit(ShowRequest(commit, file, lines), path, cwd, home)
     print_answer(
-        partial(_format_json, answer.to_json_dict()),
+        partial(format_json, answer.to_json_dict()),
         partial(render_changes.print_show_answer, answer),
         as_json=as_json,
-    )
-
-
-def _format_json(answer_fields: dict[str, Any], indent: int | None) -> str:
-    separators = (",", ":") if indent is None else None
-    return escape_json_controls(
-        json.dumps(answer_fields, ensure_ascii=False, indent=indent, separators=separators)
     )

@@ -1,7 +1,7 @@
 """Entry point of `lineage`, with a fast path for index runs started by git hooks.
 
-If another index run is already queued for the work tree, the hook's run exits before heavy imports. The check takes
-0.05 s of CPU time, while parsing the command line takes 0.3 s; scripts may commit several times per second. If the
+If another index run is already queued for the work tree, the hook's run exits before heavy imports, because scripts may
+commit several times per second. This check takes 0.05 s of CPU time; to parse the command line takes 0.3 s. If the
 state is unclear, the command runs.
 """
 
@@ -56,14 +56,13 @@ def is_index_run_queued(root: Path) -> bool:
 def _find_git_dir(root: Path) -> Path:
     """Return the git directory of the work tree at `root`. In linked work trees `.git` is a file with its path."""
     git_entry = root / ".git"
-    target = (
-        git_entry.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git_entry.is_file() else ""
-    )
-    return (root / target if target else git_entry).resolve()
+    if git_entry.is_file() and (text := git_entry.read_text(encoding="utf-8").strip()):
+        return (root / text.removeprefix("gitdir: ")).resolve()
+    return git_entry.resolve()
 
 
 def _resolve_repository_path(git_dir: Path) -> Path:
-    """Return the path that the index is recorded under: the main work tree, or the git directory if it is bare."""
+    """Return the path that the index has recorded: the main work tree, or the git directory of a bare repository."""
     common_dir = resolve_common_dir(git_dir)
     return common_dir.parent if common_dir.name == ".git" else common_dir
 

@@ -16,7 +16,14 @@ import typer
 
 from serve import config
 from serve.cli import register
-from serve.cli.terminal import create_app, create_version_option, print_raw, print_warning, run_app
+from serve.cli.terminal import (
+    AsJsonOption,
+    create_app,
+    create_version_option,
+    print_raw,
+    print_warning,
+    run_app,
+)
 from serve.text import escape_controls, escape_json_controls, format_count
 from serve.viewer import discovery
 
@@ -119,7 +126,7 @@ def list_command(
         ),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """List the maps, latest change first."""
     import msgspec

@@ -118,12 +118,13 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)
-    names = ["*"] if ask_all else repository
-    if names and path != Path():
+    repository_names = ["*"] if ask_all else repository
+    if repository_names and path != Path():
         raise BadRequest("PATH conflicts with --all and --repository.", hint="Use one of them.")
-    answer = (
-        backend.find_in_repositories(request, names, Path.cwd()) if names else backend.find(request, path)
-    )
+    if repository_names:
+        answer = backend.find_in_repositories(request, repository_names, Path.cwd())
+    else:
+        answer = backend.find(request, path)
     if compact:
         answer = reduce_find_answer(answer, Detail.COMPACT, ())
     _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=fields)
@@ -145,8 +146,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             metavar="START:END",
             help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open, `42` is "
-            "one line. "
-            "[default: all lines]",
+            "one line. [default: all lines]",
         ),
     ] = None,
     k: Annotated[
@@ -218,13 +218,13 @@ def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
 def _print_answer(
     answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool, fields: str | None
 ) -> None:
-    """Print an answer, with only these fields of its hits if they are given."""
+    """Print an answer. `fields`: names of the fields of hits to print, separated by commas; None for all."""
     from serve.cli import render
 
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    names = fields.split(",") if fields is not None else ()
+    field_names = fields.split(",") if fields is not None else ()
     print_answer(
-        lambda indent: render.to_json(answer, indent=indent, fields=names),
+        lambda indent: render.to_json(answer, indent=indent, fields=field_names),
         partial(print_formatted, answer),
         as_json=as_json or fields is not None,
     )

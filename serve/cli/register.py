@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from serve.setup.register import RegisterOptions
 
 # Directory of the backups of clients' files, in the directory of the indexes.
-BACKUP_DIRECTORY = "backups"
+BACKUP_DIRECTORY: Final = "backups"
 
 ClientOption = Annotated[
     str | None,
@@ -76,7 +76,7 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
 
 
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
-    """Return the work tree of the working directory, for clients that start servers elsewhere; else nothing."""
+    """Return an argument that names the work tree here, if the client starts its servers in another directory."""
     from serve.setup.mcp_clients import CLIENTS
 
     client = CLIENTS.get(options.client or "")

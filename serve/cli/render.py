@@ -5,7 +5,6 @@ In the output of `explain`, a run is a sequence of consecutive lines from the sa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from serve import diff_excerpts, text
 from serve.answer_detail import get_subject
 from serve.api_types import NamedRepository, check_fields, format_rfc3339, to_json_dict
+from serve.cli.terminal import format_json
 from serve.commit_types import ChangeHit, CommitDetails
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
-from serve.text import SHA_DIGITS, add_path_to_command, escape_controls, escape_json_controls, format_ranges
+from serve.text import SHA_DIGITS, add_path_to_command, escape_controls, format_ranges
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ MAX_SYMBOLS: Final = 4
 # Shown in place of the path for a commit that changes no file itself.
 NO_FILE: Final = "(no file)"
 
-# Number of lines (two screens) above which a run shows only its first lines.
+# If an explanation has more lines than these, two screens, each run shows only its first lines.
 MAX_FULL_LINES: Final = 60
 LINES_PER_RUN: Final = 3
+# Width of the column before the lines: number of the hit, two spaces and SHA of its commit.
+MARGIN_WIDTH: Final = 4 + SHA_DIGITS
 # Maximum number of runs of a long range. The JSON has all lines.
 MAX_RUNS: Final = 40
 # Maximum number of line ranges of a commit. More do not fit on the line of the path.
@@ -50,9 +52,10 @@ STEP_WIDTH: Final = len("reformatted")
 # A commit has the same color next to its lines and in its heading.
 COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 
+# Columns of the table of `lineage status --all`.
 HEADERS: Final = ("repository", "commits", "behind", "vectors", "indexed at", "state")
 NO_INDEXES: Final = "No repository is indexed. Run `lineage index`."
-# Columns of numbers are aligned to the right.
+# Columns of numbers, which are aligned to the right.
 NUMBER_COLUMNS: Final = (1, 2, 3)
 UNKNOWN: Final = "-"
 
@@ -72,8 +75,7 @@ def to_json(
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
         del result["meta"]["compatibility"]
-    separators = (",", ":") if indent is None else None
-    return escape_json_controls(json.dumps(result, ensure_ascii=False, indent=indent, separators=separators))
+    return format_json(result, indent)
 
 
 def print_find_answer(answer: FindAnswer, console: Console, terms: Collection[str] = ()) -> None:
@@ -108,8 +110,8 @@ def format_message_lines(message: str) -> list[str]:
 
 
 def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails) -> str:
-    """Return the references, release and copies of a commit, after two spaces; empty without any."""
-    # The message is shown in part, so its references are repeated, except those of the subject.
+    """Return the references, release and copies of a commit, after two spaces. Return an empty text without any."""
+    # References in the message are repeated, because only a part of it is shown; those in the subject are not.
     message = hit.commit_subject if isinstance(hit, ChangeHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
     description = describe_evidence(hit.references, tag, hit.also, message)
@@ -123,18 +125,19 @@ def get_line_style(line: str) -> str:
 
 
 def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
-    """Return the lines of a diff in color, with marks where lines were omitted."""
+    """Return the lines of a diff in color, with a line that says so where lines were omitted."""
     from rich.text import Text
 
-    excerpt, mark = Text(), f"\n    │ {diff_excerpts.OMITTED_MARK}"
+    excerpt = Text()
+    omitted_line = f"\n    │ {diff_excerpts.OMITTED_MARK}"
     if window.has_more_above:
-        excerpt.append(mark, style="dim")
+        excerpt.append(omitted_line, style="dim")
     for line in window.lines:
-        plain = escape_controls(line.removesuffix("\r"))
-        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=get_line_style(plain))
+        escaped_line = escape_controls(line.removesuffix("\r"))
+        excerpt.append(f"\n    │ {escaped_line.expandtabs(4)}", style=get_line_style(escaped_line))
     if window.has_more_below or truncated:
-        excerpt.append(mark, style="dim")
-    return excerpt[1:]
+        excerpt.append(omitted_line, style="dim")
+    return excerpt[1:]  # without the first line break
 
 
 def _format_find_heading(hit_number: int, hit: PatternHit) -> Text:
@@ -152,30 +155,24 @@ def _format_find_heading(hit_number: int, hit: PatternHit) -> Text:
     repository = f"{escape_controls(hit.repository)}: " if hit.repository else ""
     heading.append(f"\n    {repository}{escape_controls(hit.file_path) or NO_FILE}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
-    if names := hit.related_head_symbols:
-        ellipsis = ", …" if len(names) > MAX_SYMBOLS else ""
-        heading.append(
-            f"  in {', '.join(map(escape_controls, names[:MAX_SYMBOLS]))}{ellipsis}",
-            style="magenta",
-        )
+    if symbols := hit.related_head_symbols:
+        names = ", ".join(map(escape_controls, symbols[:MAX_SYMBOLS]))
+        ellipsis = ", …" if len(symbols) > MAX_SYMBOLS else ""
+        heading.append(f"  in {names}{ellipsis}", style="magenta")
     if hit.matched is not None:
-        heading.append(
-            f"\n    {'weak match; ' if hit.weak else ''}{escape_controls(hit.matched)}", style="dim"
-        )
+        weakness = "weak match; " if hit.weak else ""
+        heading.append(f"\n    {weakness}{escape_controls(hit.matched)}", style="dim")
     return heading
 
 
-def _format_find_footer(meta: FindMeta) -> list[Text]:
+def _format_find_footer(meta: FindMeta) -> Iterator[Text]:
     from rich.text import Text
 
+    if meta.hint:
+        yield Text(escape_controls(meta.hint), style="bold yellow")
     profile = meta.query_profile
-    profile_line = (
-        f"query profile {profile.name}: {escape_controls(profile.explanation)}"
-        if profile != DEFAULT_QUERY_PROFILE
-        else ""
-    )
-    lines = [Text(profile_line, style="dim")] if profile_line else []
-    return [Text(escape_controls(meta.hint), style="bold yellow"), *lines] if meta.hint else lines
+    if profile != DEFAULT_QUERY_PROFILE:
+        yield Text(f"query profile {profile.name}: {escape_controls(profile.explanation)}", style="dim")
 
 
 def print_explain_answer(answer: ExplainAnswer, console: Console) -> None:
@@ -202,12 +199,14 @@ def _format_blame(answer: ExplainAnswer) -> Iterator[Text]:
     width = len(str(answer.lines[-1].number)) if answer.lines else 0
     is_shortened = len(answer.lines) > MAX_FULL_LINES
     for run in runs[: MAX_RUNS if is_shortened else None]:
-        visible = run[:LINES_PER_RUN] if is_shortened and len(run) > LINES_PER_RUN + 1 else run
-        for line in visible:
+        # A single line is not omitted: the row that says so would take the same space.
+        is_cut = is_shortened and len(run) > LINES_PER_RUN + 1
+        shown_lines = run[:LINES_PER_RUN] if is_cut else run
+        for line in shown_lines:
             yield _format_blame_line(line, hit_numbers, width, is_first=line is run[0])
-        if len(visible) < len(run):
-            omitted = f"{len(run) - len(visible)} more"
-            yield Text(f"{'':{SHA_DIGITS + 4}}  {'⋮':>{width}}   {omitted}", style="dim")
+        if is_cut:
+            omitted = f"{len(run) - len(shown_lines)} more"
+            yield Text(f"{'':{MARGIN_WIDTH}}  {'⋮':>{width}}   {omitted}", style="dim")
     if is_shortened and len(runs) > MAX_RUNS:
         first_omitted = runs[MAX_RUNS][0].number
         yield Text(
@@ -224,7 +223,7 @@ def _format_blame_line(
     label = line.commit_sha[:SHA_DIGITS] if line.commit_sha else "uncommitted"
     margin = f"{number or '·':>2}  {label}" if is_first else ""
     style = _get_color(number) if number else "dim"
-    row = Text().append(f"{margin:<{SHA_DIGITS + 4}}", style=style)
+    row = Text().append(f"{margin:<{MARGIN_WIDTH}}", style=style)
     row.append(f"  {line.number:>{width}} ", style="dim").append("│ ", style=style)
     return row.append(escape_controls(line.text.removesuffix("\r")).expandtabs(4))
 
@@ -303,9 +302,8 @@ def _format_explain_footer(answer: ExplainAnswer) -> Iterator[Text]:
     details, hint = answer.meta.explain, answer.meta.hint or ""
     if details.limitation:
         yield Text(escape_controls(details.limitation), style="bold")
-        hint = hint.removeprefix(
-            details.limitation
-        ).strip()  # the hint repeats it for readers of the hint alone
+        # The hint begins with the limitation, for programs that show only the hint.
+        hint = hint.removeprefix(details.limitation).strip()
     if hint:
         yield Text(escape_controls(hint), style="bold yellow")
     if answer.hits:
@@ -324,7 +322,7 @@ def _format_explain_summary(details: ExplainDetails, shown_count: int) -> str:
 def format_status(location: IndexLocation, status: IndexStatus) -> str:
     """Return the output of `lineage status`."""
     indexed_at = format_rfc3339(status.indexed_at) if status.indexed_at else "<none>"
-    lines = {
+    fields = {
         "repo": str(location.path),
         "id": location.repo_id,
         "last_indexed_commit": status.last_indexed_commit or "<none>",
@@ -335,32 +333,33 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
     if status.index_holder:
         from serve.index_status import describe_copy  # imports the database, which other output does not need
 
-        lines["source"] = describe_copy(status.index_holder, status.indexed_at)
+        fields["source"] = describe_copy(status.index_holder, status.indexed_at)
     remedy = status.verdict.remedy if status.verdict else None
-    if remedy and remedy not in lines["compatibility"]:
-        lines["remedy"] = add_path_to_command(remedy)
+    if remedy and remedy not in fields["compatibility"]:
+        fields["remedy"] = add_path_to_command(remedy)
     if status.vector_share < 1:
-        lines["vectors"] = (
+        fields["vectors"] = (
             f"{text.describe_vector_share(status.vector_share)}; `lineage index` adds the others"
         )
     if status.branch_patterns:
-        lines["branches"] = f"HEAD, {', '.join(status.branch_patterns)}"
+        fields["branches"] = f"HEAD, {', '.join(status.branch_patterns)}"
     if status.cache:
-        lines["embed_cache"] = _format_cache(status.cache)
+        fields["embed_cache"] = _format_cache(status.cache)
     if status.unreadable_commits:
-        lines["unreadable"] = f"{text.format_commit_count(status.unreadable_commits)}; {text.UNREADABLE_HINT}"
-    return "\n".join(f"{name}: {escape_controls(value)}" for name, value in lines.items())
+        fields["unreadable"] = (
+            f"{text.format_commit_count(status.unreadable_commits)}; {text.UNREADABLE_HINT}"
+        )
+    return "\n".join(f"{name}: {escape_controls(value)}" for name, value in fields.items())
 
 
 def _format_cache(cache: CacheStatus) -> str:
     usage = cache.usage
     size = f"{cache.size_bytes / 1_000_000:,.1f} MB"
-    hits = (
-        f", the last run found {usage.cached_texts / usage.requested_texts:.0%} of {usage.requested_texts:,} texts"
-        if usage.requested_texts
-        else ""
-    )
-    return f"{cache.mode}, {usage.entries:,} entries, {size}{hits}"
+    description = f"{cache.mode}, {usage.entries:,} entries, {size}"
+    if not usage.requested_texts:
+        return description
+    share = usage.cached_texts / usage.requested_texts
+    return f"{description}, the last run found {share:.0%} of {usage.requested_texts:,} texts"
 
 
 def format_status_table(home: Path) -> str:

@@ -18,7 +18,7 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.related_types import Bot, RelatedAnswer, RelatedDetails
+from serve.related_types import RelatedAnswer, RelatedDetails
 from serve.text import (
     SHA_DIGITS,
     escape_controls,
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
     from serve.analysis.range_summary import LogAnswer, ReleaseNote
 
-# Matching lines of a commit: several commits fit a screen. The JSON has more.
+# Matching lines of a commit to show, so that several commits fit a screen. The JSON has more.
 MAX_LINES: Final = 12
-# References of a release note. A pull request may close many issues.
+# References of a release note to show. A pull request may close many issues.
 MAX_REFERENCES: Final = 4
 
+# Width of the longest step of a trace, and the styles of steps; others, such as "renamed", are magenta.
 STEP_WIDTH: Final = len("introduced")
-STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
+STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
@@ -72,18 +73,18 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
     row = Text().append(f"    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
     row.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
     yield row.append(format_evidence(hit), style="green")
-    remaining = MAX_LINES
+    remaining_lines = MAX_LINES
     for file in hit.files:
         row = Text().append(f"    {escape_controls(file.path)}", style="cyan")
         yield row.append(f"  {file.change_kind}, +{file.added} -{file.removed}", style="dim")
-        shown_lines = file.lines[:remaining]
+        shown_lines = file.lines[:remaining_lines]
         for line in shown_lines:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
         if 0 < len(shown_lines) < len(file.lines):
             yield Text("    │ …", style="dim")
-        remaining -= len(shown_lines)
+        remaining_lines -= len(shown_lines)
     if hit.file_count > len(hit.files):
         yield Text(f"    {format_more_files(hit.file_count - len(hit.files))}", style="dim")
 
@@ -95,13 +96,13 @@ def print_log_answer(answer: LogAnswer, console: Console) -> None:
     console.print(Text(_format_log_title(answer), style="bold"))
     if answer.limitation:
         console.print(Text(escape_line(answer.limitation), style="bold yellow"))
-    counts = {directory.path or "(top level)": directory.commits for directory in answer.directories}
+    directories = {directory.path or "(top level)": directory.commits for directory in answer.directories}
     kinds = {DISPLAY_NAMES[group.kind]: group.count for group in answer.kinds}
-    for heading, numbers in (("By directory", counts), ("By kind", kinds)):
-        if numbers:
+    for heading, commit_counts in (("By directory", directories), ("By kind", kinds)):
+        if commit_counts:
             console.print(Text(f"\n{heading}", style="bold"))
-        for name, number in numbers.items():
-            row = Text().append(f"{number:>7,}  ").append(escape_line(name), style="cyan")
+        for name, count in commit_counts.items():
+            row = Text().append(f"{count:>7,}  ").append(escape_line(name), style="cyan")
             console.print(row, no_wrap=True, overflow="ellipsis")
     for row in _format_release_notes(answer):
         console.print(row, no_wrap=True, overflow="ellipsis")
@@ -121,10 +122,10 @@ def _format_log_title(answer: LogAnswer) -> str:
 def _format_release_notes(answer: LogAnswer) -> Iterator[Text]:
     from rich.text import Text
 
-    count, shown = answer.release_note_count, len(answer.release_notes)
+    count, shown_count = answer.release_note_count, len(answer.release_notes)
     if count:
-        first = f", first {shown:,} shown" if shown < count else ""
-        yield Text(f"\nCandidates for release notes: {count:,}{first}", style="bold")
+        limit_note = f", first {shown_count:,} shown" if shown_count < count else ""
+        yield Text(f"\nCandidates for release notes: {count:,}{limit_note}", style="bold")
     heading = ""
     for note in answer.release_notes:
         note_heading = "breaking changes" if note.is_breaking else DISPLAY_NAMES[note.kind]
@@ -153,7 +154,7 @@ def print_show_answer(answer: ShowAnswer, console: Console) -> None:
         console.print(row)
     for row in _format_files(answer):
         console.print(row, no_wrap=True, overflow="ellipsis")
-    for row in _format_text(answer.diff, answer.content):
+    for row in _format_diff_or_content(answer.diff, answer.content):
         console.print(row, soft_wrap=True)
     if answer.limitation:
         console.print(Text(escape_controls(answer.limitation), style="bold yellow"))
@@ -197,7 +198,7 @@ def _format_file(file: CommitFile) -> Text:
     return row.append(f" from {escape_controls(file.old_path)}", style="dim") if file.old_path else row
 
 
-def _format_text(diff: FileDiff | None, content: FileContent | None) -> Iterator[Text]:
+def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) -> Iterator[Text]:
     from rich.text import Text
 
     if diff:
@@ -217,7 +218,7 @@ def _format_text(diff: FileDiff | None, content: FileContent | None) -> Iterator
 
 
 def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
-    """Print the changes, each with its place unless the change before it has the same, then the counts."""
+    """Print the changes, then the counts. A change has a line with its place if the place differs from the last one."""
     from rich.text import Text
 
     details = answer.meta.trace
@@ -242,7 +243,7 @@ def _format_trace_hit(hit: TraceHit) -> Text:
 
     step = f"{hit.step}{'' if hit.provenance == 'EXACT' else ' ≈'}"
     row = Text().append(hit.commit_sha[:SHA_DIGITS], style="yellow").append(f"  {hit.commit_date[:10]}  ")
-    row.append(f"{step:<{STEP_WIDTH}}  ", style=STYLES.get(hit.step, "magenta"))
+    row.append(f"{step:<{STEP_WIDTH}}  ", style=STEP_STYLES.get(hit.step, "magenta"))
     row.append(format_message_lines(hit.commit_subject)[0], style="bold")
     return row.append(f"  {escape_line(hit.commit_author)}", style="dim")
 
@@ -259,8 +260,9 @@ def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bo
     for line in _format_related_heading(details):
         console.print(line, soft_wrap=True)
     for heading, rows in _build_related_tables(answer, compact=compact):
-        if rows:
-            console.print(Text(f"\n{heading}", style="bold"))
+        if not rows:
+            continue
+        console.print(Text(f"\n{heading}", style="bold"))
         for row in _align_rows(rows):
             console.print(row, no_wrap=True, overflow="ellipsis")
     for note, style in ((details.limitation, "dim"), (answer.meta.hint, "bold yellow")):
@@ -278,7 +280,7 @@ def _format_related_heading(details: RelatedDetails) -> Iterator[Text]:
 
 
 def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[tuple[str, Rows]]:
-    """Yield the heading and the rows of each table."""
+    """Yield the heading and the rows of each table. `compact`: without the newest commit of each row."""
     details = answer.meta.related
 
     def describe_commit(sha: str, date: str) -> list[str]:
@@ -309,12 +311,22 @@ def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[t
                 author.name,
                 _format_share(author.share),
                 format_commit_count(author.commits),
-                _format_line_count(author.lines),
+                format_count(author.lines, "line"),
             )
             for author in details.recent_authors
         ],
     )
-    yield "Bots", [_format_bot(bot) for bot in details.bots]
+    yield (
+        "Bots",
+        [
+            (
+                bot.name,
+                format_count(bot.lines, "line"),
+                f"{format_commit_count(bot.recent_commits)} recently",
+            )
+            for bot in details.bots
+        ],
+    )
     yield (
         "Hot spots",
         [
@@ -333,29 +345,22 @@ def _format_share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
-def _format_bot(bot: Bot) -> Sequence[str]:
-    return bot.name, _format_line_count(bot.lines), f"{format_commit_count(bot.recent_commits)} recently"
-
-
-def _format_line_count(count: int) -> str:
-    return format_count(count, "line")
-
-
 def _align_rows(rows: Rows) -> Iterator[Text]:
     """Yield the rows with aligned columns, the names in color."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    escaped = [[_shorten_name(escape_line(name)), *cells] for name, *cells in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*escaped, strict=True)]
-    for name, *cells in escaped:
-        row = Text(INDENT).append(name, style="cyan").append(" " * (widths[0] - cell_len(name)))
-        for cell, width in zip(cells, widths[1:], strict=True):
+    rows = [[_shorten_name(escape_line(name)), *cells] for name, *cells in rows]
+    name_width, *cell_widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        row = Text(INDENT).append(name, style="cyan").append(" " * (name_width - cell_len(name)))
+        for cell, width in zip(cells, cell_widths, strict=True):
             row.append(f"  {cell:>{width}}")
         yield row
 
 
 def _shorten_name(name: str) -> str:
+    """Cut the start of a name that is wider than MAX_NAME_WIDTH terminal cells. Some characters take two cells."""
     from rich.cells import cell_len
 
     if cell_len(name) <= MAX_NAME_WIDTH:

@@ -1,8 +1,9 @@
-"""Typer app factory, command runner, exit codes of errors, and printing, for all programs."""
+"""Typer app factory, common options, command runner, exit codes of errors, and printing, for all programs."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from typer import Abort, TyperException
 
 from serve import config, process, text
 from serve.errors import BadRequest, Cancelled, NoWorkingDirectory
-from serve.text import add_path_to_commands, escape_controls
+from serve.text import add_path_to_commands, escape_controls, escape_json_controls
 from stores import errors
 from stores.errors import LineageError
 
@@ -51,6 +52,7 @@ def _remember_path(path: Path) -> Path:
     return path
 
 
+AsJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RepositoryPath = Annotated[
     Path,
     typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_remember_path),
@@ -201,12 +203,20 @@ def print_raw(text: str) -> None:
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
+def format_json(document: Any, indent: int | None = None) -> str:
+    """Return a JSON document, in one line without an indentation. Control characters are JSON escapes."""
+    separators = (",", ":") if indent is None else None
+    return escape_json_controls(
+        json.dumps(document, ensure_ascii=False, indent=indent, separators=separators)
+    )
+
+
 def print_answer(
     to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool
 ) -> None:
-    """Print an answer: formatted on a terminal, else as JSON.
+    """Print an answer: formatted on a terminal, else or with `as_json` as JSON.
 
-    `to_json` returns the JSON with the given indentation, which there is only on a terminal.
+    `to_json` returns the JSON with the given indentation. Only JSON on a terminal is indented.
     """
     is_terminal = sys.stdout.isatty()
     if as_json or not is_terminal:

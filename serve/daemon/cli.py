@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from serve import config
-from serve.cli.terminal import print_text
+from serve.cli.terminal import AsJsonOption, print_text
 from serve.text import format_count
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NOT_RUNNING: Final = "No daemon is running. The next query starts one."
 
 
@@ -53,7 +52,7 @@ def serve_command(
 
 
 @app.command("status")
-def status_command(*, as_json: AsJson = False) -> None:
+def status_command(*, as_json: AsJsonOption = False) -> None:
     """Show whether the daemon is running, for how long, and what it has loaded."""
     report = _create_client().fetch_status()
     if as_json:
@@ -64,7 +63,7 @@ def status_command(*, as_json: AsJson = False) -> None:
 
 
 @app.command("list")
-def list_command(*, as_json: AsJson = False) -> None:
+def list_command(*, as_json: AsJsonOption = False) -> None:
     """List the repositories whose indexes the daemon has loaded."""
     report = _create_client().fetch_status()
     indexes = report.holdings if report else ()
@@ -103,9 +102,10 @@ def _format_status(report: StatusReport) -> Iterator[str]:
 
 
 def _format_duration(seconds: float) -> str:
+    """Return a duration in seconds or minutes, each up to 100, or in hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.0f} h"
 
 
 def _format_megabytes(size: int) -> str:

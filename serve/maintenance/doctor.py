@@ -5,7 +5,6 @@ Checks are independent: a check that raises an error becomes a result and does n
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections import Counter
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
 from serve import config
+from serve.cli import terminal
 from serve.cli.terminal import print_raw
 from serve.config import Settings
 from serve.repositories import locate_index
-from serve.text import add_path_to_commands, escape_controls, escape_json_controls, format_count
+from serve.text import add_path_to_commands, escape_controls, format_count
 from stores.errors import LineageError
 from stores.index_location import IndexLocation
 
@@ -127,8 +127,7 @@ def run_checks(
 
     Nothing is written and no daemon is started.
     """
-    context = CheckContext(path, settings, Path(sys.executable).parent)
-    context, failure = _open_repository(context)
+    context, failure = _open_repository(CheckContext(path, settings, Path(sys.executable).parent))
     if failure:
         yield failure
     for name, check in (load_checks() if checks is None else checks).items():
@@ -187,7 +186,7 @@ def format_json(results: Sequence[CheckResult]) -> str:
         "verdict": _find_worst_verdict(results),
         "checks": [asdict(result) for result in results],
     }
-    return escape_json_controls(json.dumps(document, ensure_ascii=False, indent=2))
+    return terminal.format_json(document, indent=2)
 
 
 def print_results(results: Iterable[CheckResult]) -> list[CheckResult]:
