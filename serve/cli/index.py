@@ -52,7 +52,7 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
         return
     index_output.print_summary(
         result.summary,
-        profile_details=result.resources if options.profile else None,
+        profile_details=result.profile_details if options.profile else None,
         is_partial_clone=result.is_partial_clone,
     )
 
@@ -61,12 +61,12 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
 class IndexResult:
     """Result of an index run, or why there was none.
 
-    `summary`: None if there was nothing to do; then `message` says why, and `versions` are those of a complete index.
-    `resources`: workers, threads, batch size, provider and vector index of the run.
+    `summary`: None if there was nothing to do. Then `message` says why, and `versions` are those recorded in the index,
+    None if another run is queued. `profile_details`: workers, threads, batch size, provider and vector index.
     """
 
     summary: RunSummary | None = None
-    resources: Mapping[str, int | str] = field(default_factory=dict)
+    profile_details: Mapping[str, int | str] = field(default_factory=dict)
     is_partial_clone: bool = False
     message: str = ""
     versions: RecordedVersions | None = None
@@ -74,10 +74,14 @@ class IndexResult:
 
 @dataclass(slots=True)
 class SharedEncoders:
-    """Encoders that several runs use one after the other, with their models loaded. `name`: shown by progress bars."""
+    """Encoders, with their models loaded, that runs of several repositories use one after the other.
+
+    `encoders`: encoder and the provider that runs it, by encoder name and chosen provider. `repository_name`: name of
+    the repository of the current run, for the progress bar.
+    """
 
     encoders: dict[tuple[EncoderName, str], tuple[Encoder, str]] = field(default_factory=dict)
-    name: str = ""
+    repository_name: str = ""
 
 
 def index_repository(
@@ -98,7 +102,7 @@ def index_repository(
 def _index_incrementally(
     path: Path, git_dir: Path, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
 ) -> IndexResult:
-    """Wait for a running index run, then index the new commits; return at once if another run is queued already."""
+    """Wait for a running index run, then index the new commits. Return at once if another run is queued already."""
     with locks.wait_for_run_lock(location, git_dir, _log_waiting) as run:
         if run is None:
             return IndexResult(message=ALREADY_QUEUED_MESSAGE)
@@ -115,11 +119,11 @@ def _check_branches(repository: Repository, options: IndexOptions) -> None:
     """Raise BadRequest for a pattern that no branch or tag matches now."""
     from pipeline.git import ranges
 
+    git = commit_graph.create_git_program(repository)
     for pattern in options.branch_patterns:
-        is_known = pattern in ALL_BRANCHES  # a repository may have no remote
-        if not is_known and not ranges.list_branch_tips(
-            repository, commit_graph.create_git_program(repository), [pattern]
-        ):
+        if pattern in ALL_BRANCHES:
+            continue  # a repository without a remote has no remote-tracking branches
+        if not ranges.list_branch_tips(repository, git, [pattern]):
             suggestion = ranges.suggest_references(repository, pattern)
             raise BadRequest(
                 f"No branch or tag matches {pattern!r:.200}.",
@@ -179,9 +183,9 @@ def _load_versions_if_current(
         with database.open_for_reading(location) as connection:
             summary = history.load_index_summary(connection)
             versions = compatibility.load_recorded_versions(connection)
-            unreadable = history.load_unreadable_commits(connection)
+            unreadable_commits = history.load_unreadable_commits(connection)
             patterns = history.load_branch_patterns(connection)
-            known_tips = history.load_branch_tips(connection)
+            indexed_tips = history.load_branch_tips(connection)
     except database.NotIndexed:
         return None
     # A killed run of another HEAD may have written a part of that HEAD's snapshot.
@@ -191,20 +195,21 @@ def _load_versions_if_current(
         return None
     if patterns:
         git = commit_graph.create_git_program(repository)
-        if not known_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):
+        if not indexed_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):
             return None
-    return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else versions
+    is_retry_useful = any(repository.is_readable(commit.commit_sha) for commit in unreadable_commits)
+    return None if is_retry_useful else versions
 
 
 def _run_index(
     repository: Repository, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
 ) -> IndexResult:
     encoder_name = options.encoder or _find_encoder_name(location)
-    # Before --rebuild deletes it.
+    # The default is read here, before --rebuild deletes the file.
     vector_index = options.vector_index or (VectorIndex.HNSW if location.hnsw.exists() else VectorIndex.NONE)
     if options.rebuild:
         _warn_about_defaults(location, encoder_name, options)
-    # This may fail, so it comes before --rebuild deletes the index.
+    # The provider may be unavailable, which is an error before --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
     jobs, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
     configure_malloc()
@@ -214,26 +219,36 @@ def _run_index(
     if provider != providers.CPU or encoder_name is EncoderName.STATIC:
         threads = 1  # a device runs one call at a time, and the static encoder is Python code
     run_options = _build_run_options(provider, options)
-    resources: dict[str, int | str] = {
-        "workers": jobs,
-        "threads": threads,
-        "commit_batch": run_options.commit_batch,
-    }
     logger.info(
         "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
-        *resources.values(),
+        jobs,
+        threads,
+        run_options.commit_batch,
         encoder_name,
         provider,
     )
-    name, keep_encoder = (shared.name, True) if shared else ("", False)
-    with index_output.report_progress(show_bar=options.show_progress, name=name) as report:
+    repository_name = shared.repository_name if shared else ""
+    with index_output.report_progress(show_bar=options.show_progress, name=repository_name) as report:
         summary = IndexRun(
-            repository, location, run_options, encoder, jobs, threads, report, keep_encoder=keep_encoder
+            repository,
+            location,
+            run_options,
+            encoder,
+            jobs,
+            threads,
+            report,
+            keep_encoder=shared is not None,
         ).run()
     record_times(location.times, summary.profile)
     commit_graph.refresh(repository, location.git_directory)
     _refresh_vector_index(location, vector_index)
-    profile_details = resources | {"embed_provider": provider, "vector_index": vector_index}
+    profile_details: dict[str, int | str] = {
+        "workers": jobs,
+        "threads": threads,
+        "commit_batch": run_options.commit_batch,
+        "embed_provider": provider,
+        "vector_index": vector_index,
+    }
     return IndexResult(summary, profile_details, repository.is_partial_clone)
 
 
@@ -250,18 +265,19 @@ def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) ->
 
 
 def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:
-    """Warn which defaults a rebuild uses if the recorded options of a damaged index cannot be read."""
+    """Warn about the defaults of a rebuild if the options that a damaged index has recorded cannot be read."""
     from pipeline.write import load_index_versions
 
     if not location.database.exists() or load_index_versions(location) is not None:
         return
-    # Without the patterns of the index, only those of this run remain.
-    branches = [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
-    defaults = (
-        *((f"--encoder {encoder_name}",) if options.encoder is None else ()),
-        *((f"--embed-cache {EmbedCacheMode.OFF}",) if options.embed_cache is None else ()),
-        *(() if options.head_only else branches),
-    )
+    defaults = []
+    if options.encoder is None:
+        defaults.append(f"--encoder {encoder_name}")
+    if options.embed_cache is None:
+        defaults.append(f"--embed-cache {EmbedCacheMode.OFF}")
+    if not options.head_only:
+        # The index may have had other patterns, which are lost.
+        defaults += [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
     if defaults:
         logger.warning(
             "The options recorded in the index cannot be read. Rebuilding it with %s.",
@@ -276,10 +292,9 @@ def _find_encoder_name(location: IndexLocation) -> EncoderName:
     from pipeline.component_versions import get_encoder_name
     from pipeline.write import load_index_versions
 
-    recorded_versions = load_index_versions(location)
-    return (
-        get_encoder_name(recorded_versions.embedding_model) if recorded_versions else None
-    ) or EncoderName.MINILM
+    versions = load_index_versions(location)
+    encoder_name = get_encoder_name(versions.embedding_model) if versions else None
+    return encoder_name or EncoderName.MINILM
 
 
 def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
@@ -317,7 +332,7 @@ def _get_encoder(
     options: IndexOptions,
     shared: SharedEncoders | None,
 ) -> tuple[Encoder, str]:
-    """Return the encoder and the provider that runs it, of an earlier run if there was one."""
+    """Return the encoder and the provider that runs it, those of an earlier run if it had the same choices."""
     encoders = shared.encoders if shared else {}
     key = encoder_name, provider
     if key not in encoders:

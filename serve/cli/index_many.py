@@ -1,7 +1,7 @@
 """Command `lineage index` of several repositories.
 
-All are extracted first, one after the other, so that words find their whole histories soon. Then their texts are
-embedded, with one encoder. A repository that fails does not stop the others.
+There are two stages. First the commits of all repositories are extracted, so that queries soon find them by words. Then
+their texts are embedded, with one encoder. A repository that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
     check_options(options)
     settings = config.load_settings()
     logs.configure(settings.log_level)
-    found_paths = [] if directory is None else _find_repositories(directory)
-    run = _Run(tuple(dict.fromkeys([*paths, *found_paths])), options, settings.home)
+    paths_below = [] if directory is None else _find_repositories(directory)
+    run = _Run(tuple(dict.fromkeys([*paths, *paths_below])), options, settings.home)
     try:
         run.extract()
         if not options.skip_vectors:
@@ -77,7 +77,8 @@ def _find_repositories(directory: Path) -> list[Path]:
 class _Run:
     """Index run of several repositories.
 
-    `unfinished`: repositories that are not complete, with the result of their first stage. `failed`: those with errors.
+    `unfinished`: repositories that are not complete, with the result of `extract`, None before it.
+    `failed`: repositories with errors.
     """
 
     paths: tuple[Path, ...]
@@ -91,7 +92,7 @@ class _Run:
         self.unfinished = dict.fromkeys(self.paths)
 
     def extract(self) -> None:
-        """Index the commits of each repository by words."""
+        """Run the first stage: index the commits of each repository by words."""
         options = replace(self.options, skip_vectors=True)
         for path in self.paths:
             with self._report_failure(path):
@@ -109,8 +110,8 @@ class _Run:
                     self._finish(path, result, line)
 
     def embed(self) -> None:
-        """Embed the texts of each repository."""
-        # The first stage has done what the other options say.
+        """Run the second stage: embed the texts of each repository."""
+        # The first stage has already followed these options.
         options = replace(self.options, rebuild=False, force=False, yes=False)
         for path, first_result in tuple(self.unfinished.items()):
             with self._report_failure(path):
@@ -125,7 +126,7 @@ class _Run:
                 self._finish(path, result, f"embedded {embedded:,} texts in {duration}")
 
     def _index(self, path: Path, options: IndexOptions) -> IndexResult:
-        self.shared.name = path.absolute().name
+        self.shared.repository_name = path.absolute().name
         stage = "extract" if options.skip_vectors else "embed"
         logger.info("event=repository stage=%s path=%s", stage, path)
         return index_repository(path, options, self.home, self.shared)
@@ -135,7 +136,7 @@ class _Run:
         print_text(f"{path}: {line}")
         if self.options.profile and (result.summary or result.versions):
             profile = result.summary.profile if result.summary else Profile()
-            print_text(profile.to_json_line(repository=str(path), **result.resources))
+            print_text(profile.to_json_line(repository=str(path), **result.profile_details))
         if result.summary:
             index_output.log_warnings(result.summary, is_partial_clone=result.is_partial_clone)
         elif result.versions:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
+# Commits from one event of the log to the next.
 COMMITS_PER_EVENT: Final = 100
 # Characters of a bar that stands for the whole time of the run.
 BAR_CELLS: Final = 24
@@ -31,7 +31,8 @@ SHORT_SHA_DIGITS: Final = 7
 # Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
 
-# Time span of the rate. Updates come once per batch; with rich's default of 30 s, slow runs would have no rate.
+# Time span whose mean is the rate. Updates come once per batch, so runs with batches of more than 30 s, the default of
+# rich, would have no rate.
 SPEED_WINDOW_SECONDS: Final = 3600
 # Commits or texts per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10
@@ -41,7 +42,7 @@ MIN_WHOLE_RATE: Final = 10
 def report_progress(*, show_bar: bool, name: str = "") -> Iterator[Callable[[Progress], None]]:
     """Log progress events and show a progress bar on a terminal. Yield the function to call after each batch.
 
-    `name`: of the repository, for the bar; empty if there is only one.
+    `name`: name of the repository, shown before the bar if there are several.
     """
     is_terminal = sys.stderr.isatty()
     event_log = _ProgressLog(SHORT_SHA_DIGITS if is_terminal else None)
@@ -86,7 +87,7 @@ def _format_interruption(progress: Progress) -> str:
 class _ProgressLog:
     """Log with an event for every `COMMITS_PER_EVENT` commits, and for every transaction of vectors.
 
-    `watermark_digits`: number of digits of the watermark (SHA of the last indexed commit) to log, None for all.
+    `watermark_digits`: number of digits to log of the watermark, the SHA of the last indexed commit; None for all.
     `latest`: the last progress, None before the first.
     """
 
@@ -183,12 +184,12 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
 
 
 def _format_phases(summary: RunSummary) -> Iterator[str]:
-    shares = summary.profile.get_elapsed_times(summary.workers)
-    for name, seconds in shares:
+    phases = summary.profile.get_elapsed_times(summary.workers)
+    for name, seconds in phases:
         share = min(seconds / summary.seconds, 1.0)
         bar = "█" * round(share * BAR_CELLS)
         yield f"  {name:<8}{format_duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
-    if shares:
+    if phases:
         note = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
         yield f"  wall time, phases overlap{note}"
 
@@ -215,10 +216,7 @@ def format_duration(seconds: float) -> str:
 def show_progress_bar(
     console: Console | None = None, clock: Callable[[], float] | None = None, *, name: str = ""
 ) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far.
-
-    `name`: of the repository, shown before the bar.
-    """
+    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -254,4 +252,7 @@ def show_progress_bar(
 
 
 def _format_rate(speed: float | None, unit: str) -> str:
-    return f"{speed:,.{0 if speed >= MIN_WHOLE_RATE else 1}f} {unit}/s" if speed else "..."
+    if not speed:
+        return "..."
+    decimals = 0 if speed >= MIN_WHOLE_RATE else 1
+    return f"{speed:,.{decimals}f} {unit}/s"

@@ -29,7 +29,7 @@ from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
 
-# Rows of a table on a terminal, which are all kept in memory; the other formats have all rows.
+# Rows of a table to show. They are kept in memory, to compute the widths of columns; the other formats have all rows.
 MAX_TABLE_ROWS: Final = 200
 ROWS_PER_FETCH: Final = 1_000
 # Rows of a row group in a Parquet file.
@@ -44,7 +44,7 @@ WELCOME: Final = (
     "Read-only SQL. `SHOW TABLES;` lists tables and views. End statements with `;`. Ctrl-D exits."
 )
 
-# An executed statement: DuckDB's connection, whose type only `stores` may name.
+# Result of a statement. DuckDB returns its connection, but only `stores` may import that type.
 Result: TypeAlias = Any
 
 
@@ -95,7 +95,7 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
     """Run statements on the index of the repository at `path`, and print the result of the last one."""
     from serve.sql import open_sql
 
-    # Printed after the index is closed: a pager or another slow reader must not keep an index run waiting.
+    # The output is printed after the index is closed, so that an index run does not wait for a pager.
     with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:
         with open_sql(path, config.load_settings().home) as index:
             if index.holder:
@@ -104,27 +104,27 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
             result = index.connection.execute(statements)
             if not has_rows:
                 return
-            names, rows = [column[0] for column in result.description], []
+            names = [column[0] for column in result.description]
+            table_rows = []
             if output_format is Format.TABLE:
-                rows = result.fetchmany(MAX_TABLE_ROWS + 1)
+                table_rows = result.fetchmany(MAX_TABLE_ROWS + 1)
             else:
                 WRITERS[output_format](names, result, output)
         if output_format is Format.TABLE:
-            _print_table(names, rows)
+            _print_table(names, table_rows)
         output.seek(0)
         shutil.copyfileobj(output, sys.stdout.buffer)
 
 
 def _returns_rows(statements: Sequence[Any]) -> bool:
-    """Return whether the last statement returns rows: False for SET and for an empty input."""
-    return (
-        any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
-        if statements
-        else False
-    )
+    """Return whether the last statement returns rows. SET returns none, and an empty input has no statement."""
+    if not statements:
+        return False
+    return any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Print a table of the first MAX_TABLE_ROWS rows. There are more rows if one more is given."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -47,7 +47,7 @@ from serve.errors import BadRequest, Cancelled
 from serve.index_status import IndexStatus
 from serve.text import escape_controls, format_commit_count, format_path_arguments
 
-# Wait after Esc before it counts as a key. An arrow key sends Esc too, and more bytes within 50 ms on a slow line.
+# Wait for more bytes after Esc. An arrow key sends Esc and two more bytes, on a slow line within 50 ms.
 ESCAPE_SECONDS: Final = 0.15
 # ANSI colors, so that the terminal's theme keeps them readable on a light or dark background.
 STYLE: Final = Style(
@@ -77,13 +77,13 @@ def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
-    providers_offered, unavailable = split_providers([*EmbedProvider], providers.list_built_in_providers())
-    questions = build_basic_questions(providers_offered)
-    all_questions = (*questions, *ADVANCED_QUESTIONS)
+    provider_options, unavailable = split_providers([*EmbedProvider], providers.list_built_in_providers())
+    basic_questions = build_basic_questions(provider_options)
+    all_questions = (*basic_questions, *ADVANCED_QUESTIONS)
     _warn_ignored(format_option_arguments(ignored_options, all_questions))
     _, status = index_status.load_status_at_path(path, config.load_settings().home)
     _print(_format_heading(repository.root, status))
-    options = _ask_options(questions, unavailable)
+    options = _ask_options(basic_questions, unavailable)
     _print(
         f"\nThe same without questions:\n\n    {format_equivalent_command(path, options, all_questions)}\n"
     )
@@ -114,13 +114,11 @@ def format_equivalent_command(path: Path, options: IndexOptions, questions: Sequ
 
 def format_option_arguments(index_options: IndexOptions, questions: Sequence[WizardQuestion]) -> list[str]:
     """Return the command-line arguments for the options that are not at their default."""
-    modes = [
-        f"--{name}" for name in ("incremental", "force", "rebuild", "yes") if getattr(index_options, name)
-    ]
-    return [
-        *modes,
-        *(word for question in questions for word in _format_question_arguments(question, index_options)),
-    ]
+    mode_flags = ("incremental", "force", "rebuild", "yes")
+    arguments = [f"--{name}" for name in mode_flags if getattr(index_options, name)]
+    for question in questions:
+        arguments += _format_question_arguments(question, index_options)
+    return arguments
 
 
 def choose(question: str, options: Sequence[ChoiceOption]) -> str:
@@ -176,12 +174,13 @@ def _format_question_arguments(question: WizardQuestion, options: IndexOptions) 
         yield str(value)
 
 
-def _ask_options(questions: tuple[WizardQuestion, ...], unavailable: tuple[str, ...]) -> IndexOptions:
+def _ask_options(basic_questions: tuple[WizardQuestion, ...], unavailable: tuple[str, ...]) -> IndexOptions:
+    """Ask for all options. `unavailable`: names of the providers that this build cannot run."""
     mode = Mode(choose("What should be done?", MODE_OPTIONS))
     values: dict[str, Any] = dict(mode.fields)
     if unavailable:
         _print(f"  Not available in this build: {', '.join(unavailable)}.")
-    values |= {question.field: _ask(question) for question in questions}
+    values |= {question.field: _ask(question) for question in basic_questions}
     if confirm("Set more: threads, processes, batches, output?", default=False):
         values |= {question.field: _ask(question) for question in ADVANCED_QUESTIONS}
     return IndexOptions(**values)
@@ -261,7 +260,7 @@ def _create_escape_binding() -> KeyBindings:
 
 
 def _print_answered(question: str, answer: str) -> None:
-    """Print the question with its answer, in place of the prompt and its options."""
+    """Print the question with its answer, in place of the prompt and its options, which were erased."""
     label = question if question.endswith("?") else f"{question}:"
     line = [("class:check-mark", CHECK_MARK), ("class:question", f" {label} "), ("class:answer", answer)]
     print_formatted_text(FormattedText(line), style=STYLE)

@@ -68,12 +68,10 @@ class Choice:
 
     @property
     def all_options(self) -> tuple[ChoiceOption, ...]:
-        """All options, including `UNCHANGED` if it exists."""
-        return (
-            self.options
-            if self.unchanged_meaning is None
-            else (ChoiceOption(UNCHANGED, self.unchanged_meaning), *self.options)
-        )
+        """All options, with `UNCHANGED` as the first one if it has a meaning."""
+        if self.unchanged_meaning is None:
+            return self.options
+        return (ChoiceOption(UNCHANGED, self.unchanged_meaning), *self.options)
 
     def parse_answer(self, answer: str) -> Any:
         """Return the value of an answer; None for `UNCHANGED`."""
@@ -104,8 +102,8 @@ MODE_OPTIONS: Final = (
 PROVIDER_MEANINGS: Final = {
     EmbedProvider.AUTO: "cuda if CUDA_VISIBLE_DEVICES names a device, else what this build has",
     EmbedProvider.CPU: "the bundled 8-bit model; runs everywhere",
-    "coreml": "Apple accelerators; the first run prepares a model for them",
-    "cuda": "an NVIDIA GPU",
+    EmbedProvider.COREML: "Apple accelerators; the first run prepares a model for them",
+    EmbedProvider.CUDA: "an NVIDIA GPU",
 }
 RESOURCE_CHOICE: Final = Choice(
     (
@@ -159,16 +157,15 @@ ADVANCED_QUESTIONS: Final = (
 
 
 def split_providers(
-    provider_names: Sequence[str], built_in: Collection[str]
+    providers: Sequence[EmbedProvider], built_in: Collection[str]
 ) -> tuple[tuple[ChoiceOption, ...], tuple[str, ...]]:
     """Return the providers that this build can run, as options, and the names of the others.
 
     `built_in`: names of the providers that the installed ONNX Runtime includes.
     """
-    available_names = [name for name in provider_names if name == EmbedProvider.AUTO or name in built_in]
-    return tuple(ChoiceOption(name, PROVIDER_MEANINGS[name]) for name in available_names), tuple(
-        name for name in provider_names if name not in available_names
-    )
+    available = [name for name in providers if name is EmbedProvider.AUTO or name in built_in]
+    options = tuple(ChoiceOption(name, PROVIDER_MEANINGS[name]) for name in available)
+    return options, tuple(name for name in providers if name not in available)
 
 
 def build_basic_questions(providers: tuple[ChoiceOption, ...]) -> tuple[WizardQuestion, ...]:

@@ -284,7 +284,7 @@ def test_every_option_has_a_question() -> None:
 
 def test_unavailable_providers_are_not_offered() -> None:
     """Providers missing in this build are named but not offered; `auto` always is."""
-    available, unavailable = split_providers(["auto", "cpu", "coreml", "cuda"], {"cpu", "cuda"})
+    available, unavailable = split_providers([*EmbedProvider], {"cpu", "cuda"})
     assert [option.value for option in available] == ["auto", "cpu", "cuda"]
     assert unavailable == ("coreml",)
 
