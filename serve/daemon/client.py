@@ -38,7 +38,15 @@ class _ConnectionLost(Exception):
     """Error for a connection that the daemon closed before it responded."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Response:
+    status: int
+    body: bytes
+
+
 class _Connection(HTTPConnection):
+    """HTTP connection to the daemon's Unix socket."""
+
     def __init__(self, paths: DaemonPaths, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._paths = paths
@@ -84,18 +92,18 @@ class DaemonClient:
             response = self._send("GET", "/status", b"", {})
         except _ConnectionLost:
             return None
-        if response is None or response[0] == process.STATUS_STOPPING:
+        if response is None or response.status == process.STATUS_STOPPING:
             return None
-        return _parse_response(*response, protocol.StatusReport, self.paths)
+        return _parse_response(response, protocol.StatusReport, self.paths)
 
     def stop(self, build_id: str | None = None) -> bool:
         """Stop the daemon after its running requests, and wait for its end. Return False if no daemon is running.
 
         With `build_id`, stop only a daemon of that build, and do not wait.
         """
-        fields = {} if build_id is None else {process.BUILD_HEADER: build_id}
-        with suppress(_ConnectionLost):  # it may exit before it responds
-            if self._send("POST", process.STOP_TARGET, b"", fields) is None:
+        headers = {} if build_id is None else {process.BUILD_HEADER: build_id}
+        with suppress(_ConnectionLost):  # the daemon may exit before it responds
+            if self._send("POST", process.STOP_TARGET, b"", headers) is None:
                 return False
         if build_id is None:
             process.wait_until_stopped(self.paths)
@@ -113,28 +121,26 @@ class DaemonClient:
                 continue
             if response is None:
                 process.start_daemon(self.paths)
-            elif response[0] == process.STATUS_OTHER_BUILD:
-                self.stop(response[1].decode())
-            elif response[0] == process.STATUS_STOPPING:
+            elif response.status == process.STATUS_OTHER_BUILD:
+                self.stop(response.body.decode())
+            elif response.status == process.STATUS_STOPPING:
                 time.sleep(process.STOPPING_RETRY_SECONDS)
             else:
-                return _parse_response(*response, answer_type, self.paths)
+                return _parse_response(response, answer_type, self.paths)
         raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {self.paths.log}.")
 
-    def _send(
-        self, method: str, target: str, body: bytes, fields: dict[str, str]
-    ) -> tuple[int, bytes] | None:
-        """Return status and body of the response, or None if no daemon is running."""
+    def _send(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> _Response | None:
+        """Send a request and return the response, or None if no daemon is running."""
         connection = _Connection(self.paths, self.timeout_seconds)
         try:
             try:
                 connection.connect()
             except (FileNotFoundError, NotADirectoryError, ConnectionError):
                 return None
-            connection.request(method, target, body, fields)
+            connection.request(method, target, body, headers)
             _wait_for_response(connection.sock, self.timeout_seconds)
             response: HTTPResponse = connection.getresponse()
-            return response.status, response.read()
+            return _Response(response.status, response.read())
         except TimeoutError as error:
             raise DaemonUnavailable(
                 f"The daemon did not answer within {self.timeout_seconds:g} s."
@@ -168,17 +174,16 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
     connection.settimeout(timeout)
 
 
-def _parse_response(
-    status: int, body: bytes, answer_type: type[AnswerType], paths: DaemonPaths
-) -> AnswerType:
-    if status == process.STATUS_ERROR:
-        raise protocol.decode(body, protocol.ErrorResponse).error
-    if status == process.STATUS_OTHER_GIT_CONFIG:
+def _parse_response(response: _Response, answer_type: type[AnswerType], paths: DaemonPaths) -> AnswerType:
+    """Return the answer in a response. Raise the error that the daemon sent in its place."""
+    if response.status == process.STATUS_ERROR:
+        raise protocol.decode(response.body, protocol.ErrorResponse).error
+    if response.status == process.STATUS_OTHER_GIT_CONFIG:
         raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")
-    if status != HTTPStatus.OK:
+    if response.status != HTTPStatus.OK:
         raise _create_failure("The daemon had an unexpected error.", paths)
     try:
-        return protocol.decode(body, answer_type)
+        return protocol.decode(response.body, answer_type)
     except ValueError as error:
         raise DaemonUnavailable(
             "The daemon has another version than this program.", hint="Restart this program."

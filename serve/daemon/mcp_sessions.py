@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall
     from serve.daemon.server import Service
 
-# Calls of one mindmap session that run at a time: more than a client has agents, of which each may wait for an answer,
-# and less than the 40 threads of anyio, which all sessions share.
+# Calls of one mindmap session that run at a time. Each of a client's agents may be waiting for the user's answer, and
+# all sessions share the 40 threads of anyio.
 MINDMAP_SLOTS: Final = 16
-# Events of a connection whose other end has been closed. Only Linux has the first.
+# Events of a connection whose other end has been closed. macOS has no POLLRDHUP.
 CLOSED_EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP
 
 
@@ -54,8 +54,8 @@ async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> N
 async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> None:
     """Serve a client of mindmap, with watchers of its own. Its calls do not wait for those of lineage.
 
-    No call is started after the client has disconnected: its relay may have given up on a suspended daemon and answered
-    the call with an error.
+    No call is started after the client has disconnected. If the daemon was suspended, the client's relay has already
+    answered the call with an error.
     """
     mindmap_server = create_mindmap_server(Path(call.maps_dir), call.client_id, service.stopping.is_set)
     mindmap_server.server.middleware.append(
@@ -69,7 +69,7 @@ async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> N
 
 
 def _is_disconnected(stream: IOStream) -> bool:
-    """Return True if the client has closed its connection, even if lines of it are still to be read."""
+    """Return whether the client has closed its connection, even if some of its lines were not read yet."""
     if stream.closed():
         return True
     poll = select.poll()

@@ -59,7 +59,7 @@ MAX_LOG_BYTES: Final = 1_000_000
 LOG_TAIL_BYTES: Final = 2_000
 MOVE_HINT: Final = "Move or delete it, or set LINEAGE_NO_DAEMON=1 to work without the daemon."
 
-# Processes of the daemons that this process started. They continue to run after its end.
+# Daemons that this process started. They continue to run after its end.
 _children: Final[list[subprocess.Popen[bytes]]] = []
 
 # Build id of the client. The daemon rejects calls of another build.
@@ -174,7 +174,7 @@ def compute_build_id() -> str:
 
 
 def compute_git_config_digest() -> str:
-    """Return a digest that distinguishes users' git configurations, which git finds through HOME."""
+    """Return a digest of the directories that contain the user's git configuration."""
     return hashlib.blake2b(os.fsencode(config.build_git_config_key()), digest_size=DIGEST_BYTES).hexdigest()
 
 
@@ -199,7 +199,7 @@ def _compute_source_digest(sources: tuple[tuple[Path, int, int], ...]) -> str:
 
 @atexit.register
 def _detach_children() -> None:
-    # The daemons continue to run after this process. A return code prevents Popen's ResourceWarning about them.
+    # With a return code, Popen does not warn about a process that is still running.
     for child in _children:
         if child.poll() is None:
             child.returncode = 0
@@ -219,7 +219,7 @@ def connect(paths: DaemonPaths) -> socket.socket:
 
 
 def read_peer_pid(connection: socket.socket) -> int | None:
-    """Return the process id of the daemon at the other end; None if the system does not tell."""
+    """Return the process id of the daemon at the other end; None on other systems than Linux."""
     if sys.platform != "linux":
         return None
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -244,7 +244,7 @@ def start_daemon(paths: DaemonPaths) -> None:
             Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _create_start_timeout),
         ):
             if not is_running(paths):
-                wait_until_stopped(paths)
+                wait_until_stopped(paths)  # an earlier daemon may hold the lock without its socket
                 _spawn_daemon(paths)
     except OSError as error:
         reason = errors.from_os_error(error) or error

@@ -94,7 +94,7 @@ class ErrorResponse:
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """Index that the daemon has loaded: path of the repository, reachable hunks, bytes in memory."""
+    """Index that the daemon has loaded: path of the repository, reachable hunks, memory, time since the last call."""
 
     path: str
     hunks: int

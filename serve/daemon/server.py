@@ -34,7 +34,7 @@ UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 
-# Threads that handle calls: more than the queue starts, because sessions and status need some too.
+# Threads of calls. The queue starts CALLS_PER_CPU calls for each CPU. Two threads more are for imports.
 MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
 MAX_REQUEST_BYTES: Final = 1 << 20
 # Connections that may wait to be accepted.
@@ -45,8 +45,9 @@ POLL_SECONDS: Final = 0.5
 LOCK_TIMEOUT_SECONDS: Final = 1.0
 # Idle time until the daemon imports what later calls and sessions need. It takes a second of processor time.
 PRELOAD_AFTER_SECONDS: Final = 5.0
-# Maximum wait for running calls after a request to stop.
+# Maximum wait for running calls after a request to stop, and interval of its checks.
 DRAIN_SECONDS: Final = 30.0
+DRAIN_POLL_SECONDS: Final = 0.02
 # Maximum wait for the ends of sessions, which record the last changes of watched workspaces.
 SESSION_END_SECONDS: Final = 3.0
 
@@ -203,7 +204,10 @@ Handler: TypeAlias = Callable[[Service, bytes], bytes]
 
 
 class _BaseHandler(RequestHandler):
-    """Base handler. `needs_identity`: reject clients of another build or git configuration."""
+    """Handler that rejects requests to a stopping daemon.
+
+    `needs_identity`: also reject clients of another build, or with another git configuration.
+    """
 
     service: Service
     needs_identity = False
@@ -212,12 +216,12 @@ class _BaseHandler(RequestHandler):
         self.service = service
 
     def prepare(self) -> None:
-        fields, service = self.request.headers, self.service
+        headers, service = self.request.headers, self.service
         if service.stopping.is_set():
             self._respond(process.STATUS_STOPPING)
-        elif self.needs_identity and fields.get(process.BUILD_HEADER) != service.build_id:
+        elif self.needs_identity and headers.get(process.BUILD_HEADER) != service.build_id:
             self._respond(process.STATUS_OTHER_BUILD, service.build_id.encode())
-        elif self.needs_identity and fields.get(process.GIT_CONFIG_HEADER) != service.git_config_digest:
+        elif self.needs_identity and headers.get(process.GIT_CONFIG_HEADER) != service.git_config_digest:
             self._respond(process.STATUS_OTHER_GIT_CONFIG)
 
     def _respond(self, status: int, body: bytes = b"") -> None:
@@ -244,7 +248,7 @@ class _CallHandler(_BaseHandler):
             task.result()
 
     def on_connection_close(self) -> None:
-        """Stop the work on the call, as its client has ended or waited for too long."""
+        """Stop the work on the call, because its client has ended or waited for too long."""
         self.cancelled.set()
         if self.task:
             self.task.cancel()
@@ -405,10 +409,9 @@ def _preload(service: Service) -> None:
 
 async def _drain_requests(service: Service) -> None:
     """Wait until no call is running, at most DRAIN_SECONDS."""
-    for _ in range(int(DRAIN_SECONDS / 0.02)):
-        if not service.state.running_calls:
-            return
-        await asyncio.sleep(0.02)
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while service.state.running_calls and time.monotonic() < deadline:
+        await asyncio.sleep(DRAIN_POLL_SECONDS)
 
 
 def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) -> None:
