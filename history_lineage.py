@@ -31,7 +31,7 @@ def lineage_mcp() -> None:
 def mindmap() -> int:
     """Run `mindmap` and return its exit code."""
     prepare_process()
-    if sys.argv[1:] == ["mcp"]:  # without the command line, whose import takes most of the start
+    if sys.argv[1:] == ["mcp"]:  # an import of the command line would take most of the start
         from serve.mcp.relay import serve_mindmap
 
         serve_mindmap()
@@ -42,7 +42,7 @@ def mindmap() -> int:
 
 
 def prepare_process() -> None:
-    """Let Ctrl-C end this process without a traceback while it imports modules, and demote the user's paths."""
+    """Let Ctrl-C end this process without a traceback, and give the user's paths the lowest priority."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     demote_user_paths()

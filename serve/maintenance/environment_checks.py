@@ -28,7 +28,14 @@ from serve.maintenance.doctor import CheckContext, CheckResult, report_ok, repor
 from serve.setup.config_languages import LANGUAGES
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
-from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, list_words, starts_server
+from serve.setup.mcp_clients import (
+    CLIENTS,
+    Client,
+    Server,
+    list_command_words,
+    list_user_config_paths,
+    starts_server,
+)
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
 
@@ -41,7 +48,7 @@ SNIPPET_MISSING: Final = "does not have lineage's section"
 NOT_EXECUTABLE: Final = "is not executable, so git skips it"
 
 REINSTALL_HINT: Final = "Reinstall lineage: a file of the package is damaged or missing."
-# Two texts with the same meaning and one with another. Only the order of their similarities is checked.
+# Two texts with the same meaning, and one with another. The check is that the two are more similar.
 _SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when the connection timed out")
 _UNRELATED_TEXT: Final = "draw the border of a button in blue"
 # Maximum rounding error of the length of a unit vector.
@@ -155,7 +162,7 @@ def _format_hook_remedy(directory: Path, faults: dict[str, str]) -> str:
 
 
 def _check_hook_program(context: CheckContext) -> CheckResult:
-    """Check the program that hooks find on this environment's PATH; git may run with another PATH."""
+    """Check the program that hooks find on the PATH of this process. Git may run them with another PATH."""
     program = shutil.which("lineage")
     if program is None:
         return report_warning(
@@ -270,6 +277,10 @@ class ClientFile:
     is_own: bool
 
 
+class FaultyEntry(Exception):
+    """Error for an entry whose server cannot be started, or has other indexes than this program."""
+
+
 def check_clients(context: CheckContext) -> Iterator[CheckResult]:
     """Check that each client with an entry for lineage or mindmap can start the server and uses the same indexes.
 
@@ -317,58 +328,58 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
             yield report_ok(name, f"{file.path} mentions lineage, but its format could not be checked")
         return
     for server_name, entry in (servers if isinstance(servers, dict) else {}).items():
-        for program, register_command in REGISTER_COMMANDS.items():
+        for program in REGISTER_COMMANDS:
             if starts_server(entry, Server(server_name, Path(program))):
-                result, fault = _check_entry(entry, program, file, context)
-                if fault:
-                    project = "" if file.is_own else " --project ."
-                    name_option = (
-                        "" if server_name in register_command else f" --server-name {quote(server_name)}"
-                    )
-                    options = f"--client {file.client.name}{project}{name_option} --write"
-                    remedy = f"Run `{register_command} {options}`."
-                    yield report_warning(name, f"{file.path}: {fault}", remedy)
-                else:
-                    yield report_ok(name, f"{server_name} in {file.path}{result}")
+                yield _check_server(server_name, entry, program, file, context)
 
 
-def _check_entry(
-    entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
-) -> tuple[str, str]:
-    """Return a result of the server's start and an empty text, or an empty text and the fault of the entry."""
-    words = list_words(entry)
+def _check_server(
+    server_name: str, entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
+) -> CheckResult:
+    """Check the entry of a server. The remedy for a fault is the command that registers it again."""
+    name = f"client {file.client.name}"
+    try:
+        tools = _check_entry(entry, program, file, context)
+    except FaultyEntry as fault:
+        register_command = REGISTER_COMMANDS[program]
+        default_name, _ = register_command.split()
+        project = "" if file.is_own else " --project ."
+        name_option = "" if server_name == default_name else f" --server-name {quote(server_name)}"
+        options = f"--client {file.client.name}{project}{name_option} --write"
+        return report_warning(name, f"{file.path}: {fault}", f"Run `{register_command} {options}`.")
+    return report_ok(name, f"{server_name} in {file.path}{tools}")
+
+
+def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext) -> str:
+    """Return the number of the server's tools for the result, empty if it was not started. Raise FaultyEntry."""
+    words = list_command_words(entry)
     executable = shutil.which(words[0])
     if executable is None:
-        return "", f"{words[0]} does not exist or is not executable"
+        raise FaultyEntry(f"{words[0]} does not exist or is not executable")
     variables = entry.get(file.client.shape.environment_key)
     environment = (
         {str(name): str(value) for name, value in variables.items()} if isinstance(variables, dict) else {}
     )
-    if program == "lineage-mcp" and (fault := _find_home_fault(environment, context)):
-        return "", fault
+    if program == "lineage-mcp":
+        _check_entry_home(environment, context)
     if not file.is_own:
-        return "", ""
+        return ""
     try:
-        tool_count = _count_tools(executable, words[1:], environment)
+        return f": {_count_tools(executable, words[1:], environment)} tools"
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         reason = str(error) or type(error).__name__
-        return "", f"the server does not answer ({reason:.200})"
-    return f": {tool_count} tools", ""
+        raise FaultyEntry(f"the server does not answer ({reason:.200})") from error
 
 
-def _find_home_fault(environment: Mapping[str, str], context: CheckContext) -> str:
-    home = environment.get("LINEAGE_HOME")
-    if _is_same_home(home, context.settings.home):
-        return ""
-    return (
-        f"its indexes are in {home or config.DEFAULT_HOME}, those of this program in {context.settings.home}"
-    )
-
-
-def _is_same_home(configured: str | None, home: Path) -> bool:
-    return Path(os.path.expanduser(configured or str(config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - `Path.expanduser` raises for an unknown user
+def _check_entry_home(environment: Mapping[str, str], context: CheckContext) -> None:
+    """Raise FaultyEntry if the server has another index directory than this program."""
+    configured_home = environment.get("LINEAGE_HOME") or str(config.DEFAULT_HOME)
+    expanded_home = os.path.expanduser(configured_home)  # noqa: PTH111 - `Path.expanduser` raises for an unknown user
+    home = context.settings.home
+    if Path(expanded_home).absolute() != home:
+        raise FaultyEntry(f"its indexes are in {configured_home}, those of this program in {home}")
 
 
 def _count_tools(executable: str, arguments: list[str], environment: Mapping[str, str]) -> int:

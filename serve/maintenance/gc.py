@@ -1,8 +1,8 @@
 """Command `lineage gc`: list of data that is no longer needed, and its deletion after a confirmation.
 
-Nothing is deleted that was not listed. Each deletion takes the locks of a writer and checks its item again, since the
-situation may have changed in the meantime. A repository that does not exist may be deleted or on an unmounted disk;
-where this is uncertain, its index is deleted only with `--absent` or after a confirmation.
+Only listed items are deleted. Each deletion takes the locks of a writer and checks again that the item is not needed. A
+repository that does not exist may have been deleted, or be on an unmounted disk. Where this is uncertain, its index is
+deleted only with `--absent` or after a confirmation.
 """
 
 from __future__ import annotations
@@ -123,14 +123,12 @@ def _select_items(
         return [*certain_items, *(uncertain_items if include_uncertain else [])]
     if confirm is None:
         return []
-    selected = (
-        certain_items if certain_items and confirm(f"Delete {_count_items(len(certain_items))}?") else []
-    )
+    is_confirmed = bool(certain_items) and confirm(f"Delete {_count_items(len(certain_items))}?")
     # One question for each, because one disk may be gone for good and another only unmounted.
-    confirmed = [
+    confirmed_items = [
         item for item in uncertain_items if confirm(escape_controls(f"Also delete the {item.description}?"))
     ]
-    return [*selected, *confirmed]
+    return [*(certain_items if is_confirmed else []), *confirmed_items]
 
 
 def _delete_item(item: DeletableItem) -> bool:
@@ -153,11 +151,10 @@ def format_items(items: Sequence[DeletableItem]) -> list[str]:
         return [NOTHING_TO_DELETE]
     certain_items = [item for item in items if item.is_certain]
     uncertain_count = len(items) - len(certain_items)
-    total = (
-        f"{format_size(sum(item.size_bytes for item in certain_items))} in {_count_items(len(certain_items))}"
-    )
-    more = f"; {_count_items(uncertain_count)} may still be needed" if uncertain_count else ""
-    return [*map(format_item, items), f"{total}{more}."]
+    certain_bytes = sum(item.size_bytes for item in certain_items)
+    total = f"{format_size(certain_bytes)} in {_count_items(len(certain_items))}"
+    uncertain_note = f"; {_count_items(uncertain_count)} may still be needed" if uncertain_count else ""
+    return [*map(format_item, items), f"{total}{uncertain_note}."]
 
 
 def format_item(item: DeletableItem) -> str:
@@ -331,7 +328,7 @@ def find_unreachable_commits(repository: Repository, connection: Connection) -> 
     watermarks = (summary.last_indexed_commit, summary.head_commit)
     reachable = find_referenced_commits(repository, extra_tips=watermarks)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
-    # The tip of a deleted branch no longer says that the index has all that it reaches.
+    # A recorded tip says that the index has all commits that the tip reaches, which would no longer be true.
     tips = history.load_branch_tips(connection)
     return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
 

@@ -23,14 +23,14 @@ from stores.hunk_details import Connection
 from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
 from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
 
-# Free space without which an index run fails: it writes a compact copy of the index, and a log for each batch.
+# Free space that an index run needs besides a copy of the index, for its write-ahead log.
 MIN_FREE_BYTES: Final = 200_000_000
 # A first index of a few thousand commits takes several hundred megabytes, including its copy.
 COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
 HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
 SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
 
-# Wait for an index that is in use: a batch ends in this time, and the user does not wait long.
+# Wait for an index that is in use. An index run usually ends its batch in this time.
 INDEX_TIMEOUT_SECONDS: Final = 5.0
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
 # Maximum number of examples in a result.
@@ -77,7 +77,7 @@ def _find_readable_by_others(home: Path) -> Iterator[Path]:
 
 
 def _find_nearest_directory(path: Path) -> Path:
-    """Return the path, or its nearest parent that exists."""
+    """Return the nearest of the path and its parents that exists."""
     return next(directory for directory in (path, *path.parents) if directory.exists())
 
 

@@ -25,11 +25,15 @@ from tomlkit.items import InlineTable
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
+# What plain JSON does not have: comments and a byte order mark, then trailing commas. Strings are matched, too, so that
+# nothing inside them is.
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
 _STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+# Comma after a value, white space before the first member of a line, and white space up to the end of a line.
 _NEXT_COMMA: Final = re.compile(r"\s*(,)")
 _INDENT: Final = re.compile(r"[ \t]*")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
+# Returns the value at an offset of a text, and the offset of its end.
 _decode_value: Final = json.JSONDecoder().raw_decode
 
 
@@ -116,13 +120,13 @@ class _JsonObject:
     def has_nothing_but(self, name: str, text: str) -> bool:
         """Return whether `text` has no other member and no comment in the object, except in the member."""
         member = self.members[name]
-        rest = text[self.start + 1 : member.name_start] + text[member.value_end : self.end - 1]
-        return len(self.sequence) == 1 and not rest.strip(" \t\r\n,")
+        around_member = text[self.start + 1 : member.name_start] + text[member.value_end : self.end - 1]
+        return len(self.sequence) == 1 and not around_member.strip(" \t\r\n,")
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """Layout of a JSON text. `indent`: indentation of one level, None if the text is one line."""
+    """Layout of a JSON text. `indent`: indentation of the first member, None if it is on the line of the brace."""
 
     indent: str | None
     line_ending: str
@@ -143,31 +147,29 @@ class _Style:
     ) -> str:
         """Return the text with a member appended to the object `parent` at nesting level `depth`.
 
-        `plain`: the text without comments. A comment behind the last member stays behind it.
+        `plain`: the text without comments.
         """
         is_inline = self.indent is None or parent.is_inline(plain)
-        formatted = self.format_value(value, depth=depth + 1, is_inline=is_inline)
-        member = f"{json.dumps(name, ensure_ascii=False)}: {formatted}"
-        if parent.sequence:
-            value_end = parent.sequence[-1].value_end
+        formatted_value = self.format_value(value, depth=depth + 1, is_inline=is_inline)
+        member = f"{json.dumps(name, ensure_ascii=False)}: {formatted_value}"
+        line_break, end_line_break = self._format_line_break(depth + 1), self._format_line_break(depth)
+        if not parent.sequence:
+            before, after = text[: parent.start + 1], text[parent.end - 1 :]
+            comment = text[parent.start + 1 : parent.end - 1]
+            if comment != plain[parent.start + 1 : parent.end - 1]:
+                return f"{before}{line_break}{member}{comment}{after}"
             if is_inline:
-                return f"{text[:value_end]}, {member}{text[value_end:]}"
-            line_end = _find_line_end(plain, value_end)
-            has_comma = "," in _blank_comments(text[value_end:line_end])
-            comma, trailing_comma = ("", ",") if has_comma else (",", "")
-            new_line = f"{self._format_line_break(depth + 1)}{member}{trailing_comma}"
-            return f"{text[:value_end]}{comma}{text[value_end:line_end]}{new_line}{text[line_end:]}"
-        content = (
-            member
-            if is_inline
-            else f"{self._format_line_break(depth + 1)}{member}{self._format_line_break(depth)}"
-        )
-        if (
-            text[parent.start : parent.end] != plain[parent.start : parent.end]
-        ):  # a comment in an empty object
-            content = f"{self._format_line_break(depth + 1)}{member}"
-            return f"{text[: parent.start + 1]}{content}{text[parent.start + 1 :]}"
-        return f"{text[: parent.start + 1]}{content}{text[parent.end - 1 :]}"
+                return f"{before}{member}{after}"
+            return f"{before}{line_break}{member}{end_line_break}{after}"
+        value_end = parent.sequence[-1].value_end
+        if is_inline:
+            return f"{text[:value_end]}, {member}{text[value_end:]}"
+        # A comment behind the last member stays behind it. The new member gets a trailing comma if that one has it.
+        line_end = _find_line_end(plain, value_end)
+        has_comma = "," in _blank_comments(text[value_end:line_end])
+        comma, trailing_comma = ("", ",") if has_comma else (",", "")
+        last_line = f"{text[:value_end]}{comma}{text[value_end:line_end]}"
+        return f"{last_line}{line_break}{member}{trailing_comma}{text[line_end:]}"
 
     def format_value(self, value: Any, *, depth: int, is_inline: bool) -> str:
         """Return the JSON of a member's value. `depth`: nesting level of the member."""
@@ -202,21 +204,21 @@ def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
     removed = parent.members[name]
     index = parent.sequence.index(removed)
     without_comments = _blank_comments(text)
+    after = text[removed.value_end :]
     comma = _NEXT_COMMA.match(without_comments, removed.value_end)
-    after = (
-        text[removed.value_end : comma.start(1)] + text[comma.end() :] if comma else text[removed.value_end :]
-    )
+    if comma:
+        after = text[removed.value_end : comma.start(1)] + text[comma.end() :]
     if index + 1 < len(parent.sequence):
         return text[: removed.name_start] + after.lstrip()
-    separator_end = parent.start + 1
+    separator_end = parent.start + 1  # behind the brace, or behind the comma of the member before
     if index:
         separator_end = without_comments.index(",", parent.sequence[index - 1].value_end) + 1
     # The comma before the member stays as a trailing comma if the member had one.
     before = text[: separator_end - 1] if index and not comma else text[:separator_end]
-    space = text[separator_end : removed.name_start]
-    if space.strip() and not _REST_OF_LINE.match(after):
-        return before + space + after.lstrip(" \t")  # the line break ends a comment
-    return before + space.rstrip() + after
+    between = text[separator_end : removed.name_start]
+    if between.strip() and not _REST_OF_LINE.match(after):
+        return before + between + after.lstrip(" \t")  # the line break ends a comment
+    return before + between.rstrip() + after
 
 
 def _find_line_end(plain: str, offset: int) -> int:

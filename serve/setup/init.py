@@ -59,10 +59,11 @@ the same questions, as JSON. The index is updated in the background after every 
 index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
-# In order of preference. Most agents read the first, which is created if no file exists; some read only another one.
+# Files of instructions, in order of preference. Most agents read the first, which is created if none exists. Some read
+# only one of the others.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
-# Files of agents that read no other file. In them, a line `@FILE` includes another file.
+# Files whose agents read no other file, but follow a line `@FILE` that includes one.
 INCLUDING_FILE_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
 
 
@@ -71,33 +72,34 @@ class InvalidInstructionsFile(LineageError):
 
 
 def plan_instructions(repository: Repository) -> Iterator[FileChange]:
-    """Plan to write the section: into the file that has it, else the first existing file, else a new AGENTS.md.
+    """Plan to write the section into the file that has it, else the first existing file, else a new AGENTS.md.
 
-    Other existing files whose agents do not read that one get a section that includes it, if they do not yet.
+    Existing files whose agents do not read that file get a section with a line that includes it.
     """
     existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
     names_with_section = [name for name in existing_names if _has_instructions(repository, name)]
-    name = next(iter([*names_with_section, *existing_names, *FILE_NAMES]))
+    name = [*names_with_section, *existing_names, *FILE_NAMES][0]
     yield _plan_section(repository, name, AGENT_INSTRUCTIONS)
-    for other in INCLUDING_FILE_NAMES:
-        file = repository.root / other
+    for including_name in INCLUDING_FILE_NAMES:
+        file = repository.root / including_name
         is_other_file = file.is_file() and file.resolve() != (repository.root / name).resolve()
-        include = b"@" + name.encode()
-        if is_other_file and include not in (read_file(file) or b""):
-            reference = b"\n".join((SECTION.start, include, SECTION.end))
-            yield _plan_section(repository, other, reference)
+        include_line = b"@" + name.encode()
+        if is_other_file and include_line not in (read_file(file) or b""):
+            section = b"\n".join((SECTION.start, include_line, SECTION.end))
+            yield _plan_section(repository, including_name, section)
 
 
-def _plan_section(repository: Repository, name: str, text: bytes) -> FileChange:
+def _plan_section(repository: Repository, name: str, section: bytes) -> FileChange:
+    """Plan to write the section, with its markers, into the file."""
     file = repository.root / name
     check_editable(repository, file, InvalidInstructionsFile, content_name="the instructions")
     before = read_file(file)
     if before is None:
-        return FileChange(file, "created", text + b"\n")
+        return FileChange(file, "created", section + b"\n")
     if not _has_section(repository, name):
-        after = SECTION.insert_into(before, text, offset=len(before))
+        after = SECTION.insert_into(before, section, offset=len(before))
         return FileChange(file, "added", after)
-    after = SECTION.update_in(before, text)
+    after = SECTION.update_in(before, section)
     if after == before:
         return FileChange(file, "unchanged")
     return FileChange(file, "updated", after)

@@ -85,8 +85,8 @@ Entry = dict[str, Any]
 class Shape:
     """Format of server entries in a configuration file.
 
-    `key`: top-level key of the object that has the entries. `build_entry`: builds the entry of a server.
-    `environment_key`: key of the environment variables in an entry. `language`: "json" or "toml".
+    `name`: value of `--shape`. `key`: top-level key of the object that has the entries. `build_entry`: builds the entry
+    of a server. `environment_key`: key of the environment variables in an entry. `language`: "json" or "toml".
     """
 
     name: str
@@ -137,10 +137,10 @@ SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS
 
 def starts_server(entry: Any, server: Server) -> bool:
     """Return whether an entry starts this server's program, from any directory or through another program."""
-    return server.command.name in {PurePath(word).name for word in list_words(entry)}
+    return server.command.name in {PurePath(word).name for word in list_command_words(entry)}
 
 
-def list_words(entry: Any) -> list[str]:
+def list_command_words(entry: Any) -> list[str]:
     """Return the command of an entry and its arguments; none if it has an unexpected form."""
     if not isinstance(entry, dict):
         return []

@@ -110,18 +110,15 @@ def check_writable(repository: Repository) -> None:
 def plan_merge(repository: Repository, suggestions: Sequence[Suggestion]) -> list[FileChange]:
     """Plan to insert or update the section with the suggestions, or to remove it if there are none."""
     file, before = repository.root / IGNORE_FILE, read_ignore_file(repository)
-    old_content = before or b""
-    has_section = SECTION.is_in(old_content)
+    old_content, section = before or b"", _format_section(suggestions)
     if not suggestions:
-        after, action = (
-            (SECTION.remove_from(old_content), "removed") if has_section else (old_content, "unchanged")
-        )
-    elif has_section:
-        after, action = SECTION.update_in(old_content, _format_section(suggestions)), "updated"
+        action, after = "removed", SECTION.remove_from(old_content)
+    elif SECTION.is_in(old_content):
+        action, after = "updated", SECTION.update_in(old_content, section)
+    elif old_content:
+        action, after = "added", SECTION.insert_into(old_content, section, offset=0)
     else:
-        section = _format_section(suggestions)
-        after = SECTION.insert_into(old_content, section, offset=0) if old_content else section + b"\n"
-        action = "created" if before is None else "added"
+        action, after = "created" if before is None else "added", section + b"\n"
     if after == old_content:
         return [FileChange(file, "unchanged")]
     return [FileChange(file, action, after)]
@@ -153,8 +150,10 @@ def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
 
 def _find_unused_path(file: Path) -> Path:
     """Return the path, with a number appended if it exists."""
-    paths = (file if not number else file.with_name(f"{file.name}{number}") for number in count())
-    return next(path for path in paths if not os.path.lexists(path))
+    if not os.path.lexists(file):
+        return file
+    numbered_paths = (file.with_name(f"{file.name}{number}") for number in count(1))
+    return next(path for path in numbered_paths if not os.path.lexists(path))
 
 
 def format_plan(plan: IgnorePlan) -> Iterator[str]:
@@ -165,8 +164,8 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
     if plan.ignored_hunks:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
-        count = format_commit_count(plan.unreadable_commits)
-        yield f"{count} could not be read. Run `git fsck` to see what is missing."
+        unreadable = format_commit_count(plan.unreadable_commits)
+        yield f"{unreadable} could not be read. Run `git fsck` to see what is missing."
     yield ""
     yield from _format_table(plan)
     yield ""

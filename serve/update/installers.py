@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ BROKEN_SUFFIX: Final = ".broken-update"
 # Size above which a backup links files instead of copying them. Installers rewrite some small files in place, but
 # replace larger ones.
 MAX_COPIED_BYTES: Final = 1 << 20
-# Exit codes: UPDATE_AVAILABLE if `--check` finds a newer version, UP_TO_DATE otherwise.
+# Exit codes of `--check`: a newer version is available, or none is. An update also ends with UP_TO_DATE.
 UPDATE_AVAILABLE: Final = 2
 UP_TO_DATE: Final = 0
 
@@ -67,9 +67,8 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
     """
     commands_dir, install_receipt = receipt.find_receipt()
     offer = sources.find_newest(install_receipt, prerelease=options.prerelease)
-    current_version = Version(
-        config.read_version()
-    )  # the receipt may have an older one after a killed update
+    # The version in the receipt is older than this one if an update was killed before it wrote the receipt.
+    current_version = Version(config.read_version())
     if options.check and offer.version > current_version:
         return UpdateResult(
             f"lineage {offer.version} is available in {install_receipt.source}. "
@@ -89,13 +88,10 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
             Path(install_receipt.environment),
         )
         receipt.write_receipt(commands_dir, replace(updated, commands=install_receipt.commands))
-    action = (
-        "Reinstalled"
-        if offer.version == current_version
-        else "Updated"
-        if offer.version > current_version
-        else "Downgraded"
-    )
+    if offer.version > current_version:
+        action = "Updated"
+    else:
+        action = "Reinstalled" if offer.version == current_version else "Downgraded"
     return UpdateResult(
         f"{action}: lineage {current_version} -> {offer.version}, from {install_receipt.source}, "
         f"with {install_receipt.installer}."
@@ -187,11 +183,9 @@ def restore_on_failure(directory: Path, report_restore_command: Callable[[str], 
 
 def _link_or_copy(source: str, target: str) -> str:
     if Path(source).stat().st_size > MAX_COPIED_BYTES:
-        try:
+        with suppress(OSError):  # the file system has no hard links
             os.link(source, target)
-        except OSError:  # the file system has no hard links
-            return str(shutil.copy2(source, target))
-        return target
+            return target
     return str(shutil.copy2(source, target))
 
 
@@ -261,5 +255,5 @@ def _check_installed_version(environment: Path, offer: Offer) -> None:
 
 
 def _find_base_python() -> str:
-    """Return the Python that this environment was created with."""
+    """Return the path of the Python that the environment of this program was created with."""
     return str(getattr(sys, "_base_executable", sys.executable))

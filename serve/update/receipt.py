@@ -76,10 +76,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Receipt of one installation.
+    """Receipt of one installation. Field names are those of the JSON file.
 
-    `environment` contains the package: for pip the prefix of the layout above, for others the installer's environment.
-    `commands` are file names next to the receipt. Field names are those of the JSON file.
+    `environment`: for pip PREFIX of the layout above, for pipx and uv the environment with the package.
+    `commands`: file names next to the receipt.
     """
 
     format: int
@@ -169,7 +169,7 @@ def link_commands(prefix: Path, commands_dir: Path) -> None:
 
 def _retire_environment(environment: Path, successor: str) -> None:
     """Replace an environment by a link to its successor, for programs that still run in it."""
-    # A link is from an earlier update. Programs that started in its environment have most likely ended.
+    # A link was made by an earlier update. Programs of that old environment have most likely ended.
     if environment.is_symlink():
         environment.unlink()
         return

@@ -32,6 +32,7 @@ GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "fil
 # Extra with the exact versions of all dependencies that the release was tested with.
 PINNED_EXTRA: Final = "pinned"
 PINNED: Final = f"{config.DISTRIBUTION}[{PINNED_EXTRA}]"
+# Line of `git ls-remote` with a version tag: `SHA<tab>refs/tags/v1.2`. Groups: tag and version.
 _VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
 
@@ -53,7 +54,7 @@ class Offer:
 
     @property
     def pinned_requirement(self) -> str:
-        """Requirement of the extra `pinned`: of NAME==VERSION, NAME @ git+ADDRESS or a path."""
+        """Requirement with the extra `pinned`. The requirement is NAME==VERSION, NAME @ git+ADDRESS or a path."""
         name = config.DISTRIBUTION
         if self.requirement.startswith(name):
             return PINNED + self.requirement.removeprefix(name)
@@ -156,14 +157,16 @@ def _parse_wheel_version(wheel: Path) -> Version | None:
 
 
 def _list_git_offers(source: Source) -> list[Offer]:
-    """Return an offer for each version tag. With a ref, or without such tags, return the ref or default branch."""
+    """Return an offer for each version tag. With a ref, offer only the ref; without such tags, the default branch."""
     if not source.ref:
         tags = run_program("git", "ls-remote", "--tags", "--", source.location, variables=GIT_ENVIRONMENT)
-        versions = {
-            tag: version for tag, text in _VERSION_TAG.findall(tags) if (version := _parse_version(text))
-        }
-        if versions:
-            return [Offer(version, _format_git_requirement(source, tag)) for tag, version in versions.items()]
+        offers = [
+            Offer(version, _format_git_requirement(source, tag))
+            for tag, version_text in _VERSION_TAG.findall(tags)
+            if (version := _parse_version(version_text))
+        ]
+        if offers:
+            return offers
     branch = [f"--branch={source.ref}"] if source.ref else []
     with tempfile.TemporaryDirectory(prefix="lineage-update-") as clone:
         command = ("git", "clone", "--quiet", "--depth=1", *branch, "--", source.location, clone)
