@@ -218,10 +218,10 @@ def test_huge_commit_batch(repo: Repo, home: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "defaults"),
     [
-        ((), "with --encoder minilm --embed-cache off."),
-        (("--encoder", "static"), "with --embed-cache off."),
-        (("--embed-cache", "semantic"), "with --encoder minilm."),
-        (("--encoder", "static", "--embed-cache", "off"), ""),
+        ((), "with --encoder minilm --embed-cache off --head-only."),
+        (("--encoder", "static"), "with --embed-cache off --head-only."),
+        (("--embed-cache", "semantic", "--head-only"), "with --encoder minilm."),
+        (("--encoder", "static", "--embed-cache", "off", "--head-only"), ""),
     ],
 )
 def test_rebuild_of_damaged_index_names_its_defaults(
