@@ -30,8 +30,8 @@ from mindmap.document import (
     with_log_entry,
 )
 from mindmap.nodes import generate_id
-from mindmap.paths import WorkspacePaths
 from mindmap.tree import find_active_task
+from mindmap.validation import WorkspacePaths
 from stores.errors import LineageError
 
 RENAME: Final = "rename"

@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from mindmap import nodes, paths
+from mindmap import nodes, validation
 from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.file_touches import TouchInput, attach_detected_files
-from mindmap.git import GitRunner, LineCounts, StatusEntry, Workspace, parse_numstat, parse_status
-from mindmap.ignore import IgnoreRules
+from mindmap.git import (
+    GitRunner,
+    IgnoreRules,
+    LineCounts,
+    StatusEntry,
+    Workspace,
+    parse_numstat,
+    parse_status,
+)
 from mindmap.map_store import MapStore
-from mindmap.paths import decode_path
+from mindmap.validation import decode_path
 
 # The options override the user's configuration. To inspect submodules, git would run programs that they configure.
 STATUS: Final = ("status", "--porcelain", "-z", "-uall", "--find-renames", "--ignore-submodules=dirty")
@@ -165,7 +172,7 @@ class WorkspaceSync:
 
     def _resolve_workspace(self) -> tuple[str, GitRunner]:
         """Return the workspace and its git runner. Raises an error if the workspace is not in a git work tree."""
-        workspace = paths.resolve_workspace(
+        workspace = validation.resolve_workspace(
             self.store.read(self.mindmap_id).workspace_path, self.requested_workspace
         )
         git = self.open_git(workspace)
@@ -174,7 +181,7 @@ class WorkspaceSync:
 
     def _set_workspace(self, document: Mindmap) -> EditResult | None:
         """Set the workspace of a map; return None if the map has it already."""
-        workspace = paths.resolve_workspace(document.workspace_path, self.requested_workspace)
+        workspace = validation.resolve_workspace(document.workspace_path, self.requested_workspace)
         if workspace == document.workspace_path:
             return None
         return nodes.set_workspace(document, workspace, utc_now())

@@ -28,8 +28,8 @@ from mindmap.document import (
     edit_timestamp,
     with_log_entry,
 )
-from mindmap.paths import WorkspacePaths
 from mindmap.tree import shorten_label
+from mindmap.validation import WorkspacePaths
 from stores.errors import LineageError
 
 NODE_FIELDS: Final = ("label", "type", "status", "children")

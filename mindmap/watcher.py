@@ -16,21 +16,21 @@ from typing import Final
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 
-from mindmap.auto_attach import DetectedChanges, detect_changes
 from mindmap.document import Mindmap, utc_now
 from mindmap.file_events import (
+    DetectedChanges,
     EventBatch,
     EventKind,
     WatchedWorkspace,
     WatchStatus,
+    detect_changes,
     find_refusal_reason,
     read_directory_identity,
 )
-from mindmap.git import GitRunner, NoWorkTree, Workspace
-from mindmap.ignore import IgnoreRules, find_ignored_directories
+from mindmap.git import GitRunner, IgnoreRules, NoWorkTree, Workspace, find_ignored_directories
 from mindmap.map_store import UNREADABLE_ERRORS, MapStore
 from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
-from mindmap.paths import decode_path, resolve_symlinks
+from mindmap.validation import decode_path, resolve_symlinks
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap
 

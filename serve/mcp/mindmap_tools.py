@@ -15,7 +15,7 @@ from anyio import to_thread
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
-from mindmap import links, paths, tree
+from mindmap import links, tree, validation
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
 from mindmap.file_events import WatchStatus
 from mindmap.file_touches import TouchInput, log_touch
@@ -102,7 +102,7 @@ class MindmapTools:
         """Start a map for work with several steps. With workspacePath, changed files attach to the task in progress.
         Tell the user where the viewer is.
         """
-        workspace = paths.validate_workspace(workspacePath) if workspacePath is not None else None
+        workspace = validation.validate_workspace(workspacePath) if workspacePath is not None else None
         now = utc_now()
         document = create_mindmap(title, workspace, now)
         result = EditResult(document, document.activity_log[0].message)
@@ -129,7 +129,7 @@ class MindmapTools:
         limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
     ) -> mindmap_types.MapListing:
         """List maps, newest first. Continue one rather than create another."""
-        directory = paths.normalize_workspace(workspacePath) if workspacePath is not None else None
+        directory = validation.normalize_workspace(workspacePath) if workspacePath is not None else None
         map_list = self.store.list_maps(
             lambda document: (
                 tree.matches_words(document, query)
@@ -351,6 +351,6 @@ def _find_git_sync_problem(workspace: str) -> str:
 
 def _contains(workspace: str | None, directory: str) -> bool:
     """Return True if the directory is the workspace or inside it, as an agent may run in a subdirectory."""
-    return bool(workspace) and Path(paths.resolve_symlinks(directory)).is_relative_to(
-        paths.resolve_symlinks(workspace or "")
+    return bool(workspace) and Path(validation.resolve_symlinks(directory)).is_relative_to(
+        validation.resolve_symlinks(workspace or "")
     )

@@ -18,10 +18,9 @@ from tornado.web import GZipContentEncoding, HTTPError
 
 import mindmap
 from mindmap.document import DamagedMindmap, ForeignMindmap
-from mindmap.paths import BadPath, NoWorkspace
 from mindmap.questions import AlreadyAnswered, UnknownQuestion
 from mindmap.tree import UnknownNode
-from mindmap.validation import BadText, OverLimit
+from mindmap.validation import BadPath, BadText, NoWorkspace, OverLimit
 from serve.errors import BadRequest
 from stores.errors import LineageError
 from stores.mindmap_files import (

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from mindmap.document import Mindmap, utc_now
-from mindmap.paths import BadPath, NoWorkspace, WorkspacePaths
-from mindmap.validation import parse_line_range
+from mindmap.validation import BadPath, NoWorkspace, WorkspacePaths, parse_line_range
 from serve.backend import Backend
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest

@@ -11,8 +11,8 @@ from mindmap.document import ROOT, CodeChange, FileTouch, Mindmap
 from mindmap.file_touches import TOUCHED_FILES, BadTouch, TouchInput, attach_files, choose_target, log_touch
 from mindmap.links import BadLink, LinkRemoval, NewLink, UnknownLink, change_links
 from mindmap.nodes import NodeUpdate, add_note, update_nodes
-from mindmap.paths import BadPath, validate_workspace
 from mindmap.tree import compute_progress, find_active_task, summarize
+from mindmap.validation import BadPath, validate_workspace
 from stores.errors import LineageError
 from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mindmap import git
 from mindmap.document import Mindmap
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_detected_files, attach_files
-from mindmap.git import GitFailed, NoWorkTree, Workspace
+from mindmap.git import GitFailed, NoWorkTree, Workspace, find_ignored_paths, is_ignored
 from mindmap.git_sync import WorkspaceSync, find_changed_files
-from mindmap.ignore import find_ignored_paths, is_ignored
 from mindmap.map_store import MapStore
 from mindmap.nodes import NodeUpdate, update_nodes
 from mindmap.tree import find_active_task

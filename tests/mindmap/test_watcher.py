@@ -16,9 +16,8 @@ import pytest
 from watchdog.events import FileSystemEventHandler
 from watchdog.observers.api import BaseObserver
 
-from mindmap.auto_attach import DetectedChanges, detect_changes
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
-from mindmap.file_events import EventBatch, EventKind, FileChange
+from mindmap.file_events import DetectedChanges, EventBatch, EventKind, FileChange, detect_changes
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
