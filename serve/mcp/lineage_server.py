@@ -43,7 +43,7 @@ from serve.mcp.answer_text import (
     format_show_answer,
     format_trace_answer,
 )
-from serve.mcp.calls import QueuedCalls, RepositoryResolver
+from serve.mcp.tools import QueuedCalls, RepositoryResolver
 from serve.related_types import RelatedRequest
 from stores.errors import LineageError
 

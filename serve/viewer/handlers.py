@@ -1,10 +1,12 @@
-"""Base class of the request handlers, and the Server-Sent Events endpoint."""
+"""Base classes of the request handlers, and the Server-Sent Events endpoint."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -15,10 +17,11 @@ from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from mindmap.document import utc_now
-from serve.viewer.responses import JSON, ErrorResponse, NoSuchRoute, TooBusy, TooLarge
+from mindmap.document import EditResult, Mindmap, utc_now
+from serve.viewer.responses import JSON, ErrorResponse, NoSuchRoute, NotJson, TooBusy, TooLarge
 from serve.viewer.state import ViewerState
 from stores.errors import LineageError
+from stores.mindmap_files import check_id
 
 # The page loads one script and images. The script creates the style sheet itself, so the policy allows no others.
 CONTENT_SECURITY_POLICY: Final = (
@@ -170,6 +173,30 @@ class SameOriginHandler(ViewerHandler):
         """Check the host and the origin."""
         super().check_access()
         self.viewer.origin_policy.check_origin(self.request.headers)
+
+
+class JsonPostHandler(SameOriginHandler):
+    """Base class of handlers of requests that change a map."""
+
+    def check_access(self) -> None:
+        """Check host, origin and content type. HTML forms of other sites cannot send the content type of JSON."""
+        super().check_access()
+        media_type = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if self.request.method == "POST" and media_type != "application/json":
+            raise NotJson("The content type is not JSON.", hint="Send Content-Type: application/json.")
+
+    async def change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> None:
+        """Apply an edit to the map and send it."""
+        documents = self.viewer.documents
+        await self.viewer.threads.run_slow(documents.store.change, check_id(mindmap_id), edit)
+        await self.send_map(mindmap_id)
+
+    async def send_map(self, mindmap_id: str, **fields: int) -> None:
+        """Send the map, with other fields."""
+        content = await self.viewer.threads.run_quick(
+            self.viewer.documents.load_json, mindmap_id, time.monotonic()
+        )
+        await self.send(msgspec.json.encode({**fields, "mindmap": msgspec.Raw(content)}))
 
 
 class NotFoundHandler(ViewerHandler):

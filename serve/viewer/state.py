@@ -1,7 +1,8 @@
-"""State shared by the request handlers of one viewer.
+"""State shared by the request handlers of one viewer of mindmaps (short: maps).
 
 - `ChangeLog`: sequence numbers of changed maps, for the event stream
 - `ThreadPools`: bounded thread pools for file access and for git
+- `DocumentCache`: maps as JSON and their summaries; an entry is valid until its map file changes
 - `ViewerState`: the shared objects
 - `LineageLookup`: `lineage explain` for a file that a map contains
 - `CommitLookup`: a commit of the workspace's repository
@@ -13,22 +14,39 @@ import asyncio
 import os
 import re
 import secrets
+import threading
+import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mindmap.document import Mindmap, utc_now
+import msgspec
+from cachetools import LRUCache
+
+from mindmap.document import Mindmap, encode, utc_now
+from mindmap.map_store import UNREADABLE_ERRORS, MapStore
+from mindmap.tree import Summary, summarize
 from mindmap.validation import BadPath, NoWorkspace, WorkspacePaths, parse_line_range
 from serve.backend import Backend
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainRequest
-from serve.viewer.documents import DocumentCache
-from serve.viewer.responses import PAGE_DIRECTORY, NotTouched, RequestOriginPolicy, TooBusy, TookTooLong
-from serve.viewer.watcher import DirectoryWatcher
+from serve.viewer.responses import (
+    PAGE_DIRECTORY,
+    NotTouched,
+    RequestOriginPolicy,
+    TooBusy,
+    TookTooLong,
+    format_error_code,
+)
+from serve.viewer.watcher import DirectoryWatcher, FileSignature, read_signature, read_signatures
+from stores.errors import LineageError
+from stores.mindmap_files import FolderUnusable, NoSuchMindmap
 
 # Changed maps in the change log. A client that has missed more reloads everything.
 MAX_CHANGES: Final = 10_000
@@ -42,6 +60,10 @@ MAX_COMMIT_TOKENS: Final = 20_000
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 # Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
 SLOW_TASK_SECONDS: Final = 60.0
+# A dozen maps of 4 MB.
+MAX_CACHE_BYTES: Final = 48_000_000
+# Locks for loading maps, chosen by the id's hash. With so many, threads that load different maps rarely share one.
+LOCK_COUNT: Final = 16
 
 Result = TypeVar("Result")
 
@@ -154,6 +176,121 @@ class ThreadPools:
         self.slow_tasks -= 1
         if not future.cancelled():
             future.exception()  # otherwise asyncio logs the error of a task whose request has timed out
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A map file that cannot be shown, with the error."""
+
+    id: str
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheEntry:
+    """A loaded map: its file's signature before loading, the `time.monotonic()` of the start, and the results.
+
+    `summary` is an error if the map cannot be read. `content` is its JSON; empty if only the summary was needed.
+    """
+
+    signature: FileSignature | None
+    loaded_at: float
+    summary: Summary | LineageError
+    content: bytes = b""
+
+    def is_valid_for(self, current: FileSignature | None, requested_at: float) -> bool:
+        """Return True if the entry may answer a request, given the file's current signature."""
+        # An entry that was loaded after the request arrived is valid, even if the file has changed since. So many
+        # requests for a map that is written continuously share one load.
+        return self.loaded_at >= requested_at or (
+            self.signature is not None and self.signature.is_settled and self.signature == current
+        )
+
+
+class DocumentCache:
+    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = MapStore(directory)
+        self._locks = [threading.Lock() for _ in range(LOCK_COUNT)]
+        self._lock = threading.Lock()
+        self._summaries: dict[str, _CacheEntry] = {}
+        self._contents: LRUCache[str, _CacheEntry] = LRUCache(
+            MAX_CACHE_BYTES, getsizeof=lambda entry: len(entry.content)
+        )
+
+    def load_json(self, mindmap_id: str, requested_at: float) -> bytes:
+        """Return a map as JSON. It is read and encoded only if the cached one is stale. Raises the store's errors."""
+        with self._lock_for(mindmap_id):
+            signature = read_signature(self.store.path, mindmap_id)
+            with self._lock:
+                entry = self._contents.get(mindmap_id)
+            if entry is not None and entry.is_valid_for(signature, requested_at):
+                return entry.content
+            loaded_at = time.monotonic()
+            document = self.store.read(mindmap_id)
+            content = encode(document)
+            self._store_entry(mindmap_id, _CacheEntry(signature, loaded_at, summarize(document), content))
+            return content
+
+    def list_maps(self, requested_at: float) -> tuple[list[Summary], list[Problem]]:
+        """Return a summary of every readable map, last updated first, and a problem for every other map file."""
+        signatures = self._read_signatures()
+        self._drop_deleted(signatures.keys())
+        results = {
+            mindmap_id: self._load_summary(mindmap_id, signature, requested_at)
+            for mindmap_id, signature in signatures.items()
+        }
+        summaries = [result for result in results.values() if isinstance(result, Summary)]
+        problems = [
+            Problem(mindmap_id, format_error_code(result), result.message, result.hint)
+            for mindmap_id, result in sorted(results.items())
+            if isinstance(result, LineageError) and not isinstance(result, NoSuchMindmap)
+        ]
+        return sorted(summaries, key=lambda entry: entry.updated_at, reverse=True), problems
+
+    def _load_summary(
+        self, mindmap_id: str, signature: FileSignature, requested_at: float
+    ) -> Summary | LineageError:
+        with self._lock_for(mindmap_id):
+            entry = self._summaries.get(mindmap_id)
+            if entry is None or not entry.is_valid_for(signature, requested_at):
+                entry = _CacheEntry(signature, time.monotonic(), self._read_summary(mindmap_id))
+                with self._lock:
+                    self._summaries[mindmap_id] = entry
+            return entry.summary
+
+    def _read_summary(self, mindmap_id: str) -> Summary | LineageError:
+        try:
+            return summarize(self.store.read(mindmap_id))
+        except (*UNREADABLE_ERRORS, FolderUnusable, NoSuchMindmap) as error:
+            return error
+
+    def _lock_for(self, mindmap_id: str) -> threading.Lock:
+        return self._locks[hash(mindmap_id) % LOCK_COUNT]
+
+    def _read_signatures(self) -> dict[str, FileSignature]:
+        try:
+            return read_signatures(self.store.path)
+        except OSError as error:
+            raise FolderUnusable(
+                f"Cannot read {self.store.path}: {error.strerror or error}.",
+                hint="Make it readable, or set MINDMAP_DATA_DIR to another directory.",
+            ) from error
+
+    def _store_entry(self, mindmap_id: str, entry: _CacheEntry) -> None:
+        """Add an entry to the cache. Of content larger than MAX_CACHE_BYTES, only the summary is cached."""
+        with self._lock:
+            self._summaries[mindmap_id] = replace(entry, content=b"")
+            with suppress(ValueError):
+                self._contents[mindmap_id] = entry
+
+    def _drop_deleted(self, existing_ids: AbstractSet[str]) -> None:
+        with self._lock:
+            for mindmap_id in (self._summaries.keys() | self._contents.keys()) - existing_ids:
+                self._summaries.pop(mindmap_id, None)
+                self._contents.pop(mindmap_id, None)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """Watcher of the data directory of the mindmaps (short: maps), with a debouncer for maps that are written often.
 
+A file's signature shows whether it has changed.
+
 File-system events are fast but unreliable. The system may allow no more watches. Writes of other machines on a shared
 disk cause no events, and neither do changes in a directory that was deleted and created again. So the directory is also
 scanned: every SCAN_SECONDS, or every POLL_SECONDS if there are no events.
@@ -24,8 +26,7 @@ from watchdog.observers.api import BaseObserver
 
 from mindmap.observer import FILE_EVENTS
 from serve.http_common import read_file_identity
-from serve.viewer.documents import FileSignature, read_signature, read_signatures
-from stores.mindmap_files import parse_file_name
+from stores.mindmap_files import format_file_name, parse_file_name
 
 # A change is reported if no write follows within QUIET_SECONDS, or MAX_DELAY_SECONDS after the first write.
 QUIET_SECONDS: Final = 0.1
@@ -35,10 +36,53 @@ SCAN_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 0.25
 # Time until the next attempt to watch the directory, after a failure.
 RETRY_SECONDS: Final = 60.0
+# The kernel updates the time for files every 10 ms at most, so two writes within 10 ms can have the same time. Doubled.
+MTIME_RESOLUTION_NS: Final = 20_000_000
 EVENTS: Final = "events"
 POLLING: Final = "polling"
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSignature:
+    """Stat fields of a map's file, which differ after every write or replacement.
+
+    `is_settled` is False if the last write was within MTIME_RESOLUTION_NS: another write may not change the fields.
+    """
+
+    inode: int
+    modified_ns: int
+    changed_ns: int
+    size: int
+    is_settled: bool = field(compare=False)
+
+
+def read_signature(directory: Path, mindmap_id: str) -> FileSignature | None:
+    """Return the signature of a map's file; None if there is no such file."""
+    try:
+        return _create_signature((directory / format_file_name(mindmap_id)).lstat())
+    except OSError:
+        return None
+
+
+def read_signatures(directory: Path) -> dict[str, FileSignature]:
+    """Return the signatures of all maps in a directory by id; none if it is missing. Raises OSError if unreadable."""
+    signatures: dict[str, FileSignature] = {}
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        for entry in entries:
+            mindmap_id = parse_file_name(entry.name)
+            if mindmap_id is not None:
+                with suppress(OSError):  # deleted since the scan
+                    signatures[mindmap_id] = _create_signature(entry.stat(follow_symlinks=False))
+    return signatures
+
+
+def _create_signature(status: os.stat_result) -> FileSignature:
+    # A time in the future comes from another machine's clock and counts as old.
+    age = time.time_ns() - status.st_mtime_ns
+    is_settled = not 0 <= age < MTIME_RESOLUTION_NS
+    return FileSignature(status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size, is_settled)
 
 
 class TimerHandle(Protocol):
@@ -113,7 +157,7 @@ class DirectoryWatcher:
     async def start(self) -> None:
         """Store the signatures of all maps and start watching. Only later changes are reported."""
         await asyncio.to_thread(self._ensure_observer)
-        self._signatures = {**await asyncio.to_thread(_read_signatures, self._directory)}
+        self._signatures = {**await asyncio.to_thread(_try_read_signatures, self._directory)}
         self._create_task(self._scan_repeatedly())
 
     async def stop(self) -> None:
@@ -136,7 +180,7 @@ class DirectoryWatcher:
 
     async def _scan(self) -> None:
         await asyncio.to_thread(self._ensure_observer)
-        signatures = await asyncio.to_thread(_read_signatures, self._directory)
+        signatures = await asyncio.to_thread(_try_read_signatures, self._directory)
         for mindmap_id in signatures.keys() | self._signatures.keys():
             if not self._is_unchanged(mindmap_id, signatures.get(mindmap_id)):
                 self._debouncer.trigger(mindmap_id)
@@ -248,7 +292,7 @@ class _DirectoryObserver(FileSystemEventHandler):
         self._on_names(names)
 
 
-def _read_signatures(directory: Path) -> dict[str, FileSignature]:
+def _try_read_signatures(directory: Path) -> dict[str, FileSignature]:
     try:
         return read_signatures(directory)
     except OSError:  # the next request for the list of maps reports it to the client

@@ -15,8 +15,7 @@ from watchdog.observers.api import BaseObserver
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
 from serve.viewer import watcher
-from serve.viewer.documents import FileSignature
-from serve.viewer.watcher import Debouncer
+from serve.viewer.watcher import Debouncer, FileSignature
 from tests.mindmap.sample_maps import create_map, create_timestamp
 from tests.serve.viewer.helpers import start_viewer, wait_until, write_page_files
 

@@ -15,7 +15,7 @@ from mindmap.document import ROOT, Mindmap, encode
 from mindmap.export import FORMATS
 from mindmap.map_store import MapStore
 from mindmap.nodes import NewNode, add_nodes, add_note
-from serve.viewer import documents
+from serve.viewer import state, watcher
 from serve.viewer.handlers import RESPONSE_HEADERS
 from tests.mindmap.sample_maps import NOON, create_map, create_timestamp
 from tests.serve.viewer.helpers import ViewerClient
@@ -200,16 +200,16 @@ def test_concurrent_requests_share_a_load(
         encoded_ids.append(document.id)
         return encode(document)
 
-    monkeypatch.setattr(documents, "encode", encode_and_count)
+    monkeypatch.setattr(state, "encode", encode_and_count)
     document = create_map()
     batch = [NewNode(f"Step {number}") for number in range(1_000)]
     for number in range(5):
         document = add_nodes(document, ROOT, batch, create_timestamp(number)).document
     maps.create(document)
     if not is_being_written:
-        time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
+        time.sleep(watcher.MTIME_RESOLUTION_NS / 1e9)
     else:
-        monkeypatch.setattr(documents, "MTIME_RESOLUTION_NS", 10**12)
+        monkeypatch.setattr(watcher, "MTIME_RESOLUTION_NS", 10**12)
     with ThreadPoolExecutor(40) as pool:
         contents = list(
             pool.map(lambda _: client.request(f"/api/mindmaps/{document.id}").content, range(200))
@@ -224,9 +224,9 @@ def test_writes_with_equal_timestamps(
     """After two writes with equal size and time, the second content is served, from cache and summary."""
     # Only the kernel sets the ctime, so two writes of a test seldom have the same.
     monkeypatch.setattr(
-        documents.FileSignature, "__eq__", lambda one, other: one.modified_ns == other.modified_ns
+        watcher.FileSignature, "__eq__", lambda one, other: one.modified_ns == other.modified_ns
     )
-    cache, file = documents.DocumentCache(maps.path), maps.path / f"{document.id}.json"
+    cache, file = state.DocumentCache(maps.path), maps.path / f"{document.id}.json"
     before, now = encode(document), time.time_ns()
     for content, label in (
         (before, "Parse headers"),
@@ -243,12 +243,12 @@ def test_writes_with_equal_timestamps(
 
 def test_cache_eviction(maps: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
     """Least recently used maps are evicted above the cache limit, and loaded again on request."""
-    monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 2_000)
-    cache = documents.DocumentCache(maps.path)
+    monkeypatch.setattr(state, "MAX_CACHE_BYTES", 2_000)
+    cache = state.DocumentCache(maps.path)
     others = [create_map({"label": "x" * 600}) for _ in range(3)]
     for other in others:
         maps.create(other)
-    time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
+    time.sleep(watcher.MTIME_RESOLUTION_NS / 1e9)
 
     def load(requested_map: Mindmap) -> bytes:
         content = cache.load_json(requested_map.id, time.monotonic())
@@ -258,8 +258,8 @@ def test_cache_eviction(maps: MapStore, document: Mindmap, monkeypatch: pytest.M
     first = [load(requested_map) for requested_map in (document, *others)]
     assert load(others[2]) is first[3]  # the only one that fits
     assert load(document) is not first[0]
-    monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 3_000)
-    cache = documents.DocumentCache(maps.path)
+    monkeypatch.setattr(state, "MAX_CACHE_BYTES", 3_000)
+    cache = state.DocumentCache(maps.path)
     contents = [load(requested_map) for requested_map in (*others[:2], others[0], others[2])]
     assert load(others[0]) is contents[0]
     assert load(others[1]) is not contents[1]

@@ -18,9 +18,9 @@ from pipeline.cancellation import RequestCancelled, check_cancelled
 from serve.backend import InProcessBackend
 from serve.call_queue import CallQueue
 from serve.find_types import FindAnswer, FindRequest
-from serve.mcp import calls
-from serve.mcp.calls import QueuedCalls
+from serve.mcp import tools
 from serve.mcp.lineage_server import create_lineage_server
+from serve.mcp.tools import QueuedCalls
 from stores.errors import LineageError
 from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
 
@@ -99,7 +99,7 @@ def test_disconnected_client_stops_its_calls() -> None:
 
 def test_waiting_calls_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that asks for progress gets increasing seconds, while its call runs and while it waits."""
-    monkeypatch.setattr(calls, "PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(tools, "PROGRESS_SECONDS", 0.01)
     backend = BlockingBackend()
     seconds: dict[str, list[float]] = {"running": [], "waiting": []}
     messages: set[str | None] = set()
