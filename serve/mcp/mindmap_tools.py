@@ -68,25 +68,24 @@ class MindmapTools:
                 function
                 if inspect.iscoroutinefunction(function)
                 else self.messages.add_pending_messages(function),
-                title=title,
                 annotations=annotations,
                 description=_format_description(function),
             )
-            for function, title, annotations in (
-                (self.create_mindmap, "Create a map", write),
-                (self.list_mindmaps, "List and search maps", read_only),
-                (self.get_mindmap, "Read a map", read_only),
-                (self.add_nodes, "Add nodes", write),
-                (self.update_nodes, "Update nodes", idempotent),
-                (self.move_nodes, "Move nodes", idempotent),
-                (self.remove_nodes, "Remove nodes", destructive),
-                (self.link_nodes, "Link and unlink nodes", destructive),
-                (self.log_file_touch, "Attach a file", idempotent),
-                (self.sync_git_status, "Attach files that differ from HEAD", idempotent),
-                (self.note_activity, "Note an activity", write),
-                (self.ask, "Ask the user", write),
-                (self.wait_for_answer, "Wait for an answer", idempotent),
-                (self.delete_mindmap, "Delete a map", destructive),
+            for function, annotations in (
+                (self.create_mindmap, write),
+                (self.list_mindmaps, read_only),
+                (self.get_mindmap, read_only),
+                (self.add_nodes, write),
+                (self.update_nodes, idempotent),
+                (self.move_nodes, idempotent),
+                (self.remove_nodes, destructive),
+                (self.link_nodes, destructive),
+                (self.log_file_touch, idempotent),
+                (self.sync_git_status, idempotent),
+                (self.note_activity, write),
+                (self.ask, write),
+                (self.wait_for_answer, idempotent),
+                (self.delete_mindmap, destructive),
             )
         ]
 
@@ -99,8 +98,8 @@ class MindmapTools:
             WithJsonSchema({"description": "as in add_nodes", "type": "array", "items": {"type": "object"}}),
         ] = None,
     ) -> mindmap_types.CreateResult:
-        """Start a map for work with several steps. With workspacePath, changed files attach to the task in progress.
-        Tell the user where the viewer is.
+        """Start a map. With workspacePath, changed files attach to the task in progress. Tell the user where the viewer
+        is.
         """
         workspace = validation.validate_workspace(workspacePath) if workspacePath is not None else None
         now = utc_now()
@@ -143,11 +142,9 @@ class MindmapTools:
         mindmapId: str,
         nodeId: Annotated[str, Field(description="only its subtree")] = ROOT,
         query: Annotated[str, Field(description="only nodes with all these words")] = "",
-        full: Annotated[bool, Field(description="complete nodes with files: many tokens")] = False,
+        full: Annotated[bool, Field(description="all fields: many tokens")] = False,
     ) -> mindmap_types.MapView:
-        """Read a map or a part of it, by default as an outline with ids. Boxes: [ ] planned, [~] in progress,
-        [x] completed, [!] blocked.
-        """
+        """Read a map as an outline with ids. [ ] planned, [~] in progress, [x] completed, [!] blocked."""
         return mindmap_types.build_view(self.store.read(mindmapId), nodeId, query, full=full)
 
     def add_nodes(
@@ -156,17 +153,15 @@ class MindmapTools:
         nodes: list[mindmap_types.NodeInput],
         parentId: str = ROOT,
     ) -> mindmap_types.ChangeResult:
-        """Add nodes. Plan: plan, task and code (a region to write) have a status and count as progress; file, note.
-        Mental model: component, data_flow, decision, hypothesis, risk.
-        """
+        """Add nodes. Only plan, task and code (a region to write) have a status and count as progress."""
         batch = _flatten_inputs(nodes)
         return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, utc_now()))
 
     def update_nodes(
         self, mindmapId: str, updates: list[mindmap_types.NodeUpdateInput]
     ) -> mindmap_types.ChangeResult:
-        """Change labels, types, statuses. Set a task in_progress when you start it (files attach to it) and completed
-        when it is done. The root's label is the title.
+        """Change nodes. Set a task in_progress when you start it, and completed when it is done. The root's label is
+        the title.
         """
         changes = [update.to_update() for update in updates]
         return self._change(mindmapId, lambda document: update_nodes(document, changes, utc_now()))
@@ -176,9 +171,9 @@ class MindmapTools:
         mindmapId: str,
         nodeIds: list[str],
         parentId: str,
-        position: Annotated[int, Field(ge=0, description="among the children, from 0")] | tools.Unset = None,
+        position: Annotated[int, Field(ge=0, description="from 0")] | tools.Unset = None,
     ) -> mindmap_types.ChangeResult:
-        """Move nodes and their subtrees under another node."""
+        """Move nodes with their subtrees."""
         return self._change(
             mindmapId, lambda document: move_nodes(document, nodeIds, parentId, utc_now(), position)
         )
@@ -213,7 +208,7 @@ class MindmapTools:
         path: Annotated[str, Field(description="absolute, or in the workspace")],
         action: Annotated[mindmap_types.Action | tools.Unset, Field(description="default: modify")] = None,
         nodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
-        previousPath: Annotated[str | tools.Unset, Field(description="before a rename")] = None,
+        previousPath: str | tools.Unset = None,
         lines: Annotated[str | tools.Unset, Field(description="10-20")] = None,
         symbols: list[str] | tools.Unset = None,
         changes: Annotated[
@@ -229,9 +224,7 @@ class MindmapTools:
         ] = None,
         summary: str | tools.Unset = None,
     ) -> mindmap_types.AttachResult:
-        """Log what you did to a file, or that reading it was important. A path that is logged already is updated and
-        its changes are merged.
-        """
+        """Log what you did to a file, or that reading it was important. Updates a touch of the same path."""
         touch = TouchInput(
             path,
             action,
@@ -250,11 +243,11 @@ class MindmapTools:
     def sync_git_status(
         self,
         mindmapId: str,
-        workspacePath: Annotated[str | tools.Unset, Field(description="required if the map has none")] = None,
+        workspacePath: Annotated[str | tools.Unset, Field(description="if the map has none")] = None,
         targetNodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
     ) -> mindmap_types.AttachResult:
-        """Attach all files that differ from HEAD, and watch the workspace from now on. Call it when you continue a map
-        and before you finish.
+        """Attach all files that differ from HEAD, and watch the workspace. Call it when you continue a map and before
+        you finish.
         """
         sync = WorkspaceSync(self.store, mindmapId, open_git, workspacePath)
         # The map gets its workspace first, as the watcher watches only that. The watch starts before git runs, so that
@@ -269,7 +262,7 @@ class MindmapTools:
         nodeId: str | tools.Unset = None,
         file: str | tools.Unset = None,
     ) -> mindmap_types.ChangeResult:
-        """Note a finding, a test run or a reason, without a change of the map."""
+        """Log a finding, a test run or a reason."""
         return self._change(
             mindmapId, lambda document: add_note(document, message, utc_now(), node_id=nodeId, file=file)
         )

@@ -31,7 +31,7 @@ Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
 
 
-# For arguments whose values the schema of `add_nodes` lists.
+# For arguments whose values the schema of another tool lists, and an error for a wrong value.
 _WITHOUT_VALUES: Final = WithJsonSchema({"type": "string"})
 
 
@@ -44,7 +44,7 @@ class NodeInput(_ToolInput):
 
     label: str
     type: NodeType = "task"
-    status: Status | Unset = None
+    status: Annotated[Status | Unset, _WITHOUT_VALUES] = None
     children: Annotated[list[dict[str, Any]], Field(description="nested nodes")] = []
 
     def to_dict(self) -> dict[str, Any]:

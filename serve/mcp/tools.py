@@ -80,8 +80,8 @@ def create_write_annotations(*, is_destructive: bool = False, is_idempotent: boo
 def create_tool(
     function: Callable[..., Any],
     *,
-    title: str,
     annotations: ToolAnnotations,
+    title: str | None = None,
     description: str | None = None,
     returns_text: bool = False,
 ) -> Tool:
@@ -191,8 +191,8 @@ def _describe_problem(problem: Any) -> str:
 def _strip_input_schema(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return the schema without parts that cost the model tokens and add no information, and with each `$ref` resolved.
 
-    Left out are titles, empty defaults, descriptions of types, and `additionalProperties`, because an error names
-    unknown arguments.
+    Left out are titles, empty defaults, descriptions of types, and what an error names: unknown arguments
+    (`additionalProperties`) and numbers below 0 or 1.
     """
     if isinstance(schema, dict):
         if reference := schema.get("$ref"):
@@ -213,6 +213,7 @@ def _is_redundant(name: str, part: Any) -> bool:
         or (name == "title" and isinstance(part, str))
         or (name == "default" and (part is False or part in ("", [])))
         or (name == "additionalProperties" and isinstance(part, bool))
+        or (name == "minimum" and part in (0, 1))
     )
 
 
