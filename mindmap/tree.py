@@ -32,10 +32,7 @@ class Progress:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths.
-
-    `blocked_tasks` has the label of each blocked task, with its reason after a colon.
-    """
+    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths."""
 
     id: str
     title: str
@@ -47,7 +44,6 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     total_tasks: int
     active_task: str | None
     file_count: int
-    blocked_tasks: tuple[str, ...]
 
 
 def compute_progress(document: Mindmap) -> Progress:
@@ -94,11 +90,6 @@ def summarize(document: Mindmap) -> Summary:
         total_tasks=progress.total,
         active_task=document.nodes[progress.active_task_id].label if progress.active_task_id else None,
         file_count=len(paths),
-        blocked_tasks=tuple(
-            ": ".join(filter(None, (node.label, node.reason)))
-            for node in document.nodes.values()
-            if node.is_task and node.status == BLOCKED
-        ),
     )
 
 

@@ -417,7 +417,6 @@ def test_reason_of_a_blocked_task() -> None:
     assert result.message == "Deploy: planned -> blocked, reason: No key"
     renamed = update_nodes(result.document, [NodeUpdate(deploy, label="Ship")], NOON).document
     assert renamed.nodes[deploy].reason == "No key"
-    assert tree.summarize(renamed).blocked_tasks == ("Ship: No key",)
     other = update_nodes(renamed, [NodeUpdate(deploy, reason="No host")], NOON)
     assert (other.document.nodes[deploy].reason, other.message) == ("No host", "Ship: reason: No host")
     cleared = update_nodes(renamed, [NodeUpdate(deploy, reason="")], NOON)

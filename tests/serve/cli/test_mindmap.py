@@ -83,7 +83,6 @@ def test_list_shows_latest_first(maps: MapStore, document: Mindmap) -> None:
             "totalTasks": 2,
             "activeTask": "Parse\x1b[31m headers",
             "fileCount": 0,
-            "blockedTasks": [],
         }
     ]
 

@@ -69,7 +69,6 @@ def test_map_list(client: ViewerClient, maps: MapStore, document: Mindmap) -> No
         "totalTasks": 2,
         "activeTask": "Parse headers",
         "fileCount": 0,
-        "blockedTasks": [],
     }
     maps.delete(other.id)
     assert [entry["id"] for entry in client.request("/api/mindmaps").json] == [document.id]
