@@ -34,9 +34,9 @@ from serve.text import (
     format_ranges,
 )
 
-# Characters of a question that an answer to several repeats.
+# Longest part of a question that is repeated before its answer, in characters.
 MAX_SHOWN_QUERY: Final = 200
-# Characters of a line in the evolution of lines.
+# Longest part of a line of code that is shown in the evolution of lines, in characters.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
@@ -55,19 +55,17 @@ def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer]) -
     blocks: list[str] = []
     shown: set[str] = set()
     for query, answer in zip(queries, answers, strict=True):
-        hits = tuple(
-            replace(
-                hit, commit_message=get_subject(hit.commit_message), diff_excerpt=None, files=(), file_count=0
-            )
-            if hit.commit_sha in shown
-            else hit
-            for hit in answer.hits
-        )
+        hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
         shown.update(hit.commit_sha for hit in answer.hits)
         blocks.append(
             f"Question: {escape_line(query[:MAX_SHOWN_QUERY])}\n{format_find_answer(replace(answer, hits=hits))}"
         )
     return "\n\n".join(blocks)
+
+
+def _reduce_to_line(hit: PatternHit) -> PatternHit:
+    subject = get_subject(hit.commit_message)
+    return replace(hit, commit_message=subject, diff_excerpt=None, files=(), file_count=0)
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:
@@ -183,8 +181,7 @@ def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
     yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
     for file in hit.files:
-        added, removed = f" +{file.added}" if file.added else "", f" -{file.removed}" if file.removed else ""
-        yield f"file: {escape_line(file.path)}{added}{removed}"
+        yield f"file: {escape_line(file.path)}{_format_line_counts(file.added, file.removed)}"
         yield from _quote(
             [f"{line.sign}{line.number} {escape_line(line.text).strip()}" for line in file.lines]
         )
@@ -279,15 +276,18 @@ def _shorten(line: str) -> str:
 
 def _describe_files(hit: PatternHit) -> str:
     """Return the files in the hit's order with counts of changed lines, and the kind of change of the shown one."""
-    names = [
-        f"{escape_line(file.path)}{f' {hit.change_kind}' if file.path == hit.file_path else ''}"
-        f"{f' +{file.added}' if file.added else ''}{f' -{file.removed}' if file.removed else ''}"
-        for file in hit.files
-    ]
+    names = []
+    for file in hit.files:
+        change_kind = f" {hit.change_kind}" if file.path == hit.file_path else ""
+        names.append(f"{escape_line(file.path)}{change_kind}{_format_line_counts(file.added, file.removed)}")
     if count := hit.file_count - len(hit.files):
         names.append(format_more_files(count))
     # The prefix keeps a name such as `Note: ...` from looking like a note of this program.
     return f"files: {'; '.join(names)}" if names else ""
+
+
+def _format_line_counts(added: int, removed: int) -> str:
+    return (f" +{added}" if added else "") + (f" -{removed}" if removed else "")
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:

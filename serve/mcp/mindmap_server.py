@@ -101,7 +101,7 @@ def main(session: str = "", mindmap_ids: Iterable[str] = ()) -> None:
 
 
 async def _record_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Handle a message, whose log entries get the name of the client."""
+    """Handle a message, and record the name of its client in the log entries of its edits."""
     parameters = ctx.session.client_params
     with use_client(parameters.client_info.name if parameters else None):
         return await call_next(ctx)

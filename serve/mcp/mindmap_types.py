@@ -117,7 +117,7 @@ class _ToolOutput(BaseModel):
 
 
 class ChangeResult(_ToolOutput):
-    """`ids` in the order of the call, nested nodes after their parent."""
+    """Answer for an edit. `ids` are in the order of the call, nested nodes after their parent."""
 
     mindmap_id: str
     message: str
@@ -130,7 +130,7 @@ ToolOutput = TypeVar("ToolOutput", bound=_ToolOutput)
 
 
 class CreateResult(ChangeResult):
-    """`viewer`: where the user sees the map."""
+    """Answer for a new map. `viewer`: where the user sees it."""
 
     viewer: str
     watching: bool
@@ -138,7 +138,7 @@ class CreateResult(ChangeResult):
 
 
 class AttachResult(_ToolOutput):
-    """`node_id`: where the files are now."""
+    """Answer for attached files. `synced`: their number. `node_id` and `node`: id and label of their node."""
 
     mindmap_id: str
     message: str
@@ -150,7 +150,7 @@ class AttachResult(_ToolOutput):
 
 
 class AnswerResult(_ToolOutput):
-    """`answer`: empty without one."""
+    """Answer of the user to a question. `answer` is empty until there is one."""
 
     question_id: str
     answer: str = ""
@@ -170,7 +170,7 @@ class MapLine(_ToolOutput):
 
 
 class MapListing(_ToolOutput):
-    """Newest first."""
+    """List of maps, newest first. `total` counts those beyond the limit too."""
 
     maps: list[MapLine]
     total: int
@@ -178,7 +178,7 @@ class MapListing(_ToolOutput):
 
 
 class MapView(_ToolOutput):
-    """An outline with ids in braces, or `document`: complete nodes and links."""
+    """Content of a map: `outline`, with ids in braces, or `document`, with complete nodes and links."""
 
     mindmap_id: str
     title: str
@@ -308,7 +308,10 @@ def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> M
 
 
 def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
-    """Return the outline lines that fit into an answer, and the number of nodes that they neither show nor count."""
+    """Return the outline lines that fit into an answer, and the number of other nodes.
+
+    Nodes that a line counts as hidden below it are not among them.
+    """
     if query:
         nodes = list(tree.find_nodes(document, query, start_id))
         lines = [

@@ -117,7 +117,7 @@ class Relay:
                 if request is None and _parse(line):
                     return  # a notification or an answer means nothing to a later session
                 self._reconnect()
-                if request:  # sent with all that have no answer
+                if request:  # `_reconnect` has sent it with the other unanswered requests
                     return
             elif request:
                 request.sends = 1
@@ -134,17 +134,17 @@ class Relay:
     def _remember(self, line: bytes) -> Request | None:
         """Remember what another session would need. Return the request in the line, if it is one."""
         message = _parse(line)
-        method, number, parameters = message.get("method"), _get_id(message), message.get("params")
+        method, request_id, parameters = message.get("method"), _get_id(message), message.get("params")
         if method == "notifications/initialized":
             self._initialized = line
         elif method == "notifications/cancelled":  # a cancelled request gets no answer
             cancelled = _get_id(parameters, "requestId") if isinstance(parameters, dict) else None
             if cancelled is not None:
                 self._unanswered.pop(cancelled, None)
-        elif method is not None and number is not None:
+        elif method is not None and request_id is not None:
             if method == "initialize":
-                self._initialize = number, line
-            request = self._unanswered[number] = Request(line, is_call=method == CALL_METHOD)
+                self._initialize = request_id, line
+            request = self._unanswered[request_id] = Request(line, is_call=method == CALL_METHOD)
             return request
         return None
 
@@ -188,15 +188,15 @@ class Relay:
             *lines, data = (data + received).split(b"\n")
             for line in lines:
                 message = _parse(line)
-                number = None if "method" in message else _get_id(message)
-                if number is not None and number == repeated_id:
+                request_id = None if "method" in message else _get_id(message)
+                if request_id is not None and request_id == repeated_id:
                     repeated_id = None
                     continue
                 self._print(line + b"\n")
-                if number is not None:
-                    self._unanswered.pop(number, None)
+                if request_id is not None:
+                    self._unanswered.pop(request_id, None)
                     self._remember_watch(message)
-                    if self._initialize and number == self._initialize[0]:
+                    if self._initialize and request_id == self._initialize[0]:
                         self._is_initialized = "result" in message
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)  # ends a write of the other thread
@@ -204,7 +204,7 @@ class Relay:
             with self._lock:
                 self._connection = None
                 self._reject_lost_calls()
-                self._drop_repeated_requests()
+                self._reject_repeated_requests()
                 if self._unanswered:
                     self._reconnect()
         connection.close()
@@ -233,20 +233,22 @@ class Relay:
     def _reject_lost_calls(self) -> None:
         """Answer the calls that were sent to the session with an error, unless they may be repeated."""
         if not self._server.repeats_calls:
-            lost = [number for number, request in self._unanswered.items() if request.is_call]
+            lost = [request_id for request_id, request in self._unanswered.items() if request.is_call]
             self._reject_requests(lost, LOST_CALL)
 
-    def _drop_repeated_requests(self) -> None:
-        """Answer the requests that were sent `MAX_SENDS` times with an error."""
+    def _reject_repeated_requests(self) -> None:
+        """Answer requests that were sent `MAX_SENDS` times with an error."""
         message = f"This request was lost {MAX_SENDS} times, because the daemon ended. {self._crash_hint}"
-        repeated = [number for number, request in self._unanswered.items() if request.sends >= MAX_SENDS]
+        repeated = [
+            request_id for request_id, request in self._unanswered.items() if request.sends >= MAX_SENDS
+        ]
         self._reject_requests(repeated, message)
 
-    def _reject_requests(self, numbers: Sequence[int | str], message: str) -> None:
-        for number in numbers:
-            del self._unanswered[number]
+    def _reject_requests(self, request_ids: Sequence[int | str], message: str) -> None:
+        for request_id in request_ids:
+            del self._unanswered[request_id]
             error = {"code": INTERNAL_ERROR, "message": message.strip()}
-            self._print(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode() + b"\n")
+            self._print(json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode() + b"\n")
 
     def _print(self, line: bytes) -> None:
         try:
@@ -263,7 +265,7 @@ class Relay:
 def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
     """Start an MCP server in a process of its own, and return a connection to its stdin and stdout.
 
-    That of mindmap gets the id of the client and the watched maps as arguments.
+    The server of mindmap gets the id of the client and the watched maps as arguments.
     """
     connection, server_end = socket.socketpair()
     arguments = (client_id, *watched_maps) if server is MINDMAP else ()
@@ -290,12 +292,12 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _get_id(fields: dict[str, Any], name: str = "id") -> int | str | None:
-    number = fields.get(name)
-    return number if isinstance(number, (int, str)) and not isinstance(number, bool) else None
+    value = fields.get(name)
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
 def serve_in_process(server: RelayedServer) -> None:
-    """Run the MCP server in this process. That of lineage also has the options `--help` and `--version`."""
+    """Run the MCP server in this process. The server of lineage also has the options `--help` and `--version`."""
     import_module(server.module).main()
 
 

@@ -65,7 +65,8 @@ class UserMessages:
 
         Raises UnknownQuestion.
         """
-        version, problem, next_check, checks_without_page = None, "", 0.0, 0
+        version, next_check = None, 0.0
+        problem, checks_without_page = "", 0
         deadline = time.monotonic() + seconds
         while True:
             new_version = self._read_version(mindmap_id)
@@ -80,11 +81,8 @@ class UserMessages:
                 next_check = time.monotonic() + PAGE_CHECK_SECONDS
                 problem = await to_thread.run_sync(self.find_page_problem, mindmap_id)
                 checks_without_page = checks_without_page + 1 if problem else 0
-            if (
-                checks_without_page == CHECKS_WITHOUT_PAGE
-                or time.monotonic() >= deadline
-                or self.is_stopping()
-            ):
+            is_page_closed = checks_without_page == CHECKS_WITHOUT_PAGE
+            if is_page_closed or time.monotonic() >= deadline or self.is_stopping():
                 break
             await sleep(POLL_SECONDS)
         messages, delivered = await to_thread.run_sync(self._deliver, mindmap_id, {})
@@ -103,10 +101,8 @@ class UserMessages:
         if discovery.is_page_open(self.store.path):
             return ""
         address = discovery.read_address(self.store.path, mindmap_id)
-        way = f"open {address}" if address else f"run `{discovery.START_COMMAND} --open`"
-        return (
-            f"No page is open, so the user does not see the question. Ask in the chat, or let the user {way}."
-        )
+        action = f"open {address}" if address else f"run `{discovery.START_COMMAND} --open`"
+        return f"No page is open, so the user does not see the question. Ask in the chat, or let the user {action}."
 
     def _list_pending(self, mindmap_id: str) -> dict[str, str]:
         with suppress(LineageError):  # the call itself reports this error
@@ -116,9 +112,9 @@ class UserMessages:
     def _deliver(self, mindmap_id: str, pending: Mapping[str, str]) -> tuple[dict[str, str], Mindmap | None]:
         """Mark the pending messages of the map as delivered; return them and the changed map.
 
-        `pending`: messages from before the call. Those that the map no longer has are returned, too; those that another
-        session received in the meantime are not. If the map cannot be read or written, messages stay pending, and the
-        returned map is None.
+        `pending`: messages that were pending before the call. If the call removed their node or map, they are returned
+        too. Messages that another session received meanwhile are not. If the map cannot be read or written, its
+        messages stay pending, and the returned map is None.
         """
         messages: dict[str, str] = {}
 

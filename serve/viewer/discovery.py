@@ -121,7 +121,7 @@ def _read_port(directory: Path) -> int | None:
     try:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
+            return None  # the file is stale, as its viewer does not hold the lock any more
         return int(json.loads(os.pread(descriptor, 200, 0))["port"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
