@@ -246,7 +246,7 @@ class DetectedChanges:
     """The file changes of a batch that git does not ignore. Paths are relative to the workspace.
 
     `tracked_paths` are the paths in git's index; empty if no change needs them. `removed_directories` maps each removed
-    directory to its removal timestamp: `apply_to` adds a deletion for every file that a map has in one of them.
+    directory to its removal timestamp. `apply_to` adds a deletion for every file that a map has in one of them.
     """
 
     changes: Sequence[FileChange]
@@ -264,16 +264,17 @@ class DetectedChanges:
         """
         touches_by_path = _group_touches_by_path(document)
         latest_valid = format_timestamp(datetime.now(UTC) + MAX_CLOCK_SKEW)
-        unrecorded = [
-            change
-            for change in (*self.changes, *self._iter_removed_files(touches_by_path))
-            if not change.timestamp <= _find_latest_timestamp(touches_by_path, change) <= latest_valid
-        ]
+
+        def is_recorded(change: FileChange) -> bool:
+            return change.timestamp <= _find_latest_timestamp(touches_by_path, change) <= latest_valid
+
         rename_sources = {touch.previous_path for touches in touches_by_path.values() for touch in touches}
         target = choose_target(document)
         target_touches = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
         new_touches = []
-        for change in unrecorded:
+        for change in (*self.changes, *self._iter_removed_files(touches_by_path)):
+            if is_recorded(change):
+                continue
             path = decode_path(change.path)
             was_recorded = change.path in self.tracked_paths or any(
                 touch.action != "delete" for touch in touches_by_path.get(path, ())
@@ -293,8 +294,10 @@ class DetectedChanges:
 
     def _iter_removed_files(self, touches_by_path: Mapping[str, Sequence[FileTouch]]) -> Iterator[FileChange]:
         """Yield a deletion for each file of the map in a removed directory that has no event of its own."""
+        if not self.removed_directories:
+            return
         changed_paths = {change.path for change in self.changes}
-        for path, touches in touches_by_path.items() if self.removed_directories else ():
+        for path, touches in touches_by_path.items():
             raw_path = path.encode()
             time = find_removal_time(raw_path, self.removed_directories)
             is_present = any(touch.action != "delete" for touch in touches)
@@ -314,12 +317,14 @@ def detect_changes(
     changes = [change for change in changes if change.path not in ignored_paths]
     needs_tracked_paths = removed_directories or any(change.existed_before is None for change in changes)
     tracked_paths = _list_tracked_paths(workspace) if needs_tracked_paths else frozenset()
-    changed_paths = {change.path for change in changes}
-    deletions = [
-        FileChange(path, existed_before=True, exists=False, timestamp=time)
-        for path in (tracked_paths - changed_paths if removed_directories else ())
-        if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
-    ]
+    deletions = []
+    if removed_directories:
+        changed_paths = {change.path for change in changes}
+        deletions = [
+            FileChange(path, existed_before=True, exists=False, timestamp=time)
+            for path in tracked_paths - changed_paths
+            if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
+        ]
     return DetectedChanges([*changes, *deletions], tracked_paths, removed_directories)
 
 

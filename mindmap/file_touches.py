@@ -127,7 +127,7 @@ def attach_to_nodes(
     now: str,
     target_id: str,
 ) -> Mindmap:
-    """Attach files to several nodes, as `attach_files` does. The entry in the activity log has the node if it is one.
+    """Attach files to several nodes, as `attach_files` does. The log entry names the node if there is only one.
 
     Tasks in progress other than the target keep their times of update, so that the most recent one stays the same.
     """
@@ -153,8 +153,8 @@ def attach_to_nodes(
         and (touch.path, touch.previous_path) not in recorded_renames
     }
     nodes = dict(document.nodes)
-    for node in document.nodes.values() if renames else ():
-        if any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
+    for node in document.nodes.values():
+        if renames and any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
             nodes[node.id] = replace(node, files=_apply_renames(node, renames, paths))
     only_id = next(iter(touches_by_node)) if len(touches_by_node) == 1 else None
     for node_id, touches in validated_touches.items():
@@ -174,9 +174,9 @@ def attach_detected_files(
 ) -> EditResult | None:
     """Attach the files that git sync found: to the requested node if it exists, else to the nodes that have them.
 
-    If several nodes have a file, that is the target of `choose_target` or else the one with the newest touch. A file
-    that no node has attaches to the target. The deletion of a file whose rename the map has is left out. Returns None
-    if nothing is left.
+    A file that several nodes have attaches to the target of `choose_target` if that is one of them, else to the node
+    with the newest touch. A file that no node has attaches to the target. The deletion of a file whose rename the map
+    has is left out. Returns None if nothing is left.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     target = choose_target(document, requested_id)
@@ -192,6 +192,7 @@ def attach_detected_files(
             continue
         node_id = target.node_id
         if requested_id != node_id and holders and node_id not in holders:
+            # `max` returns the first of equal timestamps; of several nodes, the last one is to win.
             node_id = max(reversed(holders), key=lambda holder: holders[holder].timestamp)
         touches_by_node.setdefault(node_id, []).append(keep_rename(touch, holders.get(node_id)))
     if not touches_by_node:
@@ -205,7 +206,7 @@ def attach_detected_files(
     changed = attach_to_nodes(
         target.document if has_target else document, touches_by_node, message, now, target.node_id
     )
-    node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)
+    node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)  # the target first
     return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
 
 

@@ -81,9 +81,8 @@ def _iter_file_entries(code: str, path: bytes, old_path: bytes | None) -> Iterat
     if old_path is not None and index_code == "R" and worktree_code != "D":
         yield StatusEntry(path, "rename", old_path)
         return
-    if (
-        old_path is not None and "R" in code
-    ):  # not staged, or the file was deleted after the rename was staged
+    # The rename is not staged, or the file was deleted after the rename was staged.
+    if old_path is not None and "R" in code:
         yield StatusEntry(old_path, "delete")
     yield StatusEntry(path, "create" if code == " R" else _parse_action(code), is_untracked=code == "??")
 

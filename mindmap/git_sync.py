@@ -98,9 +98,8 @@ def _count_new_lines(path: bytes) -> LineCounts:
     """Count the lines of an untracked file as git does: 0 for a binary file. Also 0 if it cannot be read."""
     try:
         file_status = os.lstat(path)
-        if stat.S_ISLNK(
-            file_status.st_mode
-        ):  # git stores the path that a link refers to, and counts it as one line
+        # git stores the path that a link refers to, and counts it as one line.
+        if stat.S_ISLNK(file_status.st_mode):
             return LineCounts(1, 0)
         if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > MAX_TEXT_BYTES:
             return NO_LINES

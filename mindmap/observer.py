@@ -102,8 +102,10 @@ class WorkspaceObserver(FileSystemEventHandler):
 
     def remove_directory(self, directory: bytes) -> None:
         """Release the watches of a directory and its subdirectories."""
+        if directory not in self._watches:
+            return
         prefix = directory + b"/"
-        for path in self._watches.copy() if directory in self._watches else ():
+        for path in self._watches.copy():
             if path == directory or path.startswith(prefix):
                 with suppress(KeyError, OSError):
                     self._observer.unschedule(self._watches.pop(path))
@@ -119,9 +121,8 @@ class WorkspaceObserver(FileSystemEventHandler):
                 self._removed_directories.pop(directory, None)
                 if not os.path.isdir(directory):  # noqa: PTH112 - bytes
                     self.remove_directory(directory)
-                    self._add_tree(
-                        directory, is_new=True
-                    )  # the directory may have been created again meanwhile
+                    # The directory may have been created again meanwhile.
+                    self._add_tree(directory, is_new=True)
 
     def add_missing_directories(self) -> None:
         """Watch all directories that are neither watched nor ignored. Raises OSError if the root cannot be watched."""

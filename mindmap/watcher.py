@@ -261,7 +261,9 @@ class Watcher:
             self._update_ignored_directories(workspace, batch)
 
     def _record(self, workspace: WatchedWorkspace, map_ids: list[str], changes: DetectedChanges) -> None:
-        for mindmap_id in map_ids if changes else ():
+        if not changes:
+            return
+        for mindmap_id in map_ids:
             try:
                 document, _ = self._store.change(
                     mindmap_id,
