@@ -31,7 +31,7 @@ Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
 
 
-# For arguments whose values the schema of another tool lists, and an error for a wrong value.
+# Schema of an argument whose values another tool's schema lists. The error for a wrong value lists them, too.
 _WITHOUT_VALUES: Final = WithJsonSchema({"type": "string"})
 
 

@@ -259,8 +259,8 @@ PROGRESS_SECONDS: Final = 2.0
 class QueuedCalls:
     """Middleware of one session, which lets the queue start its tool calls.
 
-    `track_call` returns a context for each call. While `is_stopping` returns True no new call is started, because
-    another server will answer it.
+    Each call runs in a context that `track_call` returns. While `is_stopping` returns True no new call is started,
+    because another server will answer it.
     """
 
     def __init__(

@@ -35,6 +35,7 @@ from stores.mindmap_files import (
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
 EVENTS_PATH: Final = "/events"
+# `gzip;q=0` in `Accept-Encoding`: the client refuses gzip.
 _REFUSES_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
@@ -155,6 +156,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     TooBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
 }
+# Places between the words of a class name: `NoSuchRoute`, `HTTPError`.
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

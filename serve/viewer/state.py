@@ -57,6 +57,7 @@ SLOW_THREADS: Final = 4
 MAX_SLOW_TASKS: Final = 32
 # Length of a commit's message and diff: about 1,000 lines.
 MAX_COMMIT_TOKENS: Final = 20_000
+# Complete or abbreviated sha; names of branches and other revisions are refused.
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 # Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
 SLOW_TASK_SECONDS: Final = 60.0

@@ -176,7 +176,7 @@ class DirectoryWatcher:
             try:
                 await self._scan()
             except Exception:  # the next scan may succeed
-                logger.exception("event=look_failed folder=%s", self._directory)
+                logger.exception("event=scan_failed directory=%s", self._directory)
 
     async def _scan(self) -> None:
         await asyncio.to_thread(self._ensure_observer)

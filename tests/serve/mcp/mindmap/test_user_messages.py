@@ -138,7 +138,7 @@ def test_withdrawn_question_with_an_answer(
     assert len(store.read(document.id).nodes[find_id(document, "Store")].questions) == 1
 
 
-def test_answer_after_the_last_look(
+def test_answer_after_the_last_read(
     mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer given between the last read and the marking as delivered is in the result."""
@@ -158,14 +158,14 @@ def test_wait_ends_when_the_page_is_closed(
     mindmap_server: MindmapServer, document: Mindmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user closes the page while a call waits and the map does not change. A page that is loaded again is open."""
-    looks = iter([True, True, False, True, False, False])
-    monkeypatch.setattr(discovery, "is_page_open", lambda _: next(looks))
+    checks = iter([True, True, False, True, False, False])
+    monkeypatch.setattr(discovery, "is_page_open", lambda _: next(checks))
     monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
     monkeypatch.setattr("serve.mcp.user_messages.POLL_SECONDS", 0.01)
     wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
     waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=20)
     assert waited["hint"].startswith("No page is open")
-    assert not list(looks)
+    assert not list(checks)
 
 
 @pytest.mark.usefixtures("open_page")
