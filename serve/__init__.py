@@ -4,7 +4,6 @@
 - `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
 - `backend`: Choice between the daemon and an in-process engine
-- `call_queue`: Queue of calls, fair to all clients
 - `cli`: Commands of the `lineage` and `mindmap` programs
 - `commit_ranges`: Ranges of commits in requests, and how many of their commits an index has
 - `commit_types`: Requests and answers of `search_changes`, `show_commit` and `trace_symbol`, and their JSON
@@ -17,7 +16,6 @@
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `explain_types`: Request and answer of `explain_change`
 - `find_types`: Request and answer of `find_pattern`
-- `http_common`: Shared Tornado helpers: shutdown signals, access log
 - `index_status`: Status of an index relative to HEAD; hints and limits shared by all answers
 - `logs`: Log configuration (logfmt on stderr)
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
@@ -27,6 +25,7 @@
 - `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Index location of a repository
 - `search`: Search of the history: `find_pattern` and `search_changes`
+- `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
 - `sql`: SQL connections to an index, with the tags and the encoder

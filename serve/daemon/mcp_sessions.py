@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from tornado.iostream import IOStream, StreamClosedError
 
 from serve.backend import InProcessBackend
-from serve.call_queue import CallQueue
 from serve.mcp import stdio
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.mindmap_server import create_mindmap_server
 from serve.mcp.tools import QueuedCalls
+from serve.server_common import CallQueue
 
 if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall

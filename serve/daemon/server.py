@@ -21,10 +21,10 @@ from tornado.web import Application, RequestHandler
 
 from pipeline import cancellation
 from pipeline.workers import count_usable_cpus
-from serve import config, http_common
-from serve.call_queue import CALLS_PER_CPU, CallQueue
+from serve import config, server_common
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
+from serve.server_common import CALLS_PER_CPU, CallQueue
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
@@ -362,12 +362,12 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
             (process.STOP_TARGET, _StopHandler, service_argument),
             (process.MCP_TARGET, _McpHandler, service_argument),
         ],
-        log_function=http_common.log_request,
+        log_function=server_common.log_request,
     )
-    http_common.set_event_on_signals(service.stopping)
+    server_common.set_event_on_signals(service.stopping)
     server = HTTPServer(application, max_body_size=MAX_REQUEST_BYTES)
     server.add_socket(bind_unix_socket(str(paths.socket), 0o600, BACKLOG))
-    socket_identity = http_common.read_file_identity(paths.socket)
+    socket_identity = server_common.read_file_identity(paths.socket)
     logger.info("event=listening socket=%s process=%d build=%s", paths.socket, os.getpid(), service.build_id)
     try:
         await _wait_until_done(service, socket_identity)
@@ -389,9 +389,9 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
 async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | None) -> None:
     is_preloaded = False
     while not service.stopping.is_set():
-        await http_common.wait_for_event(service.stopping, POLL_SECONDS)
+        await server_common.wait_for_event(service.stopping, POLL_SECONDS)
         # A daemon whose socket was deleted, with its index directory or by another daemon, gets no more requests.
-        current_identity = http_common.read_file_identity(service.paths.socket)
+        current_identity = server_common.read_file_identity(service.paths.socket)
         if service.state.should_exit or current_identity is None or current_identity != socket_identity:
             return
         if service.state.should_unload and service.engine:
@@ -415,5 +415,5 @@ async def _drain_requests(service: Service) -> None:
 
 
 def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) -> None:
-    if http_common.read_file_identity(paths.socket) == socket_identity:
+    if server_common.read_file_identity(paths.socket) == socket_identity:
         paths.socket.unlink(missing_ok=True)

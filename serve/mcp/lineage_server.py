@@ -27,7 +27,6 @@ from serve.answer_detail import (
 )
 from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
-from serve.call_queue import CallQueue
 from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
 from serve.errors import BadRequest
 from serve.explain_types import ExplainRequest
@@ -45,6 +44,7 @@ from serve.mcp.answer_text import (
 )
 from serve.mcp.tools import QueuedCalls, RepositoryResolver
 from serve.related_types import RelatedRequest
+from serve.server_common import CallQueue
 from stores.errors import LineageError
 
 INSTRUCTIONS: Final = """\

@@ -25,7 +25,7 @@ from mindmap.document import utc_now
 from mindmap.export import FORMATS
 from mindmap.git_sync import WorkspaceSync
 from mindmap.questions import add_comment, answer_question
-from serve import config, http_common
+from serve import config, server_common
 from serve.api_types import to_json_dict
 from serve.backend import Backend
 from serve.errors import BadRequest
@@ -149,14 +149,14 @@ async def _run_until_shutdown(
     """Run the server. Return True if all slow tasks had finished at shutdown."""
     with discovery.publish_address(directory, listener.port) as address_file:
         viewer = ViewerState(directory, listener.port, backend)
-        http_common.set_event_on_signals(viewer.shutdown)
+        server_common.set_event_on_signals(viewer.shutdown)
         await viewer.watcher.start()
         server = start_server(viewer, listener)
         try:
             on_ready()
             while not viewer.shutdown.is_set():
                 address_file.publish_if_free()
-                await http_common.wait_for_event(viewer.shutdown, TICK_SECONDS)
+                await server_common.wait_for_event(viewer.shutdown, TICK_SECONDS)
         finally:
             has_finished = await stop_server(viewer, server)
     return has_finished
@@ -169,7 +169,7 @@ def start_server(viewer: ViewerState, listener: BoundSocket) -> HTTPServer:
         default_handler_class=NotFoundHandler,
         default_handler_args={"viewer": viewer},
         transforms=[Compression],
-        log_function=http_common.log_request,
+        log_function=server_common.log_request,
     )
     server = _LimitedServer(
         application,

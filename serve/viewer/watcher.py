@@ -25,7 +25,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from mindmap.observer import FILE_EVENTS
-from serve.http_common import read_file_identity
+from serve.server_common import read_file_identity
 from stores.mindmap_files import format_file_name, parse_file_name
 
 # A change is reported if no write follows within QUIET_SECONDS, or MAX_DELAY_SECONDS after the first write.

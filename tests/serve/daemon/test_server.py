@@ -149,12 +149,12 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
 def test_call_stops_when_its_client_gives_up(repo: Repo, home: Path) -> None:
     """If the client ends, or has waited too long, the work on its call stops, and calls that wait never start."""
     setup_code = f"""
-import serve.call_queue, serve.engine, time
+import serve.server_common, serve.engine, time
 from pathlib import Path
 from pipeline.cancellation import RequestCancelled, check_cancelled
 from stores.errors import LineageError
-serve.call_queue.CALLS_PER_CPU = 1
-serve.call_queue.count_usable_cpus = lambda: 1
+serve.server_common.CALLS_PER_CPU = 1
+serve.server_common.count_usable_cpus = lambda: 1
 def find(self, request, *_):
     with Path({str(home)!r}, "calls").open("a") as log:
         print(request.text, file=log, flush=True)

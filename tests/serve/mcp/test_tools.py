@@ -16,11 +16,11 @@ from mcp.server import MCPServer
 
 from pipeline.cancellation import RequestCancelled, check_cancelled
 from serve.backend import InProcessBackend
-from serve.call_queue import CallQueue
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import tools
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.tools import QueuedCalls
+from serve.server_common import CallQueue
 from stores.errors import LineageError
 from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
 

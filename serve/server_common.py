@@ -1,18 +1,26 @@
-"""Queue of calls: a few run at a time, and the next one is that of the client served least recently."""
+"""Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, access log."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pipeline.workers import count_usable_cpus
 
+if TYPE_CHECKING:
+    from tornado.web import RequestHandler
+
 # Calls that run at a time for each CPU: while one waits for an index or git, the other uses the CPU.
 CALLS_PER_CPU: Final = 2
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,3 +91,36 @@ class CallQueue:
             self._free_slots -= 1
             turn.client.last_turn_number = next(self._numbers)
             turn.start_signal.set_result(None)
+
+
+def set_event_on_signals(shutdown: asyncio.Event) -> None:
+    """Set the event on SIGINT and SIGTERM. Requires a running event loop."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, shutdown.set)
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, at most this many seconds."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+
+
+def read_file_identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a path, which change when it is replaced; None if nothing exists there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def log_request(handler: RequestHandler) -> None:
+    """Log a finished request. Tornado calls this as its `log_function`."""
+    request = handler.request
+    logger.debug(
+        "event=answered method=%s target=%s status=%d ms=%.1f",
+        request.method,
+        request.path,
+        handler.get_status(),
+        1000 * request.request_time(),
+    )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from serve.call_queue import CallClient, CallQueue
+from serve.server_common import CallClient, CallQueue
 
 
 class Calls:
