@@ -1,7 +1,6 @@
 """User interfaces: commands, MCP servers, daemon, viewer, search and explanation.
 
 - `analysis`: Data frames and charts of a history, for notebooks; `find_related_files`; `summarize_range`
-- `answer_detail`: Reduction of an answer to a level of detail or a number of tokens
 - `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
 - `backend`: Choice between the daemon and an in-process engine
 - `cli`: Commands of the `lineage` and `mindmap` programs
@@ -9,10 +8,10 @@
 - `commit_types`: Requests and answers of `search_changes`, `show_commit` and `trace_symbol`, and their JSON
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client
-- `diff_excerpts`: Selection and format of diff excerpts
 - `engine`: In-process query engine with loaded models and open indexes
 - `errors`: User-facing request errors
 - `evidence`: References, first release and copies of the commits of an answer
+- `excerpts`: Excerpts of diffs; reduction of an answer to a level of detail or a number of tokens
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `explain_types`: Request and answer of `explain_change`
 - `find_types`: Request and answer of `find_pattern`

@@ -2,14 +2,14 @@
 
 - `IndexStatus` and the functions that load it.
 - Fields and hints of answers (`build_index_state`, `build_compatibility`, `build_index_hints`, `describe_empty_index`).
-- Limits of an answer: number of commits, and length of a diff excerpt.
+- Limit of the number of commits in an answer.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -22,7 +22,6 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.walk import compute_reachability_delta, find_commits_to_index
-from serve import diff_excerpts
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.commit_ranges import RangeCoverage, compute_coverage
 from serve.repositories import locate_index
@@ -43,10 +42,6 @@ from stores.index_location import IndexLocation
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# About one screen: enough to judge a commit, and five excerpts fit into an agent's context.
-EXCERPT_LINES: Final = 40
-# Longer lines are data or generated code.
-EXCERPT_COLUMNS: Final = 240
 # Commits that an index run processes a second and processor, by stage: flask's 5,531 in 15 s and 227 s on two.
 WORDS_COMMITS_PER_SECOND: Final = 180.0
 COMMITS_PER_SECOND: Final = 12.0
@@ -296,20 +291,6 @@ def check_recorded_versions(recorded: RecordedVersions) -> CompatibilityVerdict:
 def clamp_limit(k: int) -> int:
     """Clamp the number of requested commits to `MIN_HITS`..`MAX_HITS`."""
     return max(MIN_HITS, min(MAX_HITS, k))
-
-
-def truncate_diff(diff: str, terms: Collection[str]) -> str:
-    """Truncate a diff to the `EXCERPT_LINES` lines with the most of `terms`, and each line to `EXCERPT_COLUMNS`."""
-    lines = diff.split("\n")
-    narrow_diff = "\n".join(map(truncate_line, lines))
-    if len(lines) <= EXCERPT_LINES + (not lines[-1]):
-        return narrow_diff
-    return diff_excerpts.select_window(narrow_diff, terms, EXCERPT_LINES).text
-
-
-def truncate_line(line: str) -> str:
-    """Truncate a line to `EXCERPT_COLUMNS` characters and an ellipsis."""
-    return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
 
 
 def _load_cache_status(connection: Connection, location: IndexLocation) -> CacheStatus | None:

@@ -101,8 +101,8 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     as_json: JsonOption = False,
 ) -> None:
     """Find commits whose changes match a description."""
-    from serve.answer_detail import Detail, reduce_find_answer
     from serve.backend import select_backend
+    from serve.excerpts import Detail, reduce_find_answer
     from serve.find_types import FindRequest, validate_query_text
 
     request = FindRequest(
@@ -180,10 +180,10 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     as_json: JsonOption = False,
 ) -> None:
     """Show which commits wrote the lines of a file, and earlier ones that shaped them, newest first."""
-    from serve.answer_detail import Detail, reduce_explain_answer
     from serve.api_types import parse_line_range
     from serve.backend import select_backend
     from serve.cli import render
+    from serve.excerpts import Detail, reduce_explain_answer
     from serve.explain_types import ExplainRequest
 
     start, end = parse_line_range(lines)
@@ -209,8 +209,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
 
 def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
     """Print the hits on a terminal, with the lines of long diffs that match the question."""
-    from serve.answer_detail import parse_content_words
     from serve.cli import render
+    from serve.excerpts import parse_content_words
 
     render.print_find_answer(answer, console, parse_content_words(question))
 

@@ -10,11 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serve import diff_excerpts, text
-from serve.answer_detail import get_subject
+from serve import excerpts, text
 from serve.api_types import NamedRepository, check_fields, format_rfc3339, to_json_dict
 from serve.cli.terminal import format_json
 from serve.commit_types import ChangeHit, CommitDetails
+from serve.excerpts import get_subject
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.diff_excerpts import DiffWindow
+    from serve.excerpts import DiffWindow
     from serve.index_status import CacheStatus, IndexStatus
     from stores.index_location import IndexLocation
 
@@ -93,7 +93,7 @@ def print_hit(
     # Wrapping options are passed here, because rich ignores those of a Text when it prints it.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
-        window = diff_excerpts.select_window(hit.diff_excerpt, terms, MAX_EXCERPT_LINES)
+        window = excerpts.select_window(hit.diff_excerpt, terms, MAX_EXCERPT_LINES)
         excerpt = _format_excerpt(window, truncated=hit.diff_truncated)
         console.print(excerpt, no_wrap=True, overflow="ellipsis")
     console.print()
@@ -129,7 +129,7 @@ def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
     from rich.text import Text
 
     excerpt = Text()
-    omitted_line = f"\n    │ {diff_excerpts.OMITTED_MARK}"
+    omitted_line = f"\n    │ {excerpts.OMITTED_MARK}"
     if window.has_more_above:
         excerpt.append(omitted_line, style="dim")
     for line in window.lines:

@@ -23,10 +23,10 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import OVERSIZE_BYTES
-from serve import diff_excerpts
+from serve import excerpts
 from serve.api_types import format_author_date, format_rfc3339
-from serve.diff_excerpts import CONTEXT_LINES, DiffLine
 from serve.evidence import EvidenceLoader
+from serve.excerpts import CONTEXT_LINES, EXCERPT_COLUMNS, EXCERPT_LINES, DiffLine, truncate_line
 from serve.explain import blame, cache, file_history
 from serve.explain.blame import (
     BlamedLine,
@@ -59,12 +59,9 @@ from serve.explain_types import (
     validate_explain_request,
 )
 from serve.index_status import (
-    EXCERPT_COLUMNS,
-    EXCERPT_LINES,
     build_compatibility,
     build_index_state,
     clamp_limit,
-    truncate_line,
 )
 from serve.repositories import find_index
 from stores.connections import ReaderPools
@@ -334,7 +331,7 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
         return Excerpt("", is_truncated=True)
     if body is None:
         return Excerpt("", is_truncated=True)
-    return select_sections(diff_excerpts.split_sections(body), numbers)
+    return select_sections(excerpts.split_sections(body), numbers)
 
 
 def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
@@ -375,7 +372,7 @@ def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
 
 def _measure_distance(section: str, numbers: Sequence[int]) -> int:
     """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
-    _, _, start, count = diff_excerpts.parse_section_header(section)
+    _, _, start, count = excerpts.parse_section_header(section)
     index = bisect_left(numbers, start)
     before = [start - numbers[index - 1]] if index else []
     after = [max(0, numbers[index] - (start + count - 1))] if index < len(numbers) else []
@@ -384,13 +381,13 @@ def _measure_distance(section: str, numbers: Sequence[int]) -> int:
 
 def _find_nearest_line(section: str, number: int) -> int:
     """Return the new line of the section that is nearest to a line number."""
-    _, _, start, count = diff_excerpts.parse_section_header(section)
+    _, _, start, count = excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
 
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
     """Yield the lines near the numbered ones as sections, one for each run of consecutive lines."""
-    lines = list(diff_excerpts.parse_section_lines(section))
+    lines = list(excerpts.parse_section_lines(section))
     shown_indexes = {
         nearby_index
         for index, line in enumerate(lines)
@@ -403,10 +400,10 @@ def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
         if index in shown_indexes:
             run.append(line)
         elif run:
-            yield diff_excerpts.format_lines(section, run)
+            yield excerpts.format_lines(section, run)
             run = []
     if run:
-        yield diff_excerpts.format_lines(section, run)
+        yield excerpts.format_lines(section, run)
 
 
 def _crop(text: str, *, is_truncated: bool) -> Excerpt:

@@ -24,6 +24,7 @@ from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import format_rfc3339
+from serve.excerpts import truncate_line
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
@@ -43,7 +44,6 @@ from serve.explain.line_sources import (
     read_lines,
 )
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
-from serve.index_status import truncate_line
 
 # A function or a class. The evolution of more lines is the history of the file.
 MAX_LINES: Final = 120

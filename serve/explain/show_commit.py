@@ -22,7 +22,6 @@ from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.walk import compute_reachability_delta
-from serve.answer_detail import CHARS_PER_TOKEN
 from serve.api_types import format_author_date, format_rfc3339, is_encodable, parse_line_range
 from serve.commit_types import (
     CommitDetails,
@@ -34,6 +33,7 @@ from serve.commit_types import (
 )
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader
+from serve.excerpts import CHARS_PER_TOKEN
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index

@@ -15,7 +15,7 @@ from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, FileChange, decode_p
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
-from serve.answer_detail import get_subject
+from serve.excerpts import get_subject
 from serve.explain.line_similarity import build_key, extract_features
 from serve.explain.line_sources import MIN_WEIGHT, find_blob, read_lines
 from serve.text import SHA_DIGITS, escape_in_sentence, format_command

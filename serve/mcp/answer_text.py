@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from serve.answer_detail import get_subject
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -21,6 +20,7 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
+from serve.excerpts import get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.references import describe_evidence

@@ -18,17 +18,17 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from serve import config, process
-from serve.answer_detail import (
+from serve.api_types import to_json_dict
+from serve.backend import Backend, select_backend
+from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
+from serve.errors import BadRequest
+from serve.excerpts import (
     Detail,
     limit_tokens,
     parse_content_words,
     reduce_explain_answer,
     reduce_find_answer,
 )
-from serve.api_types import to_json_dict
-from serve.backend import Backend, select_backend
-from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
-from serve.errors import BadRequest
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import stdio, tools

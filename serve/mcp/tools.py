@@ -47,8 +47,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from pipeline import cancellation
 from pipeline.git.errors import NotARepository
-from serve.server_common import CallQueue
 from serve.errors import NeedsRebuild
+from serve.server_common import CallQueue
 from serve.text import escape_controls
 from stores import errors
 

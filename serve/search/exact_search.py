@@ -19,7 +19,6 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, open_repository
 from pipeline.git.tree_diff import create_content_patch, read_content
-from serve.answer_detail import get_subject
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range
 from serve.commit_types import (
@@ -31,12 +30,11 @@ from serve.commit_types import (
     MatchingFile,
     MatchingLine,
 )
-from serve.diff_excerpts import parse_section_lines, split_sections
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader
+from serve.excerpts import EXCERPT_COLUMNS, get_subject, parse_section_lines, split_sections
 from serve.find_types import FindRequest
 from serve.index_status import (
-    EXCERPT_COLUMNS,
     IndexStatus,
     add_range,
     build_compatibility,

@@ -26,6 +26,7 @@ from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range
 from serve.errors import NeedsRebuild
 from serve.evidence import EvidenceLoader
+from serve.excerpts import truncate_diff
 from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
     IndexStatus,
@@ -36,7 +37,6 @@ from serve.index_status import (
     build_status_without_index,
     describe_empty_index,
     load_index_status,
-    truncate_diff,
 )
 from serve.repositories import locate_index
 from serve.search.cache import MAX_BYTES, CachedIndexStats, IndexCache, LoadedSnapshot, SnapshotKey

@@ -17,7 +17,6 @@ from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.repository import Repository, open_repository
 from pipeline.syntax.languages import get_grammar_name
-from serve.answer_detail import get_subject
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_types import (
     HeadPlace,
@@ -28,6 +27,7 @@ from serve.commit_types import (
     TraceRequest,
     TraceStep,
 )
+from serve.excerpts import get_subject
 from serve.index_status import (
     IndexStatus,
     build_compatibility,

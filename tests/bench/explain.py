@@ -23,11 +23,11 @@ from typing import Final
 from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
 from serve.analysis.related_files import find_related_files
+from serve.excerpts import truncate_line
 from serve.explain.blame import BlameResult, find_main_origin, parse_porcelain
 from serve.explain.cache import BoundedCache
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
-from serve.index_status import truncate_line
 from serve.related_types import RelatedRequest
 from serve.repositories import locate_index
 from tests.bench.histories import History, clone_history

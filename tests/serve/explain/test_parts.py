@@ -6,9 +6,9 @@ import pytest
 
 from serve.api_types import parse_line_range
 from serve.errors import BadRequest
+from serve.excerpts import EXCERPT_LINES
 from serve.explain import blame, explain_change
 from serve.explain.file_history import find_related_commits
-from serve.index_status import EXCERPT_LINES
 from serve.text import find_consecutive_runs
 
 PORCELAIN = b"""\

@@ -7,14 +7,6 @@ from typing import Any
 
 import pytest
 
-from serve.answer_detail import (
-    CHARS_PER_TOKEN,
-    MAX_MESSAGE_CHARS,
-    Detail,
-    limit_tokens,
-    reduce_explain_answer,
-    reduce_find_answer,
-)
 from serve.api_types import Compatibility, IndexState, Release
 from serve.commit_types import (
     ChangeHit,
@@ -31,6 +23,14 @@ from serve.commit_types import (
     TraceDetails,
     TraceHit,
     TraceMeta,
+)
+from serve.excerpts import (
+    CHARS_PER_TOKEN,
+    MAX_MESSAGE_CHARS,
+    Detail,
+    limit_tokens,
+    reduce_explain_answer,
+    reduce_find_answer,
 )
 from serve.explain_types import (
     EvolutionLead,

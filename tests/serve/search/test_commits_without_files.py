@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.index_status import EXCERPT_LINES
+from serve.excerpts import EXCERPT_LINES
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
 from tests.serve.search.helpers import FindOptions, find

@@ -12,8 +12,8 @@ import pytest
 from pipeline.git.repository import open_repository
 from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
+from serve.excerpts import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.find_types import ChangedFile, FindAnswer, FindRequest, PatternHit
-from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.repositories import locate_index
 from serve.search import query, retrieval
 from serve.search.cache import load_snapshot_with_vectors

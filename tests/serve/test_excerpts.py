@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.diff_excerpts import (
+from serve.excerpts import (
     OMITTED_MARK,
     DiffWindow,
     parse_section_header,

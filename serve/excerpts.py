@@ -1,0 +1,344 @@
+"""Excerpts: how much of the diffs and messages of commits an answer contains, and how many tokens it may cost.
+
+- Sections of a diff (from `@@` to `@@`), and windows of lines from it.
+- Reduction of an answer to a level of detail or a number of tokens, because an agent pays for each token that it reads.
+
+`Detail.NORMAL` keeps the first hit of a search whole and reduces the others to subject, three files and two changed
+lines. In an explanation it keeps 400 characters of all messages (subjects count, but are never cut), four changed
+lines of each commit and two leads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pipeline.git import patches
+
+if TYPE_CHECKING:
+    from serve.explain_types import EvolutionLead, ExplainAnswer, ExplainHit
+    from serve.find_types import FindAnswer, PatternHit
+
+# About one screen: enough to judge a commit, and five excerpts fit into an agent's context.
+EXCERPT_LINES: Final = 40
+# Longer lines are data or generated code.
+EXCERPT_COLUMNS: Final = 240
+# Lines to show before and after a relevant line: as many as git shows.
+CONTEXT_LINES: Final = 3
+# Replaces the lines above a window.
+OMITTED_MARK: Final = "…"
+_SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
+
+# Files and changed lines of a hit that is not shown in full.
+MAX_FILES: Final = 3
+MAX_CHANGED_LINES: Final = 2
+# Changed lines of each commit of an explanation, where the message matters more than the diff.
+MAX_EXPLAINED_LINES: Final = 4
+# Characters of all messages of an explanation together, besides their subjects: the message answers "why?".
+MAX_MESSAGE_CHARS: Final = 400
+# Guesses about earlier commits in an explanation: the first one of each line before further ones.
+MAX_LEADS: Final = 2
+# Diffs have about 3.2 characters a token in the vocabularies of current models; 3.0 leaves a margin.
+CHARS_PER_TOKEN: Final = 3.0
+
+AnswerType = TypeVar("AnswerType", "FindAnswer", "ExplainAnswer")
+
+
+class Detail(StrEnum):
+    """Amount of text of each hit: subjects without diffs, the most relevant lines, or everything."""
+
+    COMPACT = "compact"
+    NORMAL = "normal"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a section with its sign, and its line numbers in the old and the new file.
+
+    An added line has the number of the next old line, a removed line that of the next new line.
+    """
+
+    text: str
+    old_number: int
+    new_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffWindow:
+    """Consecutive lines of a diff."""
+
+    lines: tuple[str, ...]
+    has_more_above: bool
+    has_more_below: bool
+
+    @property
+    def text(self) -> str:
+        """The lines, below a mark if there are more above them."""
+        return "\n".join((OMITTED_MARK, *self.lines) if self.has_more_above else self.lines)
+
+
+def split_sections(diff: str) -> list[str]:
+    """Split a diff into its `@@` sections; a list of files has none."""
+    starts = [match.start() for match in _SECTION_START.finditer(diff)]
+    return [diff[start:end] for start, end in pairwise([*starts, len(diff)])]
+
+
+def parse_section_header(section: str) -> tuple[int, int, int, int]:
+    """Return the first line and the number of lines of a section in the old file, then in the new file."""
+    return patches.parse_line_ranges(_get_first_line(section).encode("utf-8", "surrogatepass"))
+
+
+def parse_section_lines(section: str) -> Iterator[DiffLine]:
+    """Yield the lines of a section below its header."""
+    old, old_count, new, new_count = parse_section_header(section)
+    old, new = old + (old_count == 0), new + (new_count == 0)
+    for text in _split_lines(section)[1:]:
+        yield DiffLine(text, old, new)
+        old += text[:1] in (" ", "-")
+        new += text[:1] in (" ", "+")
+
+
+def format_lines(section: str, lines: Sequence[DiffLine]) -> str:
+    """Format consecutive lines of a section as a section of their own, with a final line break."""
+    return "\n".join([_format_section_header(section, lines), *(line.text for line in lines), ""])
+
+
+def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWindow:
+    """Return the window of a diff with the most terms; the first lines if no other window has more.
+
+    A window begins at the start of a section, or inside a section that is longer than the window. It has at most
+    `max_lines` lines, including the mark above them. The diff itself may begin with that mark.
+    """
+    has_more_above = diff.startswith(f"{OMITTED_MARK}\n")
+    plain = diff.removeprefix(f"{OMITTED_MARK}\n")
+    lines = _split_lines(plain)
+    if len(lines) > max_lines - has_more_above and terms:
+        sections = split_sections(plain)
+        size = max_lines - 2  # the mark and a section header take a line each
+        section_index, first = _find_best_start(sections, frozenset(terms), size)
+        if section_index or first:
+            lines, has_more_above = _build_window_lines(sections[section_index:], first, size), True
+    count = max_lines - has_more_above
+    return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
+
+
+def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) -> str:
+    """Return the added and removed lines with the highest ratings, in their order; of equal ones, the first.
+
+    `rate` gets a line without its sign. A diff without such lines, as that of a merge, is cut to its first lines.
+    """
+    lines = [line for section in split_sections(diff) for line in _split_lines(section)[1:]]
+    changed_lines = [line for line in lines if line[:1] in ("+", "-") and line[1:].strip()]
+    if not changed_lines:
+        return "\n".join(_split_lines(diff)[:max_lines])
+    best = sorted(range(len(changed_lines)), key=lambda index: -rate(changed_lines[index][1:]))[:max_lines]
+    return "\n".join(changed_lines[index] for index in sorted(best))
+
+
+def truncate_diff(diff: str, terms: Collection[str]) -> str:
+    """Truncate a diff to the `EXCERPT_LINES` lines with the most of `terms`, and each line to `EXCERPT_COLUMNS`."""
+    lines = diff.split("\n")
+    narrow_diff = "\n".join(map(truncate_line, lines))
+    if len(lines) <= EXCERPT_LINES + (not lines[-1]):
+        return narrow_diff
+    return select_window(narrow_diff, terms, EXCERPT_LINES).text
+
+
+def truncate_line(line: str) -> str:
+    """Truncate a line to `EXCERPT_COLUMNS` characters and an ellipsis."""
+    return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
+
+
+def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
+    """Reduce the hits of a search to this detail. `terms`: words of the query, which choose the lines that stay."""
+    if detail is Detail.FULL:
+        return answer
+    hits = tuple(
+        hit if number == 0 and detail is Detail.NORMAL else _reduce_pattern_hit(hit, detail, terms)
+        for number, hit in enumerate(answer.hits)
+    )
+    return replace(answer, hits=hits)
+
+
+def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswer:
+    """Reduce the hits of an explanation to this detail."""
+    if detail is Detail.FULL:
+        return answer
+    texts_by_commit: dict[str | None, set[str]] = defaultdict(set)
+    for line in answer.lines:
+        texts_by_commit[line.commit_sha].add(line.text)
+    remaining_chars = 0 if detail is Detail.COMPACT else MAX_MESSAGE_CHARS
+    hits = []
+    for hit in answer.hits:
+        message = _cut_message(hit.commit_message, remaining_chars)
+        remaining_chars = max(0, remaining_chars - len(message))
+        hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
+    explain = replace(answer.meta.explain, leads=_select_leads(answer.meta.explain.leads))
+    return replace(answer, hits=tuple(hits), meta=replace(answer.meta, explain=explain))
+
+
+def limit_tokens(
+    answer: AnswerType, max_tokens: int | None, render: Callable[[AnswerType], str]
+) -> AnswerType:
+    """Remove diffs, then hits, the last one first, until the rendered answer has at most about `max_tokens` tokens.
+
+    The first hit is never removed; its diff is the last diff to go. Without a limit the answer stays as it is.
+    """
+    while max_tokens is not None and len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
+        shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
+        if shortened is None:
+            break
+        answer = shortened
+    return answer
+
+
+def parse_content_words(query: str) -> frozenset[str]:
+    """Return the stemmed words of a query without function words, for `reduce_find_answer`."""
+    # Imported here, because servers and commands start without the stemmer.
+    from pipeline.text import count_terms
+    from serve.search.query_hints import extract_content_words
+
+    return extract_content_words(count_terms(query))
+
+
+def get_subject(message: str) -> str:
+    """Return the first line of a commit message."""
+    return message.strip().partition("\n")[0].rstrip()
+
+
+def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
+    """Return all lines from line `first` of the first section on, below a header for the next `size` lines of it."""
+    if not first:
+        return _split_lines("".join(sections))
+    first_section_lines = list(parse_section_lines(sections[0]))[first:]
+    other_lines = _split_lines("".join(sections[1:])) if len(sections) > 1 else []
+    header = _format_section_header(sections[0], first_section_lines[:size])
+    return [header, *(line.text for line in first_section_lines), *other_lines]
+
+
+def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
+    """Return the index of a section and of its line at which the window of `size` lines with the most terms starts."""
+    scored_starts = (
+        (*_count_terms(terms_per_line[first : first + size]), -number, -first)
+        for number, section in enumerate(sections)
+        for terms_per_line in [_find_terms_per_line(section, terms)]
+        for first in _list_candidate_starts(terms_per_line, size)
+    )
+    *_, number, first = max(scored_starts, default=(0, 0))
+    return -number, -first
+
+
+def _list_candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
+    """Yield line indexes where a window can start: 0, and `CONTEXT_LINES` above each line with a term."""
+    yield 0
+    last = len(terms_per_line) - size
+    if last > 0:
+        yield from (
+            min(index - CONTEXT_LINES, last)
+            for index, (terms, _) in enumerate(terms_per_line)
+            if terms and index > CONTEXT_LINES
+        )
+
+
+def _count_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple[int, int]:
+    """Return the number of distinct terms in changed lines, and in all lines."""
+    changed: frozenset[str] = frozenset().union(
+        *(terms for terms, is_changed in terms_per_line if is_changed)
+    )
+    return len(changed), len(changed.union(*(terms for terms, _ in terms_per_line)))
+
+
+def _find_terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
+    """Return for each line of a section the terms in it, and a flag for changed lines."""
+    from pipeline.text import count_terms  # imported here, because `explain` needs no stemmer
+
+    return [
+        (terms.intersection(count_terms(line[1:])), line[:1] in ("+", "-"))
+        for line in _split_lines(section)[1:]
+    ]
+
+
+def _format_section_header(section: str, lines: Sequence[DiffLine]) -> str:
+    """Return a header for consecutive lines of a section, with the text after `@@` in the section's header."""
+    old_count = sum(line.text[:1] in (" ", "-") for line in lines)
+    new_count = sum(line.text[:1] in (" ", "+") for line in lines)
+    old, new = lines[0].old_number - (not old_count), lines[0].new_number - (not new_count)
+    return f"@@ -{old},{old_count} +{new},{new_count} @@{_get_first_line(section).split('@@', 2)[2]}"
+
+
+def _get_first_line(section: str) -> str:
+    return section.partition("\n")[0]
+
+
+def _split_lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
+
+
+def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str]) -> PatternHit:
+    excerpt = None
+    if detail is Detail.NORMAL and hit.diff_excerpt is not None:
+        from pipeline.text import count_terms  # imported here, because explanations need no stemmer
+
+        wanted = frozenset(terms)
+        excerpt = select_changed_lines(
+            hit.diff_excerpt, lambda line: len(wanted.intersection(count_terms(line))), MAX_CHANGED_LINES
+        )
+    return replace(
+        hit,
+        commit_message=get_subject(hit.commit_message),
+        diff_excerpt=excerpt,
+        diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
+        related_head_symbols=(),
+        files=hit.files[:MAX_FILES],
+    )
+
+
+def _cut_message(message: str, max_chars: int) -> str:
+    """Return the message with at most this many characters, but always with its subject."""
+    if len(message) <= max_chars:
+        return message
+    subject = get_subject(message)
+    return f"{message[:max_chars]}…" if max_chars > len(subject) else subject
+
+
+def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
+    """Return as many leads as shown, in their order."""
+    counts: Counter[int] = Counter()
+    ranked = []
+    for index, lead in enumerate(leads):
+        ranked.append((counts[lead.lines[0]], index))
+        counts[lead.lines[0]] += 1
+    return tuple(leads[index] for index in sorted(index for _, index in sorted(ranked)[:MAX_LEADS]))
+
+
+def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:
+    """Reduce a hit. `texts`: the explained lines that its commit wrote, which its diff shows first of all."""
+    excerpt = None
+    if detail is Detail.NORMAL and hit.diff_excerpt is not None:
+        excerpt = select_changed_lines(hit.diff_excerpt, lambda line: line in texts, MAX_EXPLAINED_LINES)
+    return replace(
+        hit,
+        commit_message=message,
+        diff_excerpt=excerpt,
+        diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
+    )
+
+
+def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
+    hits = list(answer.hits)
+    with_diff = [number for number, hit in enumerate(hits) if hit.diff_excerpt]
+    if not with_diff:
+        return None
+    last = with_diff[-1]
+    hits[last] = replace(hits[last], diff_excerpt=None, diff_truncated=True)
+    return replace(answer, hits=tuple(hits))
+
+
+def _remove_last_hit(answer: AnswerType) -> AnswerType | None:
+    return replace(answer, hits=answer.hits[:-1]) if len(answer.hits) > 1 else None
