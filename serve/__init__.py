@@ -2,13 +2,12 @@
 
 - `analysis`: Data frames and charts of a history, for notebooks; `find_related_files`; `summarize_range`
 - `api_types`: Shared parts of requests and answers: validation, index status, JSON form, dates
-- `backend`: Choice between the daemon and an in-process engine
+- `backend`: Choice between the daemon and an engine in this process; the engine, with its models and open indexes
 - `cli`: Commands of the `lineage` and `mindmap` programs
 - `commit_ranges`: Ranges of commits in requests, and how many of their commits an index has
 - `commit_types`: Requests and answers of `search_changes`, `show_commit` and `trace_symbol`, and their JSON
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client
-- `engine`: In-process query engine with loaded models and open indexes
 - `errors`: User-facing request errors
 - `evidence`: References, first release and copies of the commits of an answer
 - `excerpts`: Excerpts of diffs; reduction of an answer to a level of detail or a number of tokens

@@ -52,7 +52,7 @@ DRAIN_POLL_SECONDS: Final = 0.02
 SESSION_END_SECONDS: Final = 3.0
 
 if TYPE_CHECKING:
-    from serve.engine import Engine
+    from serve.backend import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class Service:
 
     def get_engine(self) -> Engine:
         """Return the engine; the first call creates it."""
-        from serve.engine import Engine
+        from serve.backend import Engine
 
         with self._engine_lock:
             self.engine = self.engine or Engine(self.paths.home)

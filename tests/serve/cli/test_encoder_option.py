@@ -11,7 +11,7 @@ from pipeline import component_versions
 from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import EncoderName
-from serve.engine import Engine
+from serve.backend import Engine
 from serve.find_types import FindRequest
 from serve.index_status import load_status_at_path
 from stores import database, locks

@@ -134,7 +134,7 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
     """An unexpected error names the log, and the daemon continues to run."""
     build_index(repo, home)
     setup_code = (
-        "import serve.engine\ndef broken(*_): raise RuntimeError('boom')\nserve.engine.Engine.find = broken"
+        "import serve.backend\ndef broken(*_): raise RuntimeError('boom')\nserve.backend.Engine.find = broken"
     )
     with run_daemon(home, setup_code=setup_code) as daemon:
         code, out, err = run_lineage(home, "query", str(repo.path), "-q", "timeout")
@@ -149,7 +149,7 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
 def test_call_stops_when_its_client_gives_up(repo: Repo, home: Path) -> None:
     """If the client ends, or has waited too long, the work on its call stops, and calls that wait never start."""
     setup_code = f"""
-import serve.server_common, serve.engine, time
+import serve.server_common, serve.backend, time
 from pathlib import Path
 from pipeline.cancellation import RequestCancelled, check_cancelled
 from stores.errors import LineageError
@@ -166,7 +166,7 @@ def find(self, request, *_):
             print("cancelled", file=log)
             raise
     raise LineageError("answered")
-serve.engine.Engine.find = find
+serve.backend.Engine.find = find
 """
     calls = home / "calls"
     with run_daemon(home, setup_code=setup_code):
