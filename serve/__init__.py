@@ -21,15 +21,13 @@
 - `process`: Termination signals and standard streams
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
-- `repositories`: Index location of a repository
+- `repositories`: Location of a repository's index, SQL on it, git; names of all indexed repositories
 - `search`: Search of the history: `find_pattern` and `search_changes`
 - `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
-- `sql`: SQL connections to an index, with the tags and the encoder
 - `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
 - `trace`: History of a symbol by its name: `trace_symbol`
 - `update`: `lineage update`: installs a newer version in the same way as the current one
 - `viewer`: Web server of the mindmap page
-- `workspace_git`: Git access for mindmap workspaces
 """

@@ -1,17 +1,24 @@
-"""Location of a repository's index, and names of all indexed repositories. This module does not import the database."""
+"""Access to a repository: location of its index, SQL on it, git; and names of all indexed repositories.
+
+Every program imports this module, so functions import the database, the encoders and libgit2 when they need them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pipeline.git.repository import Repository, open_repository
+from pipeline.git.errors import NotARepository
+from pipeline.options import EncoderName
 from serve.api_types import NamedRepository
 from serve.errors import BadRequest
 from serve.text import format_command
+from stores.errors import LineageError
 from stores.index_location import (
     DATABASE_FILE,
     IndexLocation,
@@ -19,6 +26,12 @@ from stores.index_location import (
     list_indexes,
     resolve_location,
 )
+
+if TYPE_CHECKING:
+    from mindmap.git import GitRunner
+    from pipeline.encoders.base import Encoder
+    from pipeline.git.repository import Repository
+    from stores.index_copy import OpenIndex
 
 # Name that stands for all indexed repositories.
 ALL: Final = "*"
@@ -100,9 +113,66 @@ def describe_indexed_repositories(home: Path) -> str:
     return f"Indexed repositories: {', '.join(names[:MAX_NAMES])}{others}."
 
 
+@contextmanager
+def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[OpenIndex]:
+    """Open the index of the repository at `path` for SQL, with its tags and its encoder.
+
+    `wait`: seconds to wait for an index run, by default those of `stores.sql.open_for_sql`, which has the errors.
+    """
+    from pipeline.git.repository import open_repository
+    from stores.database import READ_WAIT_SECONDS
+    from stores.sql import open_for_sql
+
+    repository = open_repository(path)
+    location = locate_index(home, repository)
+    wait = READ_WAIT_SECONDS if wait is None else wait
+    with open_for_sql(location, _encode, repository.list_tags(), wait=wait) as index:
+        yield index
+
+
+def open_git(path: str) -> GitRunner:
+    """Return the git program of the repository that contains a workspace of mindmap. Raises NotARepository."""
+    from pipeline.git.commit_graph import create_git_program
+    from pipeline.git.repository import open_repository
+
+    return create_git_program(open_repository(Path(path)))
+
+
+def find_git(path: str) -> GitRunner | None:
+    """Return the git program of the repository that contains a workspace of mindmap; None outside repositories."""
+    try:
+        return open_git(path)
+    except NotARepository:
+        return None
+
+
+def _encode(model: str | None, text: str) -> list[float]:
+    """Return the vector of a text, by the encoder that the index was built with."""
+    from pipeline.component_versions import get_encoder_name
+    from stores.compatibility import REBUILD_COMMAND
+
+    name = get_encoder_name(model)
+    if name is None:
+        raise LineageError(
+            f"The index was built with the encoder {model}, which this version does not have.",
+            hint=f"Run `{REBUILD_COMMAND}` to build the index with one that it has.",
+        )
+    vector: list[float] = _get_encoder(name).encode([text])[0].tolist()
+    return vector
+
+
+@cache
+def _get_encoder(name: EncoderName) -> Encoder:
+    from pipeline.encoders.base import create_bundled_encoder
+
+    return create_bundled_encoder(name)
+
+
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
     if repository := _find_by_name(name, repositories):
         return repository
+    from pipeline.git.repository import open_repository
+
     path = _resolve_path(name, repositories, cwd)
     canonical_path = str(open_repository(path).canonical_path)
     for repository in repositories:

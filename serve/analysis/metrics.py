@@ -17,8 +17,7 @@ from pipeline.file_roles import classify_kind
 from pipeline.git.repository import open_repository
 from pipeline.profile import PROFILE_FIELDS, load_times
 from serve import config
-from serve.repositories import locate_index
-from serve.sql import open_sql
+from serve.repositories import locate_index, open_sql
 from stores import frames
 from stores.frames import FREE_SPACE, Frames, HistoryFrames
 from stores.index_location import IndexLocation

@@ -93,7 +93,7 @@ def sql_command(
 
 def run_statements(path: Path, statements: str, output_format: Format) -> None:
     """Run statements on the index of the repository at `path`, and print the result of the last one."""
-    from serve.sql import open_sql
+    from serve.repositories import open_sql
 
     # The output is printed after the index is closed, so that an index run does not wait for a pager.
     with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:

@@ -26,7 +26,7 @@ from serve import config, process
 from serve.mcp import stdio
 from serve.mcp.mindmap_tools import MindmapTools
 from serve.mcp.user_messages import UserMessages
-from serve.workspace_git import find_git
+from serve.repositories import find_git
 from stores.errors import LineageError
 from stores.mindmap_files import BadMindmapId, NoSuchMindmap
 

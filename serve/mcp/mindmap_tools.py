@@ -36,8 +36,8 @@ from mindmap.watcher import Watcher
 from serve.errors import BadRequest
 from serve.mcp import mindmap_types, tools
 from serve.mcp.user_messages import UserMessages
+from serve.repositories import find_git, open_git
 from serve.viewer import discovery
-from serve.workspace_git import find_git, open_git
 from stores.errors import LineageError
 
 # Longest wait for an answer. The default is below the time after which clients end a call, 60 s for some.

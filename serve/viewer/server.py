@@ -29,6 +29,7 @@ from serve import config, server_common
 from serve.api_types import to_json_dict
 from serve.backend import Backend
 from serve.errors import BadRequest
+from serve.repositories import open_git
 from serve.viewer import discovery
 from serve.viewer.discovery import HOST, STATUS_PATH
 from serve.viewer.handlers import (
@@ -40,7 +41,6 @@ from serve.viewer.handlers import (
 )
 from serve.viewer.responses import EVENTS_PATH, PAGE_FILES, TEXT, Compression, read_page_file
 from serve.viewer.state import CommitLookup, LineageLookup, ViewerState
-from serve.workspace_git import open_git
 from stores.errors import LineageError
 from stores.mindmap_files import FolderUnusable, check_id
 

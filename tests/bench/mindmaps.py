@@ -23,7 +23,7 @@ from mindmap.file_touches import TouchInput, attach_files
 from mindmap.git_sync import WorkspaceSync
 from mindmap.map_store import MapStore
 from mindmap.nodes import NewNode, NodeUpdate, add_nodes, create_mindmap, update_nodes
-from serve.workspace_git import open_git
+from serve.repositories import open_git
 from tests.bench.programs import PROJECT
 from tests.bench.report import Row, create_temporary_directory, print_rows
 from tests.repos import Repo

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve import sql
+from serve import repositories
 from serve.cli.terminal import is_interrupt
-from serve.repositories import locate_index
+from serve.repositories import locate_index, open_sql
 from stores import database
 from stores.sql import SqlError
 from tests.repos import Repo
@@ -29,7 +29,7 @@ APP = "class Flask:\n    def dispatch_request(self):\n        {}\n"
 @pytest.fixture
 def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     """Repository with two releases, and one commit that HEAD no longer reaches; vectors are those of words."""
-    monkeypatch.setattr(sql, "_get_encoder", lambda _: WordEncoder())
+    monkeypatch.setattr(repositories, "_get_encoder", lambda _: WordEncoder())
     new_repo = Repo.create(tmp_path / "repo")
     new_repo.write("tests/test_app.py", "def test_close():\n    close()\n\n\n# end\n")
     new_repo.commit_file("src/flask/app.py", APP.format("close(timeout)"), "Close the session")
@@ -47,7 +47,7 @@ def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 
 def run_sql(repo: Repo, home: Path, statement: str) -> list[tuple[Any, ...]]:
-    with sql.open_sql(repo.path, home) as index:
+    with open_sql(repo.path, home) as index:
         rows: list[tuple[Any, ...]] = index.connection.execute(statement).fetchall()
         return rows
 
@@ -97,8 +97,8 @@ def test_similarity_is_that_of_the_vectors(repo: Repo, home: Path) -> None:
     """A text is as similar to itself as the 8-bit codes allow."""
     condition = "commit_date = (SELECT min(commit_date) FROM commits) AND file_path = 'src/flask/app.py'"
     text = f"(SELECT semantic_text FROM hunks JOIN commits USING (commit_sha) WHERE {condition})"
-    sql = f"SELECT similarity, subject, file_path FROM similar_hunks(embed({text}), 1)"
-    [(similarity, *change)] = run_sql(repo, home, sql)
+    statement = f"SELECT similarity, subject, file_path FROM similar_hunks(embed({text}), 1)"
+    [(similarity, *change)] = run_sql(repo, home, statement)
     assert similarity == pytest.approx(1, abs=0.001)
     assert change == ["Close the session", "src/flask/app.py"]
 
@@ -128,8 +128,8 @@ def test_interrupt_of_embed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPa
     def interrupt(_: str | None, __: str) -> list[float]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sql, "_encode", interrupt)
-    with pytest.raises(KeyboardInterrupt), sql.open_sql(repo.path, home) as index:
+    monkeypatch.setattr(repositories, "_encode", interrupt)
+    with pytest.raises(KeyboardInterrupt), open_sql(repo.path, home) as index:
         index.connection.execute("SELECT embed(file_path) FROM hunks")
 
 
@@ -152,11 +152,14 @@ def test_interrupt_stops_the_statement(repo: Repo, home: Path, monkeypatch: pyte
         row: list[float] = WordEncoder().encode([text])[0].tolist()
         return row
 
-    monkeypatch.setattr(sql, "_encode", mark_start)
+    monkeypatch.setattr(repositories, "_encode", mark_start)
     thread = threading.Thread(target=interrupt)
     thread.start()
     slow = "SELECT count(*) FROM range(1_000_000_000_000) WHERE hash(range) = 1"
-    with pytest.raises(RuntimeError, match="interrupted") as raised, sql.open_sql(repo.path, home) as index:
+    with (
+        pytest.raises(RuntimeError, match="interrupted") as raised,
+        open_sql(repo.path, home) as index,
+    ):
         index.connection.execute(f"SELECT embed(file_path) FROM hunks; {slow}")
     thread.join()
     assert is_interrupt(raised.value)
