@@ -1,9 +1,9 @@
 """Shared parts of the requests and answers of several tools: validation, index status, JSON form and dates.
 
-`find_types`, `explain_types` and `commit_types` have the requests and answers themselves. `to_json_dict` gives the
-published JSON object of an answer.
+`find_types`, `explain_types`, `commit_types` and `related_types` have the requests and answers themselves.
+`to_json_dict` gives the published JSON object of an answer.
 
-Commands and servers import these modules, so they import neither the search nor the database.
+Commands and servers import these modules at their start, so they import neither the search nor the database.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from serve.errors import BadRequest
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
-# 18 digits are more than any file has lines and fit 64 bits.
-LINE_RANGE: Final = re.compile(r"([0-9]{1,18})?(?:(:)([0-9]{1,18})?)?")
+# `10:42`, `10:`, `:42` and `42`. 18 digits are more than any file has lines and fit 64 bits.
+LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Fields that the JSON omits when they are null or empty.
-_OPTIONAL: Final = {
+# Fields that the JSON omits when they are null or empty, by the key of their object.
+_OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
@@ -48,6 +48,55 @@ class NamedRepository:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """First tag that contains a commit, as `git describe --contains` names it, with the tag's date."""
+
+    tag: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """State of the index that an answer is based on. The commit and the date are None if nothing is indexed."""
+
+    last_indexed_commit: str | None
+    commits_behind_head: int
+    indexed_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """Compatibility of the index with this version of the program.
+
+    `reason`: which components differ. `missing_components`: those without a recorded version; all of them if there is
+    no index.
+    """
+
+    status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
+    reason: str | None = None
+    missing_components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMeta:
+    """Index status and hints of an answer. Subclasses add the details of a tool."""
+
+    index_status: IndexState
+    hint: str | None
+    compatibility: Compatibility
+
+    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> Self:
+        """Return a copy with `rewrite` applied to the texts about the index."""
+        reason = self.compatibility.reason
+        compatibility = replace(self.compatibility, reason=reason and rewrite(reason))
+        return replace(self, hint=self.hint and rewrite(self.hint), compatibility=compatibility)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Convert to JSON types, without empty optional fields."""
+        return {name: drop_empty_fields(name, value) for name, value in asdict(self).items()}
+
+
 def parse_line_range(lines: str | None) -> tuple[int, int]:
     """Parse `START:END` or a single line into two line numbers; an open end becomes 0. Raises BadRequest."""
     if lines is None:
@@ -55,8 +104,8 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
     match = LINE_RANGE.fullmatch(lines.strip())
     if match is None or not match[0]:
         raise BadRequest(f"{lines!r} is not a range of lines.", hint=LINE_RANGE_HINT)
-    start, end = (int(bound) if bound else None for bound in match.group(1, 3))
-    if match[2] is None:
+    start, end = (int(bound) if bound else None for bound in match.group("start", "end"))
+    if match["colon"] is None:
         end = start
     if 0 in {start, end}:
         raise BadRequest("Lines count from 1.", hint=LINE_RANGE_HINT)
@@ -85,6 +134,12 @@ def validate_length(name: str, length: int, max_length: int) -> None:
         raise BadRequest(f"The {name} is longer than {max_length:,} characters.", hint="Shorten it.")
 
 
+def validate_limit(limit: int, items: str) -> None:
+    """Raise BadRequest for a limit below 1. `items`: what it limits, such as `commits`."""
+    if limit < 1:
+        raise BadRequest("The limit is less than 1.", hint=f"Give a number of {items} to show.")
+
+
 def is_encodable(name: str) -> bool:
     """Return True if a file can have the name: undecodable bytes are allowed, lone surrogates are not."""
     try:
@@ -93,44 +148,12 @@ def is_encodable(name: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """First tag that contains a commit, as `git describe --contains` names it, with the tag's date."""
-
-    tag: str
-    date: str
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """State of the index that an answer is based on; texts are None if nothing is indexed."""
-
-    last_indexed_commit: str | None
-    commits_behind_head: int
-    indexed_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Compatibility:
-    """Compatibility of the index with this version of the program.
-
-    `reason` says which components differ. `missing_components` are those without a recorded version: all of them
-    without an index.
-    """
-
-    status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
-    reason: str | None = None
-    missing_components: tuple[str, ...] = ()
-
-    def rewrite_reason(self, rewrite: Callable[[str], str]) -> Compatibility:
-        """Return a copy with the reason rewritten."""
-        return replace(self, reason=self.reason and rewrite(self.reason))
-
-
 def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
     """Convert an answer to JSON types, an object with `hits` and `meta`."""
-    meta = {name: drop_empty_fields(name, value) for name, value in asdict(answer.meta).items()}
-    return {"hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
+    return {
+        "hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits],
+        "meta": answer.meta.to_json_dict(),
+    }
 
 
 def check_fields(fields: Sequence[str], hit_type: type) -> list[str]:
@@ -145,11 +168,16 @@ def check_fields(fields: Sequence[str], hit_type: type) -> list[str]:
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Return the object called `name` without its empty optional fields."""
-    optional = _OPTIONAL.get(name, ())
-    if not optional:
+    """Return the JSON object with the key `name` without its empty optional fields; any other value as it is."""
+    optional_fields = _OPTIONAL_FIELDS.get(name, ())
+    if not optional_fields:
         return value
-    return {key: item for key, item in value.items() if key not in optional or item not in (None, ())}
+    return {key: item for key, item in value.items() if key not in optional_fields or item not in (None, ())}
+
+
+def drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def format_author_date(author_date: datetime, commit_date: datetime) -> str | None:

@@ -5,11 +5,11 @@ Commands and servers import this module, so it imports neither the search nor th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from serve.api_types import Compatibility, IndexState, Release, drop_empty_fields
+from serve.api_types import AnswerMeta, Release, drop_empty_fields, drop_none, validate_limit
 from serve.errors import BadRequest
 from serve.references import Reference
 from serve.text import format_commit_count
@@ -21,7 +21,7 @@ DEFAULT_LINES: Final = 50
 
 # Changes of an answer, unless the request says otherwise.
 DEFAULT_CHANGES: Final = 20
-# Places at HEAD that the text of an answer names. Overloads are several.
+# Definitions at HEAD that the text of an answer names. An overloaded function has several.
 MAX_PLACES: Final = 12
 MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
@@ -33,9 +33,11 @@ TraceStep = Literal["introduced", "modified", "moved", "renamed", "removed", "re
 class ChangeSearchRequest:
     """Request for all commits whose change adds or removes a text.
 
-    `pattern`: text, or with `is_regex` a regular expression of RE2. `only_added`, `only_removed`: changes that add, or
-    remove, more than they remove, or add. `limit`: number of commits to return. `max_files`, `max_lines`: files and
-    lines to return of each. The filters are as in `FindRequest`.
+    - `pattern`: text, or with `is_regex` a regular expression of RE2.
+    - `only_added`: only files to which the commit adds more occurrences of the text than it removes, or with
+      `is_regex` a matching line. `only_removed`: the reverse.
+    - `limit`: number of commits to return. `max_files`, `max_lines`: files and lines to return of each.
+    - `path`, `since`, `until`, `author`, `commit_range`: filters as in `FindRequest`.
     """
 
     pattern: str
@@ -56,12 +58,11 @@ class ChangeSearchRequest:
         """Raise BadRequest for values that exclude each other or have no meaning."""
         if self.only_added and self.only_removed:
             raise BadRequest("Added and removed exclude each other.", hint="Omit both for all changes.")
-        if self.limit < 1:
-            raise BadRequest("The limit is less than 1.", hint="Give a number of commits to show.")
+        validate_limit(self.limit, "commits")
 
     @property
     def has_filters(self) -> bool:
-        """True if any filter is set."""
+        """True if any filter except the range is set."""
         return any(value is not None for value in (self.path, self.since, self.until, self.author))
 
 
@@ -78,8 +79,8 @@ class MatchingLine:
 class MatchingFile:
     """File of a commit with matching lines.
 
-    `added`, `removed`: occurrences of the text, or lines that match the expression, in added and removed lines.
-    `lines`: the first of these lines.
+    `added`, `removed`: number of occurrences of the text, or of lines that match the expression, among added and
+    removed lines. `lines`: the first of these lines.
     """
 
     path: str
@@ -121,19 +122,16 @@ class ChangeSearchDetails:
     @property
     def count(self) -> str:
         """The counts as a phrase: `17 commits, all shown`."""
-        commits = "1 commit" if self.commits == 1 else f"{self.commits:,} commits"
+        commits = format_commit_count(self.commits)
         if self.shown == self.commits:
             return f"{commits}, all shown" if self.commits > 1 else commits
         return f"{commits}, first {self.shown:,} shown"
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSearchMeta:
-    """Index status, hints and details about an answer."""
+class ChangeSearchMeta(AnswerMeta):
+    """Index status and hints of an answer, and numbers of commits."""
 
-    index_status: IndexState
-    hint: str | None
-    compatibility: Compatibility
     search: ChangeSearchDetails
 
 
@@ -146,15 +144,12 @@ class ChangeSearchAnswer:
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ChangeSearchAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta = self.meta
-        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
+        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
 
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`."""
         hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
-        meta = {name: drop_empty_fields(name, value) for name, value in asdict(self.meta).items()}
-        return {"hits": hits, "meta": meta}
+        return {"hits": hits, "meta": self.meta.to_json_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +237,10 @@ class ShowAnswer:
 
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, without the parts that the answer does not have."""
-        answer = _drop_none(asdict(self))
+        answer = drop_none(asdict(self))
         answer["commit"] = drop_empty_fields("hits", answer["commit"])
-        answer["files"] = [_drop_none(file) for file in answer["files"]]
+        answer["files"] = [drop_none(file) for file in answer["files"]]
         return answer
-
-
-def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +255,14 @@ class TraceRequest:
     oldest_first: bool = False
 
     def __post_init__(self) -> None:
-        """Raise BadRequest for a text that cannot be a name, and for a limit without meaning."""
+        """Raise BadRequest for a text that cannot be a name, and for a limit below 1."""
         if (
             not self.symbol.strip("().:# ")
             or len(self.symbol) > MAX_SYMBOL_LENGTH
             or not _is_text(self.symbol)
         ):
             raise BadRequest("This is not the name of a symbol.", hint=SYMBOL_HINT)
-        if self.limit < 1:
-            raise BadRequest("The limit is less than 1.", hint="Give a number of changes to show.")
+        validate_limit(self.limit, "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +272,7 @@ class TraceHit:
     - `step`: what the commit did. `moved`: to another place. `renamed`: the symbol, or its file. `restored`: it was
       removed before.
     - `symbol`, `path`: qualified name and file after the change, or before a removal.
-    - `old_symbol`, `old_path`: before the change, if they differ.
+    - `old_symbol`, `old_path`: name and file before the change, if they differ.
     - `provenance`: `INFERRED` if similar code, or git's hunk header, is the evidence.
     """
 
@@ -351,12 +341,9 @@ class TraceDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceMeta:
-    """Index status, hints and details about an answer."""
+class TraceMeta(AnswerMeta):
+    """Index status and hints of an answer, and facts about the symbol."""
 
-    index_status: IndexState
-    hint: str | None
-    compatibility: Compatibility
     trace: TraceDetails
 
 
@@ -369,17 +356,12 @@ class TraceAnswer:
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> TraceAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta = self.meta
-        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
+        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
 
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`."""
-        hits = [
-            {name: value for name, value in asdict(hit).items() if value is not None} for hit in self.hits
-        ]
-        meta = {name: drop_empty_fields(name, value) for name, value in asdict(self.meta).items()}
-        return {"hits": hits, "meta": meta}
+        hits = [drop_none(asdict(hit)) for hit in self.hits]
+        return {"hits": hits, "meta": self.meta.to_json_dict()}
 
 
 def _is_text(text: str) -> bool:

@@ -8,8 +8,7 @@ from typing import Final, Literal
 
 from serve.api_types import (
     MAX_FILTER_LENGTH,
-    Compatibility,
-    IndexState,
+    AnswerMeta,
     Release,
     is_encodable,
     validate_length,
@@ -17,7 +16,7 @@ from serve.api_types import (
 from serve.errors import BadRequest
 from serve.references import Reference
 
-# MCP clients get this hint, too. They pass the two numbers as separate arguments.
+# It names no option, because MCP clients pass the two numbers as arguments of their own.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 
 # Approximate memory of an `ExplainedLine` without its text.
@@ -167,12 +166,9 @@ class ExplainDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainMeta:
-    """Index status, hints and details about an answer."""
+class ExplainMeta(AnswerMeta):
+    """Index status and hints of an answer, and facts about the lines."""
 
-    index_status: IndexState
-    hint: str | None
-    compatibility: Compatibility
     explain: ExplainDetails
 
 
@@ -201,10 +197,10 @@ class ExplainAnswer:
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta, limitation = self.meta, self.meta.explain.enrichment_limitation
-        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
+        meta = self.meta.rewrite_index_texts(rewrite)
+        limitation = meta.explain.enrichment_limitation
         explain = replace(meta.explain, enrichment_limitation=limitation and rewrite(limitation))
-        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility, explain=explain))
+        return replace(self, meta=replace(meta, explain=explain))
 
     @property
     def size_bytes(self) -> int:

@@ -12,8 +12,7 @@ from typing import Final, Literal
 from serve.api_types import (
     MAX_FILTER_LENGTH,
     MAX_QUERY_LENGTH,
-    Compatibility,
-    IndexState,
+    AnswerMeta,
     Release,
     validate_text,
 )
@@ -144,12 +143,9 @@ DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", "no cue words; default la
 
 
 @dataclass(frozen=True, slots=True)
-class FindMeta:
-    """Index status, hints and details about an answer."""
+class FindMeta(AnswerMeta):
+    """Index status and hints of an answer, and how the query was understood."""
 
-    index_status: IndexState
-    hint: str | None
-    compatibility: Compatibility
     query_profile: QueryProfile
 
 
@@ -162,6 +158,4 @@ class FindAnswer:
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> FindAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta = self.meta
-        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
+        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))

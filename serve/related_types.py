@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 
 from serve.api_types import (
     MAX_FILTER_LENGTH,
-    Compatibility,
-    IndexState,
+    AnswerMeta,
     check_fields,
-    drop_empty_fields,
+    drop_none,
     is_encodable,
     validate_length,
+    validate_limit,
 )
 from serve.errors import BadRequest
 from serve.text import format_commit_count
@@ -42,8 +42,7 @@ class RelatedRequest:
         validate_length("file's name", len(self.file), MAX_FILTER_LENGTH)
         if not self.file.strip() or "\0" in self.file or not is_encodable(self.file):
             raise BadRequest("This is not a file name.", hint="Name a file or directory of the repository.")
-        if self.limit < 1:
-            raise BadRequest("The limit is less than 1.", hint="Give a number of files to show.")
+        validate_limit(self.limit, "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +149,9 @@ class RelatedDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedMeta:
-    """Index status, hints and details about an answer."""
+class RelatedMeta(AnswerMeta):
+    """Index status and hints of an answer, and facts about the file or directory."""
 
-    index_status: IndexState
-    hint: str | None
-    compatibility: Compatibility
     related: RelatedDetails
 
 
@@ -168,9 +164,7 @@ class RelatedAnswer:
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> RelatedAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta = self.meta
-        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
+        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
 
     def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`.
@@ -179,11 +173,8 @@ class RelatedAnswer:
         """
         names = check_fields(fields, RelatedFile)
         hits = [asdict(hit) for hit in self.hits]
-        meta = {name: drop_empty_fields(name, value) for name, value in asdict(self.meta).items()}
-        meta["related"]["hot_spots"] = tuple(
-            {name: value for name, value in spot.items() if value is not None}
-            for spot in meta["related"].get("hot_spots", ())
-        )
+        meta = self.meta.to_json_dict()
+        meta["related"]["hot_spots"] = tuple(map(drop_none, meta["related"].get("hot_spots", ())))
         return {
             "hits": [{name: hit[name] for name in names} for hit in hits] if names else hits,
             "meta": meta,
