@@ -25,7 +25,7 @@ from stores.index_location import IndexLocation
 from stores.writer import Batch
 from tests.repos import Repo
 
-# Content of the files of each index, by the commits and component versions that it depends on.
+# Content of the files of each index, by the commits, ignore patterns and component versions that it depends on.
 _built_indexes: Final[dict[Hashable, dict[str, bytes]]] = {}
 
 
@@ -62,21 +62,20 @@ def build_index(
 ) -> None:
     """Index the repository up to `revision`.
 
-    The index records `versions`, by default the current ones, with the `changed` fields replaced. A new index of the
-    same commits is a copy of the first that this process built.
+    The index records `versions`, by default the current ones, with the `changed_fields` replaced. A new index of the
+    same commits is a copy of the first that this process built, unless git attributes decide what it ignores.
     """
     repository = open_repository(repo.path)
     head = repo.git("rev-parse", revision)
     location = locate_index(home, repository)
     versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed_fields)
     is_new = not location.database.exists()
-    key = (repository.read_head(), head, location.first_commit, versions)
-    if is_new and key in _built_indexes:
+    rules = IgnoreRules.from_repository(repository)
+    key = (repository.read_head(), head, location.first_commit, rules.patterns, versions)
+    if is_new and not rules.has_attributes and key in _built_indexes:
         _copy_index(_built_indexes[key], location)
         return
-    [extracted_rows] = extract_batches(
-        ExtractTask(repo.path, IgnoreRules.from_repository(repository), (tuple(repository.walk(head)),))
-    )
+    [extracted_rows] = extract_batches(ExtractTask(repo.path, rules, (tuple(repository.walk(head)),)))
     texts = {
         digest: text
         for table, key, column in (
@@ -113,7 +112,7 @@ def build_index(
         for name in compatibility.COMPONENT_NAMES:
             version = compatibility.get_component_version(versions, name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
-    if is_new:
+    if is_new and not rules.has_attributes:
         _built_indexes[key] = {file.name: file.read_bytes() for file in (location.database, location.wal)}
 
 
