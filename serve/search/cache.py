@@ -26,7 +26,7 @@ from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
 from stores.vector_search import CommitMessages, TextVectors
 
-# Five indexes of 15,000 hunks take about 130 MB.
+# Memory of all loaded snapshots. Those of five indexes of 15,000 hunks take about 130 MB.
 MAX_BYTES: Final = 256_000_000
 
 
@@ -34,9 +34,9 @@ MAX_BYTES: Final = 256_000_000
 class LoadedSnapshot:
     """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
-    `diffs` and `messages` hold all diffs and commit messages of the index; None until the second query, and `messages`
-    also if the index has more than `MAX_CACHED_MESSAGES`. Loading all of them takes little longer than loading those
-    of one answer, and further queries are then faster.
+    `diffs` and `messages` hold all diffs and commit messages of the index, and make queries faster. Both are None until
+    the second query: loading all takes little longer than loading those of one answer. `messages` is also None if the
+    index has more than `MAX_CACHED_MESSAGES`.
     """
 
     snapshot: Snapshot

@@ -77,8 +77,8 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     A text follows `git log -S` (the numbers of occurrences in a file's added and removed lines differ), an expression
     `git log -G` (an added or removed line matches). Raises BadRequest, and NotIndexed without an index.
     """
-    # Also checks that the texts can be encoded.
-    filters = FindRequest(
+    # Its constructor also checks that the texts can be encoded.
+    filter_request = FindRequest(
         request.pattern,
         since=request.since,
         path=request.path,
@@ -96,7 +96,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         status = load_index_status(repository, connection, location=location, index_holder=index.holder)
         status = add_range(status, repository, loader.git, connection, commit_range)
         condition, parameters = (
-            _build_condition(filters, repository, connection) if request.has_filters else ("TRUE", {})
+            _build_condition(filter_request, repository, connection) if request.has_filters else ("TRUE", {})
         )
         condition = f"{condition} AND {exact_search.build_range_condition(commit_range)}"
         matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
@@ -110,7 +110,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             repository, pattern, [hunk for hunk in incomplete_hunks if is_searched(hunk.commit_sha)]
         )
         truncated_merges = exact_search.list_truncated_merges(connection, condition, parameters)
-        commits = _group_by_commit(
+        matches_by_commit = _group_by_commit(
             (
                 match
                 for match in (*matches, *completed.matches)
@@ -118,8 +118,9 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             ),
             oldest_first=request.oldest_first,
         )
-        shown = commits[: request.limit]
-        hits, messages = _build_hits(request, connection, pattern, shown, completed)
+        hits, messages = _build_hits(
+            request, connection, pattern, matches_by_commit[: request.limit], completed
+        )
         candidates = history.find_possible_copies(connection, status.reachability, list(messages))
     # git runs after the index is closed, so that it does not block an index run.
     hits = replace(loader, find_candidates=lambda _: candidates).add_to(hits, messages)
@@ -130,7 +131,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             hint=" ".join(_build_hints(status, completed, sum(map(is_searched, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
-                commits=len(commits),
+                commits=len(matches_by_commit),
                 shown=len(hits),
                 order="oldest" if request.oldest_first else "newest",
                 limitation=LIMITATION,
@@ -147,14 +148,15 @@ def _create_pattern(request: ChangeSearchRequest) -> SearchPattern:
 
 
 def _build_condition(
-    filters: FindRequest, repository: Repository, connection: Connection
+    request: FindRequest, repository: Repository, connection: Connection
 ) -> tuple[str, Mapping[str, Any]]:
+    """Return the SQL condition of the filters, and its parameters."""
     context = RepositoryContext(
         has_language=lambda _: True,
         has_path=partial(hunk_details.has_path, connection),
         work_tree=None if repository.is_bare else repository.root,
     )
-    return build_filter_condition(parse_filters(filters, datetime.now(UTC), context))
+    return build_filter_condition(parse_filters(request, datetime.now(UTC), context))
 
 
 def _complete_hunks(
@@ -209,6 +211,7 @@ def _count_occurrences(pattern: SearchPattern, lines: Sequence[MatchingLine]) ->
 
 
 def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
+    """Return True if the hunk adds, or removes, the pattern as requested: a text on balance, an expression at all."""
     if request.only_added:
         return match.added > (0 if request.is_regex else match.removed)
     if request.only_removed:
@@ -217,7 +220,7 @@ def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
 
 
 def _group_by_commit(matches: Iterator[HunkMatch], *, oldest_first: bool) -> list[list[HunkMatch]]:
-    """Return the matches of each commit, in the order of the commits' dates, and of one commit in that of its files."""
+    """Return a list of matches for each commit, by date; the matches of a commit have the order of its files."""
     matches_by_commit: dict[str, list[HunkMatch]] = defaultdict(list)
     for match in matches:
         matches_by_commit[match.commit_sha].append(match)
@@ -229,14 +232,14 @@ def _build_hits(
     request: ChangeSearchRequest,
     connection: Connection,
     pattern: SearchPattern,
-    commits: Sequence[Sequence[HunkMatch]],
+    matches_by_commit: Sequence[Sequence[HunkMatch]],
     completed: CompletedHunks,
 ) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
     """Return the hits without evidence, and the message of each commit."""
-    hunk_ids = [match.hunk_id for matches in commits for match in matches[: request.max_files]]
+    hunk_ids = [match.hunk_id for matches in matches_by_commit for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
     hits = []
-    for matches in commits:
+    for matches in matches_by_commit:
         commit = details[matches[0].hunk_id]
         files = _build_files(request, pattern, matches[: request.max_files], details, completed)
         hits.append(
@@ -262,16 +265,16 @@ def _build_files(
     completed: CompletedHunks,
 ) -> Iterator[MatchingFile]:
     """Yield the files of a commit; the first ones have their lines, up to the limit."""
-    signs = "+" if request.only_added else "-" if request.only_removed else "+-"
-    remaining = request.max_lines
+    excluded_sign = "-" if request.only_added else "+" if request.only_removed else ""
+    remaining_lines = request.max_lines
     for match in matches:
         hunk = details[match.hunk_id]
         lines = completed.lines.get(match.hunk_id) or _find_matching_lines(pattern, hunk.diff)
         shown_lines = tuple(
             replace(line, text=_shorten_line(pattern, line.text))
-            for line in islice((line for line in lines if line.sign in signs), remaining)
+            for line in islice((line for line in lines if line.sign != excluded_sign), remaining_lines)
         )
-        remaining -= len(shown_lines)
+        remaining_lines -= len(shown_lines)
         yield MatchingFile(hunk.file_path, hunk.change_kind, match.added, match.removed, lines=shown_lines)
 
 

@@ -1,9 +1,9 @@
 """Features of candidates for the reranker, and the texts for the cross-encoder.
 
 A candidate is a hunk: the diff of one file in one commit. Some features describe its commit and are the same for all
-candidates of the commit. Every feature is absolute: 0.6 means the same for any query
-and any repository, so weights learned on one repository hold for another. Terms are weighted by their BM25 inverse
-document frequency over the texts of the hunks.
+candidates of the commit. Every feature is absolute: 0.6 means the same for any query and any repository, so weights
+learned on one repository hold for another. The weight of a term is its BM25 inverse document frequency over the texts
+of the hunks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache, load_
 from stores.snapshot import Bools, Floats, Hunks, Ints
 from stores.vectors import Vectors
 
-# A long query would list most of its words; the rarest ones explain a hit best.
+# Matched words of each field that an answer lists. The rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5
 
-# "wip", "Change", "." and an empty message do not describe a change.
+# Shorter messages do not describe a change: "wip", "Change", "." and an empty one.
 MIN_MESSAGE_WORDS: Final = 2
 
 # Kinds of text in a query that a hit should contain literally, as columns of `CandidateFeatures.literal_matches`.
@@ -60,9 +60,9 @@ FEATURES: Final = (
     "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
-    "similarity of other files",  # of the commit's second and third best hunk, by OTHER_HUNK_WEIGHTS
+    "similarity of other files",  # whitened, of the commit's second and third best hunk, by OTHER_HUNK_WEIGHTS
     "file asked for",  # 1 if the commit changes source code, or another file of a role that the query asks for
-    "subject as asked",  # 1 for "add" if the query asks for an origin, for "remove" if for a removal
+    "subject as asked",  # 1 if the query asks for an origin and the subject says "add", or for a removal and "remove"
     "removed lines",  # share of removed lines if the query asks for a removal
 )
 
@@ -71,7 +71,8 @@ OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
 # Added to the number of changed lines, so that a commit that removes one line has a small share of removed lines.
 LINE_SMOOTHING: Final = 3
 
-# Subjects of commits that bring something, and of those that remove something.
+# Subjects of commits that add something, and of those that remove something. The former start with the word, perhaps
+# after a type of Conventional Commits such as `feat(api)!:`; the latter have it anywhere.
 _SUBJECTS: Final = {
     Modifier.ORIGIN: re.compile(
         r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:add|implement|introduc|support|initial|creat|new\b|allow|enabl|first"
@@ -118,15 +119,17 @@ class QueryTerms:
         is_content = np.array([term not in FUNCTION_WORDS for term in lookup.terms], np.bool_)
         identifiers, surface_forms = find_compound_identifiers(query.text), find_surface_forms(query.text)
         unknown_content_weight = max_weight * sum(term not in FUNCTION_WORDS for term in unknown_terms)
+        content_weight = float(weights[is_content].sum()) + unknown_content_weight
         summed_weight = float(weights.sum()) + max_weight * len(unknown_terms)
+        # Both totals are divisors, so a query without terms gets 1 instead of 0.
         return cls(
             terms=lookup.terms,
             typed_words=tuple(surface_forms.get(term, term) for term in lookup.terms),
             weights=weights,
             is_content=is_content,
             is_identifier=np.array([term in identifiers for term in lookup.terms], np.bool_),
-            total_weight=float(weights[is_content].sum()) + unknown_content_weight or 1.0,
-            max_bm25=summed_weight * (fulltext.K1 + 1) or 1.0,
+            total_weight=content_weight or 1.0,
+            max_bm25=(summed_weight * (fulltext.K1 + 1)) or 1.0,
             word_pairs=frozenset(_iter_content_pairs(flatten_terms(tokenize(query.text)))),
         )
 
@@ -178,7 +181,7 @@ class MatchedTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankInputs:
-    """Input of the cross-encoder: the question, and a function that loads the changes of some candidates, by row."""
+    """Input of the cross-encoder: the question, and a function that loads the changes of some rows."""
 
     question: str
     load_changes: Callable[[Sequence[int]], list[ChangeText]]
@@ -186,7 +189,7 @@ class RerankInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
-    """Features of candidates, each a sequence or an array with one row per candidate.
+    """Features of candidates. Each field but the last has one row for each candidate.
 
     The columns of `rows` are `FEATURES`. `commits` has the sha of each commit. `has_message` marks informative commit
     messages. The columns of `literal_matches` are `LITERAL_HINTS`.
@@ -220,15 +223,17 @@ def compute_features(
     hunk_ids = np.array([candidate.hunk_id for candidate in candidates], np.int64)
     positions = hunks.positions.find_positions(hunk_ids)
 
-    texts, message_similarities = _load_messages(results, candidates)
-    subjects, bodies = zip(*map(_split_message, texts), strict=True)
-    messages = [subject + body for subject, body in zip(subjects, bodies, strict=True)]
+    messages, message_similarities = _load_messages(results, candidates)
+    subjects = [message.partition("\n")[0] for message in messages]
+    subject_terms = [tokenize(subject) for subject in subjects]
+    body_terms = [tokenize(message.partition("\n")[2]) for message in messages]
+    message_terms = [subject + body for subject, body in zip(subject_terms, body_terms, strict=True)]
 
     all_counts = term_lookup.text_scores.postings.count_terms(positions)
     symbol_counts = term_lookup.name_postings.count_terms(positions)
-    subject_counts = query_terms.count_terms(subjects)
+    subject_counts = query_terms.count_terms(subject_terms)
     path_counts = query_terms.count_terms(_tokenize_paths(hunks, positions))
-    message_counts = subject_counts + query_terms.count_terms(bodies)
+    message_counts = subject_counts + query_terms.count_terms(body_terms)
     change_counts = all_counts - message_counts - path_counts - symbol_counts
     counts_by_field = np.stack((message_counts, path_counts, symbol_counts, change_counts), axis=1)
 
@@ -239,17 +244,17 @@ def compute_features(
             term_lookup.text_scores.scores[positions] / query_terms.max_bm25,
             query_terms.compute_weight_share(all_counts, query_terms.is_content),
             query_terms.compute_weight_share(subject_counts, query_terms.is_content),
-            [query_terms.compute_pair_share(message) for message in messages],
+            [query_terms.compute_pair_share(terms) for terms in message_terms],
             query_terms.compute_weight_share(all_counts, query_terms.is_identifier),
             query_terms.compute_weight_share(path_counts, query_terms.is_content),
-            *_compute_commit_features(connection, query, results, candidates, texts),
+            *_compute_commit_features(connection, query, results, candidates, subjects),
         )
     )
     return CandidateFeatures(
         rows=rows,
         commits=tuple(candidate.commit_sha for candidate in candidates),
         matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
-        has_message=np.array([len(message) >= MIN_MESSAGE_WORDS for message in messages], np.bool_),
+        has_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], np.bool_),
         literal_matches=_match_literal_hints(connection, query, results)[positions],
         rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
     )
@@ -284,6 +289,7 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 def _match_literal_hints(connection: Connection, query: Query, results: RetrieverResults) -> Bools:
     """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
+    # 1 if the hunk changes a symbol of a quoted name, 2 if the symbol also has the quoted parent.
     parts = fulltext.count_touched_parts(connection, results.loaded_snapshot.snapshot, query.symbols)
     return np.column_stack((results.filter_mask.is_preferred, parts >= 1, parts == 2))
 
@@ -317,18 +323,19 @@ def _compute_commit_features(
     query: Query,
     results: RetrieverResults,
     candidates: Sequence[Candidate],
-    messages: Sequence[str],
+    subjects: Sequence[str],
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the features of each candidate's commit, in the order of `FEATURES`."""
+    """Return the last four of `FEATURES`, those of each candidate's commit. `subjects`: of these commits."""
     shas = [candidate.commit_sha for candidate in candidates]
     similarities, has_file = _compare_other_files(query, results, frozenset(shas))
-    is_removal, pattern = query.modifier is Modifier.REMOVAL, query.modifier and _SUBJECTS[query.modifier]
+    pattern = _SUBJECTS[query.modifier] if query.modifier else None
+    is_as_asked = [pattern is not None and pattern.match(subject) is not None for subject in subjects]
+    is_removal = query.modifier is Modifier.REMOVAL
     removed_shares = _compute_removed_shares(connection, frozenset(shas)) if is_removal else {}
-    subjects = [message.partition("\n")[0] for message in messages]
     return (
         np.array([similarities[sha] for sha in shas]),
         np.array([has_file[sha] for sha in shas], np.float64),
-        np.array([bool(pattern and pattern.match(subject)) for subject in subjects], np.float64),
+        np.array(is_as_asked, np.float64),
         np.array([removed_shares.get(sha, 0.0) for sha in shas]),
     )
 
@@ -339,18 +346,19 @@ def _compare_other_files(
     """Return "similarity of other files" and "file asked for" of each commit, of its hunks that pass the filters."""
     texts, hunks = results.loaded_snapshot.text_vectors, results.loaded_snapshot.snapshot.hunks
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
+    commit_info = hunks.commit_info.take(positions)
+    shas, paths = (commit_info.column(name).to_pylist() for name in ("commit_sha", "file_path"))
+
     rows = texts.rows[positions]
+    has_vector = rows >= 0
     scores = np.zeros(len(rows))
-    scores[rows >= 0] = np.maximum(texts.compute_scores(results.query_vector, rows[rows >= 0]), 0)
+    scores[has_vector] = np.maximum(texts.compute_scores(results.query_vector, rows[has_vector]), 0)
+    rounded_scores = np.round(scores, vector_search.COSINE_DECIMALS).tolist()
+
     requested_roles = query.roles | {"source"}
     scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
     has_file = dict.fromkeys(commits, False)
-    shas, paths = (
-        hunks.commit_info.column(name).take(positions).to_pylist() for name in ("commit_sha", "file_path")
-    )
-    for sha, path, score in zip(
-        shas, paths, np.round(scores, vector_search.COSINE_DECIMALS).tolist(), strict=True
-    ):
+    for sha, path, score in zip(shas, paths, rounded_scores, strict=True):
         scores_by_commit[sha].append(score)
         has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in requested_roles)
     similarities = {
@@ -364,10 +372,9 @@ def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> 
     """Return the share of removed lines of each commit, without tests and prose."""
     shares = {}
     for sha, files in load_changed_files(connection, commits).items():
-        counts = [
-            (added, removed) for path, added, removed in files if classify_role(path) in ("source", "other")
-        ]
-        added, removed = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        program_files = [file for file in files if classify_role(file[0]) in ("source", "other")]
+        added = sum(added for _, added, _ in program_files)
+        removed = sum(removed for _, _, removed in program_files)
         shares[sha] = removed / (added + removed + LINE_SMOOTHING)
     return shares
 
@@ -384,12 +391,6 @@ def _iter_content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:
     for first, second in pairwise(terms):
         if first not in FUNCTION_WORDS and second not in FUNCTION_WORDS:
             yield first, second
-
-
-def _split_message(message: str) -> tuple[TermsByToken, TermsByToken]:
-    """Return the terms of a message's first line and of the rest."""
-    subject, _, body = message.partition("\n")
-    return tokenize(subject), tokenize(body)
 
 
 def _tokenize_paths(hunks: Hunks, positions: Ints) -> list[TermsByToken]:

@@ -69,9 +69,9 @@ from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
 from stores.vectors import quantize
 
-# A hunk that touches more symbols changes most of its file; the first names show that well enough.
+# Symbols that an answer names for each hit. A hunk that touches more changes most of its file.
 MAX_SHOWN_SYMBOLS: Final = 40
-# Files that an answer names for each commit. Larger commits are told by their number of files.
+# Files that an answer names for each commit, besides their number.
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
@@ -156,7 +156,8 @@ class PatternSearcher:
         repository = open_repository(path)
         try:
             with self.open_search(request, repository, now) as search:
-                return self._search(search, (reranker or FeatureReranker()) if request.rerank else None)
+                reranker = reranker or FeatureReranker()
+                return self._search(search, reranker if request.rerank else None)
         except NotIndexed:
             context = replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository))
             query = parse_query(request, now, context)
@@ -259,7 +260,7 @@ def select_hits(
     ranked_candidates: Sequence[ScoredCandidate], query: Query, evidence: EvidenceLoader
 ) -> tuple[ScoredCandidate, ...]:
     """Return a hunk for each of the best `query.k` commits. Commits with the same patch are one hit."""
-    # As many commits again are compared, of which some take the place of copies.
+    # Twice the commits are compared, so that others can take the place of copies.
     best_candidates = select_best_hunks(ranked_candidates, 2 * query.k, query.roles)
     copies = evidence.find_copies([scored.candidate.commit_sha for scored in best_candidates])
     return merge_copies(best_candidates, copies)[: query.k]
@@ -354,9 +355,10 @@ def describe_hits(
 ) -> str:
     """Return a hint about hits that are missing or weak; empty if there is nothing to say.
 
-    Weak hits of a history that is not indexed completely say nothing about whether there is a precedent.
+    Weak hits of a history that is not indexed completely say nothing about a precedent. Neither do missing hits,
+    unless the query has filters.
     """
-    if not best_candidates and not (is_history_partial and not query.filters.has_conditions):
+    if not best_candidates and (query.filters.has_conditions or not is_history_partial):
         return _describe_no_hits(query.filters)
     if FUNCTION_WORDS.issuperset(query.terms):
         return NO_CONTENT_WORDS

@@ -59,7 +59,7 @@ from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
 from stores.errors import LineageError, to_lineage_error
 
-# Failures and hints that the answer quotes. It only counts the others.
+# Failures, and hints about indexes, that the answer quotes. It only gives the number of the others.
 MAX_QUOTED: Final = 3
 
 
@@ -132,8 +132,12 @@ class _CachedEncoder:
 class _IndexSearch:
     """Search of one index, which stays open until `close`, so that all steps read the same state.
 
-    `ranked`: candidates by the probability of their features. `selected`: those to rerank. `best`: one for each commit,
-    reranked. `chosen`: those that become hits. A step that fails closes the index and raises a LineageError.
+    A step that fails closes the index and raises a LineageError.
+
+    - `ranked_candidates`: candidates by the probability of their features.
+    - `rerank_ids`: hunks of those to rerank.
+    - `best_candidates`: reranked, one for each commit.
+    - `hit_candidates`: those that become hits.
     """
 
     def __init__(
@@ -145,10 +149,10 @@ class _IndexSearch:
         encoders: _QueryVectorCache,
     ) -> None:
         self.repository = repository
-        self.ranked: list[ScoredCandidate] = []
-        self.selected: set[int] = set()
-        self.best: tuple[ScoredCandidate, ...] = ()
-        self.chosen: list[ScoredCandidate] = []
+        self.ranked_candidates: list[ScoredCandidate] = []
+        self.rerank_ids: set[int] = set()
+        self.best_candidates: tuple[ScoredCandidate, ...] = ()
+        self.hit_candidates: list[ScoredCandidate] = []
         self.hits: tuple[PatternHit, ...] = ()
         self.open_search: OpenSearch
         self._searcher, self._request, self._now, self._encoders = searcher, request, now, encoders
@@ -172,27 +176,31 @@ class _IndexSearch:
                 self._features = compute_features(
                     search.connection, search.query, self._results, self._candidates
                 )
-                self.ranked = self._rank(self._candidates, self._features, FeatureReranker())
+                self.ranked_candidates = self._rank(self._candidates, self._features, FeatureReranker())
 
     def rerank(self, reranker: Reranker) -> None:
-        """Rerank the selected candidates, and find the best one of each commit."""
-        rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.selected]
+        """Rerank the candidates of `rerank_ids`, and find the best one of each commit."""
+        rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.rerank_ids]
         if not rows:
             return
         candidates, query = [self._candidates[row] for row in rows], self.open_search.query
         with self._close_on_error():
             inputs = build_rerank_inputs(query.text, self._results.details, candidates)
             ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
-            self.best = select_hits(ranked, query, self.open_search.evidence)
+            self.best_candidates = select_hits(ranked, query, self.open_search.evidence)
 
     def build_hits(self) -> None:
-        """Build the hits of the chosen candidates."""
-        if not self.chosen:
+        """Build the hits."""
+        if not self.hit_candidates:
             return
         encoder = self._encoders.load(self.open_search.status.encoder_name)
         with self._close_on_error():
             hits = build_hits(
-                self.open_search.connection, self.open_search.query, self._results, self.chosen, encoder
+                self.open_search.connection,
+                self.open_search.query,
+                self._results,
+                self.hit_candidates,
+                encoder,
             )
             hits = self.open_search.evidence.add_to(hits)
         self.hits = tuple(replace(hit, repository=self.repository.name) for hit in hits)
@@ -228,7 +236,7 @@ class _IndexSearch:
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
-        """Close the index if the body fails, so that its own context translates the error."""
+        """Close the index if the body fails, so that the context of the index translates the error."""
         try:
             yield
         except BaseException:
@@ -245,7 +253,7 @@ class _MergedSearch:
     def __init__(self, searches: list[_IndexSearch]) -> None:
         self.searches = searches
         self.failures: dict[NamedRepository, LineageError] = {}
-        self._best: list[tuple[ScoredCandidate, _IndexSearch]] = []
+        self._hit_candidates: list[tuple[ScoredCandidate, _IndexSearch]] = []
 
     def run_step(self, step: Callable[[_IndexSearch], None]) -> None:
         """Run a step of every search, in parallel. Searches that fail are left out from then on."""
@@ -276,8 +284,11 @@ class _MergedSearch:
             raise NoAnswer(" ".join(self._describe_failures()) or "No repository is indexed.")
 
     def select_candidates(self) -> None:
-        """Select the candidates to rerank: the best of all indexes, as many as for one. The same hunk counts once."""
-        ranked = ((scored, search) for search in self.searches for scored in search.ranked)
+        """Select the candidates to rerank: the best of all indexes, as many as for one index.
+
+        A hunk that several indexes have counts once.
+        """
+        ranked = ((scored, search) for search in self.searches for scored in search.ranked_candidates)
         distinct_hunks: set[tuple[str, str]] = set()
         count = max(search.open_search.query.retrieval_profile.candidate_count for search in self.searches)
         for scored, search in sorted(ranked, key=_get_sort_key):
@@ -285,43 +296,41 @@ class _MergedSearch:
             hunk = candidate.commit_sha, candidate.file_path
             if len(distinct_hunks) < count and hunk not in distinct_hunks:
                 distinct_hunks.add(hunk)
-                search.selected.add(candidate.hunk_id)
+                search.rerank_ids.add(candidate.hunk_id)
 
     def choose_hits(self) -> None:
         """Choose the commits with the highest probability in any index; ties are in the order of the names."""
-        best = ((scored, search) for search in self.searches for scored in search.best)
+        best = ((scored, search) for search in self.searches for scored in search.best_candidates)
         by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
         for scored, search in sorted(best, key=_get_sort_key):
             by_commit.setdefault(scored.candidate.commit_sha, (scored, search))
-        self._best = list(islice(by_commit.values(), self.searches[0].open_search.query.k))
-        for scored, search in self._best:
-            search.chosen.append(scored)
+        self._hit_candidates = list(islice(by_commit.values(), self.searches[0].open_search.query.k))
+        for scored, search in self._hit_candidates:
+            search.hit_candidates.append(scored)
 
     def drop_failed_hits(self) -> None:
         """Drop the hits of searches that have failed since the hits were chosen."""
-        self._best = [(scored, search) for scored, search in self._best if search in self.searches]
+        self._hit_candidates = [entry for entry in self._hit_candidates if entry[1] in self.searches]
 
     def build_answer(self) -> FindAnswer:
-        """Build the answer from the hits of the searches, which have the order of their chosen candidates."""
+        """Build the answer from the hits of the searches, which have the order of their candidates."""
         hits = {search.repository: iter(search.hits) for search in self.searches}
         statuses = [search.open_search.status for search in self.searches]
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
+        incompatible = [
+            compatibility
+            for compatibility in compatibilities
+            if compatibility.status != CompatibilityStatus.COMPATIBLE.value
+        ]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
-            tuple(next(hits[search.repository]) for _, search in self._best),
+            tuple(next(hits[search.repository]) for _, search in self._hit_candidates),
             FindMeta(
                 IndexState(
                     None, sum(status.commits_behind for status in statuses), min(indexed_at, default=None)
                 ),
                 " ".join(filter(None, self._build_hints())) or None,
-                next(
-                    (
-                        compatibility
-                        for compatibility in compatibilities
-                        if compatibility.status != CompatibilityStatus.COMPATIBLE.value
-                    ),
-                    compatibilities[0],
-                ),
+                (incompatible or compatibilities)[0],
                 self.searches[0].open_search.query.query_profile,
             ),
         )
@@ -336,7 +345,7 @@ class _MergedSearch:
         if any(search.open_search.status.commits for search in self.searches):
             yield describe_hits(
                 self.searches[0].open_search.query,
-                [scored for scored, _ in self._best],
+                [scored for scored, _ in self._hit_candidates],
                 is_history_partial=any(
                     search.open_search.status.has_partial_history for search in self.searches
                 ),
@@ -371,9 +380,12 @@ def _format_error(error: LineageError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _quote(texts: dict[NamedRepository, str], rest: str) -> Iterator[str]:
-    """Yield the first texts, with names and with paths in their commands, then a text about the rest."""
+def _quote(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
+    """Yield the first `MAX_QUOTED` texts, after the repository's name and with its path in commands.
+
+    `others`: format of the text with the number of the other ones, which comes last.
+    """
     for repository, text in islice(texts.items(), MAX_QUOTED):
         yield f"{repository.name}: {add_path_to_commands(text, Path(repository.path))}"
     if len(texts) > MAX_QUOTED:
-        yield rest.format(count=len(texts) - MAX_QUOTED)
+        yield others.format(count=len(texts) - MAX_QUOTED)

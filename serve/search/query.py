@@ -39,11 +39,14 @@ from stores.filters import BadPathFilter, QueryFilter, QuotedSymbol, translate_p
 class Query:
     """Parsed search request.
 
-    `text` is for the encoder and the cross-encoder, `terms` are the stemmed words for the full-text lanes. `symbols`
-    are quoted names, `roles` the file roles that the query asks for besides source code. `query_profile` describes the
-    intent to the user. `k` is the number of commits to return. Ages count from `now`. `modifier` is set for questions
-    about an origin or a removal. `referring_commits` belong to the issues and pull requests that the query names; their
-    hits come first.
+    - `text`: text for the encoder and the cross-encoder. `terms`: its stemmed words, for the full-text lanes.
+    - `symbols`: quoted names. `roles`: file roles that the query asks for besides source code.
+    - `query_profile`: description of the intent for the user.
+    - `k`: number of commits to return.
+    - `now`: time from which ages count.
+    - `modifier`: set for questions about an origin or a removal.
+    - `referring_commits`: commits that belong to the issues and pull requests that the query names. Their hits come
+      first.
     """
 
     text: str
@@ -125,8 +128,8 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
 
 def _normalize_language(name: str) -> str:
     """Return a language name as in the index: `Py`, `.py` and `python` all become `python`."""
-    plain = name.strip().lower()
-    return LANGUAGES.get(plain.removeprefix("."), plain)
+    lower_name = name.strip().lower()
+    return LANGUAGES.get(lower_name.removeprefix("."), lower_name)
 
 
 def _check_pattern(pattern: str) -> str:
@@ -191,12 +194,12 @@ class Modifier(Enum):
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
-# Both from the specification. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+# Requirements, not tuned values. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
 RECENCY_WEIGHT: Final = 0.05
-# Calls of a function look more different than changes of it, so the reranker gets twice the candidates.
+# Calls of a function differ more from each other than changes of it, so the reranker gets twice the candidates.
 API_CANDIDATES: Final = 100
-# From the specification: old bugs were fixed in code that no longer exists.
+# A requirement: old bugs were fixed in code that no longer exists.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
@@ -259,7 +262,7 @@ CUES: Final = {
 }
 
 
-# "Removing" is no cue: "adding and removing classes" names a feature. Of equally many cues, those of a removal count:
+# "Removing" is no cue: "adding and removing classes" names a feature. If both have equally many cues, the removal wins:
 # "when was the original parser removed".
 MODIFIER_CUES: Final = {
     Modifier.REMOVAL: _compile_cues(
@@ -272,21 +275,22 @@ MODIFIER_CUES: Final = {
         "started to, begin, began, learn, learned, learnt, was added, were added, added first"
     ),
 }
-# "How do we remove a header?" asks for an instruction: its infinitives are no cues.
+# "How do we remove a header?" asks for an instruction, so infinitives after "how do" are no cues.
 _INSTRUCTION: Final = re.compile(r"\bhow (?:do|does|to|can|could|should)\b")
 _INFINITIVES: Final = _compile_cues(
     "remove, drop, delete, stop, lose, get rid, go away, introduce, start to, begin, learn, come from"
 )
-# "First" is a cue at the start and in these phrases. "Why does the first request fail?" asks for no origin.
+# "First" is a cue only at the start of a text and after these words: "why does the first request fail?" asks for no
+# origin, and neither does "which is the first line".
 _FIRST_TIME: Final = re.compile(
     r"\W*first\b|.*\b(?:when\b.*|since\b.*|who\b.*|which\b.*(?<!the )|at )\bfirst\b", re.DOTALL
 )
-# Statements such as "no longer fails" describe a change, whatever it did. So the cues count only in a question, or at
-# the start of a text: "first selector that compares texts".
+# Cues count only in a question or at the start of a text ("first selector that compares texts"). Elsewhere in a
+# statement they belong to the description of a change: "the test no longer fails".
 _QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
 
 
-# Cues that a question asks for files other than source code. "For testing" is none: it is the purpose of some code.
+# Cues that a question asks for files other than source code. "Testing" is none: "for testing" is a purpose of code.
 ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
     "tests": _compile_cues(
         "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
@@ -325,15 +329,16 @@ def classify_intent(text: str) -> IntentClassification:
 
 
 def find_modifier(text: str) -> Modifier | None:
-    """Return what a question asks for besides its intent, by the most cues; None for statements."""
-    lower = text.strip().lower()
-    is_question = _QUESTION.match(lower) is not None
-    if not _FIRST_TIME.match(lower):
-        lower = re.sub(r"\bfirst\b", "", lower)
-    if instruction := _INSTRUCTION.search(lower):
-        lower = lower[: instruction.end()] + _INFINITIVES.sub("", lower[instruction.end() :])
+    """Return whether a question asks for an origin or a removal, by the most cues; None if it has none of them."""
+    cue_text = text.strip().lower()
+    is_question = _QUESTION.match(cue_text) is not None
+    if not _FIRST_TIME.match(cue_text):
+        cue_text = re.sub(r"\bfirst\b", "", cue_text)
+    if instruction := _INSTRUCTION.search(cue_text):
+        end = instruction.end()
+        cue_text = cue_text[:end] + _INFINITIVES.sub("", cue_text[end:])
     counts = {
-        modifier: len(_find_cues(pattern, lower)) if is_question or pattern.match(lower) else 0
+        modifier: len(_find_cues(pattern, cue_text)) if is_question or pattern.match(cue_text) else 0
         for modifier, pattern in MODIFIER_CUES.items()
     }
     modifier = max(counts, key=lambda modifier: counts[modifier])
@@ -383,7 +388,7 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or already a pattern."""
+    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or a pattern already."""
     path, in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(in_tree):
         return pattern
@@ -391,10 +396,9 @@ def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], b
         if candidate.is_relative_to(work_tree):
             return _build_rooted_pattern(work_tree, candidate, pattern)
     # `/lib` or `/src` more likely means a directory of the repository than one of the file system.
-    is_outside = (
-        len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree)
-    )
-    if is_outside and not has_path(pattern.strip("/")):
+    is_single_name = len(path.parts) <= 2  # the slash is a part, too
+    exists_only_outside = os.path.lexists(path) and not os.path.lexists(in_tree)
+    if exists_only_outside and not is_single_name and not has_path(pattern.strip("/")):
         raise _build_outside_error(pattern)
     return pattern
 
@@ -403,7 +407,7 @@ def _build_rooted_pattern(work_tree: Path, path: Path, pattern: str) -> str:
     relative_path = path.relative_to(work_tree).as_posix()
     if relative_path == ".":
         raise _build_outside_error(pattern)
-    if os.path.lexists(path):  # the path exists, so each of its characters is literal
+    if os.path.lexists(path):  # a path that exists is no pattern, so its `*` and `?` are literal
         relative_path = escape_pattern(relative_path)
     return f"/{relative_path}/" if pattern.endswith("/") else f"/{relative_path}"
 

@@ -36,7 +36,7 @@ _AGE: Final = re.compile(r"(\d+)([hdwmy])", re.ASCII | re.IGNORECASE)
 DATE_PATTERN: Final = r"\d{4}(?:-\d{2}(?:-\d{2})?)?"
 _DATE_REGEX: Final = re.compile(DATE_PATTERN, re.ASCII)
 
-# They are rare in code, so BM25 would give them a high weight.
+# Words without a weight in a search: they are rare in code, so BM25 would give them a high one.
 FUNCTION_WORDS: Final = frozenset(
     count_terms(
         "a about all an and any are as at be been before being but by can could did do does doing done for from get"
@@ -46,7 +46,7 @@ FUNCTION_WORDS: Final = frozenset(
     )
 )
 
-# Function words that negate the words after them, so they stay in a question.
+# Function words that `strip_question_phrases` keeps, because they negate the words after them.
 _NEGATIONS: Final = frozenset(count_terms("no not"))
 # Matches the start of a question. In a statement, leading function words have a meaning: "do not retry".
 _QUESTION_START: Final = re.compile(
@@ -110,8 +110,8 @@ _RELATIVE_PERIOD: Final = re.compile(
     rf"(?:(?P<count>\d{{1,6}}|{'|'.join(_NUMBER_WORDS)}) )?(?P<unit>day|week|month|year)s?\b(?! of\b)",
     re.IGNORECASE,
 )
-# "in Python 3.8" is about another program, and "since version 2.0" about more than one release. So nothing but a word
-# such as "version" stands between.
+# "in 3.8", "for version 3.8", "of the release v3.8". No other word may stand before the number: "in Python 3.8" is
+# about another program.
 _RELEASE: Final = re.compile(
     r"\b(?:in|of|for)\s+(?:the\s+)?(?:(?:version|release|tag)\s+)?`?(?P<tag>[\w/+-]*\d[\w./+-]*)`?",
     re.IGNORECASE,
@@ -119,7 +119,7 @@ _RELEASE: Final = re.compile(
 _RELEASE_RANGE: Final = re.compile(
     r"\b(?:since|after|before|until|from|to)\s+(?:the\s+)?(?:version|release|tag)\s+\Z", re.IGNORECASE
 )
-# Characters before a release in which to look for a word that makes it the end of a range.
+# Characters before a release in which to look for `_RELEASE_RANGE`.
 RANGE_WINDOW: Final = 40
 _SINCE_DATE: Final = re.compile(rf"\b(?:since|after) ({DATE_PATTERN})(?![\d.-])", re.IGNORECASE)
 _NEXT_WORD: Final = re.compile(r"\s+([\w-]+)")
@@ -156,11 +156,14 @@ class Hints:
 class RepositoryContext:
     """Facts about the repository that decide which words of a query are hints.
 
-    `has_language` checks for files in a language in the history, `has_path` for a path that contains the given one as
-    complete components. `work_tree` is the root of the work tree, None without one. `is_indexed` is False if there is
-    no index, so that the languages of the history are unknown. `find_release` returns the commits first released in a
-    tag, None if there is no such tag; `find_referring_commits` those that belong to an issue or pull request.
-    `own_names` are as in `parse_references`. `commit_range` has the commits of the request's range.
+    - `has_language`: checks whether the history has files in a language.
+    - `has_path`: checks whether a path of the history contains the given one as complete components.
+    - `work_tree`: root of the work tree; None for a bare repository.
+    - `is_indexed`: False without an index, because the languages of the history are unknown then.
+    - `find_release`: returns the commits first released in a tag; None if there is no such tag.
+    - `find_referring_commits`: returns the commits that belong to issues or pull requests.
+    - `own_names`: names of the repository, as in `parse_references`.
+    - `commit_range`: commits of the request's range.
     """
 
     has_language: Callable[[str], bool]
@@ -207,8 +210,9 @@ def _find_absent_languages(text: str, context: RepositoryContext) -> tuple[str, 
 def _find_languages(text: str) -> Iterator[str]:
     """Yield each language that the text names, also the alternatives in "in Java or Python"."""
     for match in _LANGUAGE_FIELD.finditer(text):
-        # A colon and a space can end a clause: "add a language: support of plurals".
-        if language := LANGUAGES.get(match[1].lower(), "" if " " in match[0] else match[1]):
+        # A colon and a space can end a clause, whose next word is no language: "add a language: support of plurals".
+        is_field = " " not in match[0]
+        if language := LANGUAGES.get(match[1].lower(), match[1] if is_field else None):
             yield language
     for match in _LANGUAGE_MENTION.finditer(text):
         words = (match[1] or match[2], *_find_alternatives(text, match))
@@ -242,13 +246,11 @@ def _find_alternatives(text: str, match: re.Match[str]) -> list[str]:
 
 def _resolve_language_mention(word: str) -> str | None:
     """Return the programming language that a word in running text means; None if it means none."""
-    language = LANGUAGES.get(word.lower())
-    is_only_suffix = word.lower() in LANGUAGE_BY_SUFFIX and word.lower() != language
-    if (
-        language not in _FILTERABLE_LANGUAGES
-        or is_only_suffix
-        or word != _AMBIGUOUS_NAMES.get(word.lower(), word)
-    ):
+    lower_word = word.lower()
+    language = LANGUAGES.get(lower_word)
+    is_only_suffix = lower_word in LANGUAGE_BY_SUFFIX and lower_word != language
+    is_common_word = word != _AMBIGUOUS_NAMES.get(lower_word, word)
+    if language not in _FILTERABLE_LANGUAGES or is_only_suffix or is_common_word:
         return None
     return language
 

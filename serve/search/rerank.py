@@ -40,14 +40,14 @@ FEATURE_WEIGHTS: Final = {
     "removed lines": 1.6,
 }
 FEATURE_BIAS: Final = -8.3
-# Weight of the cross-encoder's score, and the score that leaves a probability unchanged: the mean of what it reads.
+# Weight of the cross-encoder's score in the logit, and the score that leaves a probability unchanged: the mean score.
 CROSS_ENCODER_WEIGHT: Final = 0.1
 CROSS_ENCODER_MEAN: Final = 14.0
-# Commits that the cross-encoder reads, the likeliest. Reading more cost time and did not improve the order.
+# The cross-encoder reads as many of the likeliest commits. Reading more cost time and did not improve the order.
 READ_COMMITS: Final = 16
 
-# The best hit is below this probability for 1 in 7 of the questions for development (tests/eval) that have an answer,
-# and for 4 in 7 of the others.
+# Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
+# that have an answer, and for 4 in 7 of those that have none.
 WEAK_PROBABILITY: Final = 0.05
 # Added to the logit of a candidate that has a path or quoted name of the query: 0.5 becomes 0.82, 0.1 becomes 0.33.
 # These are hints, not filters, so a much likelier candidate without them still comes first.
@@ -214,7 +214,8 @@ def select_best_hunks(
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for candidate in ranked_candidates:
         by_commit.setdefault(candidate.candidate.commit_sha, []).append(candidate)
-    return tuple(_choose_hunk(hunks, roles | {"source"}) for hunks in islice(by_commit.values(), count))
+    requested_roles = roles | {"source"}
+    return tuple(_choose_hunk(hunks, requested_roles) for hunks in islice(by_commit.values(), count))
 
 
 def merge_copies(

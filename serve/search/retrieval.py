@@ -119,13 +119,13 @@ def _find_referring_hunks(
     if not commits:
         return ()
     positions = np.flatnonzero(snapshot.hunks.mask_hunks_by_commit(commits) & filter_mask.is_included)
-    # Number of each hunk within its commit: the first hunks of all commits come before the second ones.
+    # The score falls with the number of a hunk within its commit, so the first hunks of all commits come first.
     counts: defaultdict[str, int] = defaultdict(int)
-    ranks = np.zeros(len(positions))
+    scores = np.zeros(len(positions))
     for index, sha in enumerate(snapshot.hunks.commit_info.column("commit_sha").take(positions).to_pylist()):
         counts[sha] += 1
-        ranks[index] = -counts[sha]
-    return select_top_k_at(snapshot, positions, ranks, LANE_DEPTH)
+        scores[index] = -counts[sha]
+    return select_top_k_at(snapshot, positions, scores, LANE_DEPTH)
 
 
 def order_with_messages(
@@ -184,14 +184,13 @@ def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidat
     referring_hunks = {hunk.hunk_id: hunk for hunk in results.referring_hunks}
     if not referring_hunks:
         return candidates
-    fused_hunks = {candidate.hunk_id: candidate for candidate in candidates}
-    found = (replace(fused_hunks[hunk], is_referring=True) for hunk in fused_hunks if hunk in referring_hunks)
-    added = (
-        replace(_to_candidate(ranked, 0.0), is_referring=True)
-        for hunk, ranked in referring_hunks.items()
-        if hunk not in fused_hunks
-    )
-    return *found, *added, *(other for other in candidates if other.hunk_id not in referring_hunks)
+    fused_ids = {candidate.hunk_id for candidate in candidates}
+    fused = [candidate for candidate in candidates if candidate.hunk_id in referring_hunks]
+    added = [
+        _to_candidate(hunk, 0.0) for hunk_id, hunk in referring_hunks.items() if hunk_id not in fused_ids
+    ]
+    others = [candidate for candidate in candidates if candidate.hunk_id not in referring_hunks]
+    return *(replace(candidate, is_referring=True) for candidate in (*fused, *added)), *others
 
 
 def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
