@@ -23,11 +23,11 @@ from stores.filters import CommitRange
 
 @dataclass(frozen=True, slots=True)
 class RangeCoverage:
-    """Numbers of commits of a range, and which of them the index lacks.
+    """Numbers of commits of a range, and of those that the index lacks.
 
-    `text`: the range. `commits`: number of its commits. `unindexed`: number of those that are not indexed.
-    `outside_head`: number of unindexed commits that HEAD does not reach. `references`: branches and tags of the range
-    that point to such a commit.
+    - `text`: the range. `commits`: number of its commits.
+    - `unindexed`: number of commits that are not indexed. `outside_head`: number of these that HEAD does not reach.
+    - `references`: branches and tags of the range that point to an unindexed commit outside of HEAD.
     """
 
     text: str
@@ -43,23 +43,24 @@ class RangeCoverage:
             yield f"The range {name} has no commits."
         elif self.unindexed:
             count, verb = format_commit_count(self.commits), "is" if self.unindexed == 1 else "are"
-            start = (
-                f"The commit in {name} is"
+            subject = (
+                f"The commit in {name}"
                 if self.commits == 1
-                else f"Of the {count} in {name}, {self.unindexed:,} {verb}"
+                else f"Of the {count} in {name}, {self.unindexed:,}"
             )
-            yield f"{start} not indexed{self._describe_remedy()}"
+            yield f"{subject} {verb} not indexed{self._describe_remedy()}"
 
     def _describe_remedy(self) -> str:
         if self.references:
             options = [word for name in self.references for word in ("--branch", name)]
             return f": run `{escape_in_sentence(shlex.join(('lineage', 'index', *options)))}`."
         if self.outside_head:
-            them = "it" if self.unindexed == 1 else "them"
             if self.outside_head < self.unindexed:
-                them = f"{self.outside_head:,} of them"
+                unreached = f"{self.outside_head:,} of them"
+            else:
+                unreached = "it" if self.unindexed == 1 else "them"
             remedy = "`lineage index --branch PATTERN` adds branches."
-            return f": neither HEAD nor an indexed branch reaches {them}. {remedy}"
+            return f": neither HEAD nor an indexed branch reaches {unreached}. {remedy}"
         return ": run `lineage index --incremental`."
 
 
@@ -85,9 +86,9 @@ def compute_coverage(
 ) -> RangeCoverage:
     """Return how much of the range the index has.
 
-    `recorded_commits`: those of the range that have rows. `indexed_tips`: commits that were indexed with all that they
-    reach. Commits that change only ignored files have no rows, so that a commit without rows is unindexed only if none
-    of the tips reaches it.
+    `recorded_commits`: commits of the range that have rows in the index. `indexed_tips`: commits that were indexed
+    with all commits that they reach. A commit that changes only ignored files has no rows, so a commit without rows is
+    unindexed only if none of the tips reaches it.
     """
     text, commits = commit_range.text, commit_range.commits
     unrecorded = commits.difference(recorded_commits)

@@ -1,7 +1,7 @@
 """Evidence about the commits of an answer: references of their messages, first release, and copies of them.
 
-`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases`)
-and what the index has (commits with the same author and date).
+`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases`) and what the index has
+(commits with the same author and date, which may be copies).
 """
 
 from __future__ import annotations
@@ -31,18 +31,16 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainHit
     from serve.find_types import PatternHit
 
-
-# Commits to compare with each commit. One that was copied more often is a bot's.
-MAX_CANDIDATES: Final = 8
+# Possible copies to compare with each commit. A commit with more of them is a bot's.
+MAX_COPY_CANDIDATES: Final = 8
+# Commits with more or larger files are not compared, because that would delay an answer. A copied commit has a few.
+MAX_COMPARED_FILES: Final = 100
+MAX_COMPARED_FILE_BYTES: Final = 1 << 20
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 # The last two parts or more of `https://host/owner/repo.git` and `git@host:owner/repo.git`.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
-
-# A copied commit has a few files. Comparing larger ones would delay an answer.
-MAX_FILES: Final = 100
-MAX_FILE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,8 @@ class Evidence:
 class EvidenceLoader:
     """Loader of evidence for one answer.
 
-    `graph_dir`: commit-graph of the index, which makes git faster. `find_candidates`: returns the commits that may be
-    copies of each of the given commits; None without an index.
+    `graph_dir`: commit-graph of the index, which makes git faster. `find_candidates`: returns for each of the given
+    commits those that may be copies of it; None without an index.
     """
 
     repository: Repository
@@ -123,12 +121,13 @@ class EvidenceLoader:
         return tuple(_add_evidence(hit, evidence[hit.commit_sha]) for hit in hits)
 
     def find_release(self, name: str) -> ReleaseFilter | None:
-        """Return the commits first released in a tag, which may be written with or without `v`; None without any.
+        """Return the commits first released in a tag, which may be written with or without `v`; None if there are none.
 
-        None also if another tag of the same commit is older, as the first release candidate is.
+        A tag of the same commit as an older one, such as its release candidate, has no commits.
         """
         tags = {tag for tag, _ in self.repository.list_tag_targets()}
-        tag = next(filter(tags.__contains__, (name, f"v{name}", name.removeprefix("v"))), None)
+        spellings = (name, f"v{name}", name.removeprefix("v"))
+        tag = next((spelling for spelling in spellings if spelling in tags), None)
         if tag is None:
             return None
         commits = frozenset(sha for sha, first in self.releases.items() if first.name == tag)
@@ -137,25 +136,48 @@ class EvidenceLoader:
     def find_referring_commits(
         self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
     ) -> frozenset[str]:
-        """Return the commits whose message names one of the issues or pull requests, or whose merge is one of them.
+        """Return the commits whose message names one of the issues or pull requests, or that one of them merged.
 
-        Of a number that no commit has as its pull request or closes, there are none: it may be a color such as `#333`.
-        `load_messages`: returns the commits whose message has one of the digits after a sign. `numbers`: as `#12`.
+        A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
+
+        `load_messages`: returns the messages that have one of these digits after a sign, by commit. `numbers`: the
+        issues and pull requests, as `#12`.
         """
-        commits: defaultdict[str, set[str]] = defaultdict(set)
+        naming_commits: defaultdict[str, set[str]] = defaultdict(set)
         confirmed_numbers, merges = set(), set()
-        for sha, message in load_messages({re.split("[#!]", number)[-1] for number in numbers}).items():
+        digits = {re.split("[#!]", number)[-1] for number in numbers}
+        for sha, message in load_messages(digits).items():
             check_cancelled()
             for reference in find_numbers(message, self.own_names):
                 if reference.text in numbers:
-                    commits[reference.text].add(sha)
+                    naming_commits[reference.text].add(sha)
                     if reference.kind != ISSUE:
                         confirmed_numbers.add(reference.text)
             pull_request = find_pull_request(message, self.own_names)
             if pull_request and pull_request.text in numbers:
                 merges.add(sha)
-        brought_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
-        return frozenset(brought_commits.union(*(commits[number] for number in confirmed_numbers)))
+        # `self.merges` asks git, so it is read only if there is a merge to look for.
+        merged_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
+        return frozenset(merged_commits.union(*(naming_commits[number] for number in confirmed_numbers)))
+
+    def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the reachable commits with the same patch, for each of the given commits that has possible copies."""
+        candidates = self.find_candidates(shas) if self.find_candidates else {}
+
+        def get_patch_id(sha: str) -> bytes | None:
+            if sha not in self._patch_ids:
+                check_cancelled()
+                self._patch_ids[sha] = compute_patch_id(self.repository, sha)
+            return self._patch_ids[sha]
+
+        return {
+            sha: tuple(
+                other
+                for other in others[:MAX_COPY_CANDIDATES]
+                if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
+            )
+            for sha, others in candidates.items()
+        }
 
     @cached_property
     def _patch_ids(self) -> dict[str, bytes | None]:
@@ -178,25 +200,6 @@ class EvidenceLoader:
     def _build_release(self, sha: str) -> Release | None:
         tag = self.releases.get(sha)
         return Release(tag.name, format_rfc3339(tag.date)) if tag else None
-
-    def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the reachable commits with the same patch as each of the given ones that has some."""
-        candidates = self.find_candidates(shas) if self.find_candidates else {}
-
-        def get_patch_id(sha: str) -> bytes | None:
-            if sha not in self._patch_ids:
-                check_cancelled()
-                self._patch_ids[sha] = compute_patch_id(self.repository, sha)
-            return self._patch_ids[sha]
-
-        return {
-            sha: tuple(
-                other
-                for other in others[:MAX_CANDIDATES]
-                if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
-            )
-            for sha, others in candidates.items()
-        }
 
 
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:
@@ -222,15 +225,15 @@ def compute_patch_id(repository: Repository, sha: str) -> bytes | None:
     """Return a digest of a commit's paths, modes and changed lines with their context.
 
     Unlike in `git patch-id`, white space counts, and binary files. None if the commit changes no file, more than
-    `MAX_FILES` or a file larger than `MAX_FILE_BYTES`, or cannot be read.
+    `MAX_COMPARED_FILES` or a file larger than `MAX_COMPARED_FILE_BYTES`, or cannot be read.
     """
     digest = hashlib.blake2b(digest_size=16)
     try:
         diff = repository.diff_with_first_parent(sha)
-        if not 0 < len(diff.changes) <= MAX_FILES:
+        if not 0 < len(diff.changes) <= MAX_COMPARED_FILES:
             return None
         for change in sorted(diff.changes, key=lambda change: change.path):
-            if any(repository.read_blob_size(blob) > MAX_FILE_BYTES for blob in change.blobs):
+            if any(repository.read_blob_size(blob) > MAX_COMPARED_FILE_BYTES for blob in change.blobs):
                 return None
             patch = diff.read_patch(change)
             lines = HEADER_LINE.sub(b"@@", strip_file_header(patch.data))

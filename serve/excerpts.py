@@ -1,7 +1,7 @@
-"""Excerpts: how much of the diffs and messages of commits an answer contains, and how many tokens it may cost.
+"""Excerpts: how much of the diffs and messages of commits an answer contains.
 
-- Sections of a diff (from `@@` to `@@`), and windows of lines from it.
-- Reduction of an answer to a level of detail or a number of tokens, because an agent pays for each token that it reads.
+- A section of a diff is a part that starts with `@@`. A window is a run of its lines, below a header of its own.
+- An answer is reduced to a level of detail or a number of tokens, because an agent pays for each token that it reads.
 
 `Detail.NORMAL` keeps the first hit of a search whole and reduces the others to subject, three files and two changed
 lines. In an explanation it keeps 400 characters of all messages (subjects count, but are never cut), four changed
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from serve.explain_types import EvolutionLead, ExplainAnswer, ExplainHit
     from serve.find_types import FindAnswer, PatternHit
 
-# About one screen: enough to judge a commit, and five excerpts fit into an agent's context.
+# Lines of a diff in an answer, about one screen: enough to judge a commit, and five excerpts fit an agent's context.
 EXCERPT_LINES: Final = 40
-# Longer lines are data or generated code.
+# Characters of a line in an answer. Longer lines are data or generated code.
 EXCERPT_COLUMNS: Final = 240
 # Lines to show before and after a relevant line: as many as git shows.
 CONTEXT_LINES: Final = 3
@@ -34,14 +34,14 @@ CONTEXT_LINES: Final = 3
 OMITTED_MARK: Final = "…"
 _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
 
-# Files and changed lines of a hit that is not shown in full.
-MAX_FILES: Final = 3
-MAX_CHANGED_LINES: Final = 2
+# Files and changed lines of a hit of a search that is not shown in full.
+MAX_REDUCED_FILES: Final = 3
+MAX_REDUCED_LINES: Final = 2
 # Changed lines of each commit of an explanation, where the message matters more than the diff.
 MAX_EXPLAINED_LINES: Final = 4
-# Characters of all messages of an explanation together, besides their subjects: the message answers "why?".
+# Characters of all messages of an explanation together. Subjects count, but are never cut.
 MAX_MESSAGE_CHARS: Final = 400
-# Guesses about earlier commits in an explanation: the first one of each line before further ones.
+# Leads of an explanation.
 MAX_LEADS: Final = 2
 # Diffs have about 3.2 characters a token in the vocabularies of current models; 3.0 leaves a margin.
 CHARS_PER_TOKEN: Final = 3.0
@@ -116,15 +116,15 @@ def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWind
     `max_lines` lines, including the mark above them. The diff itself may begin with that mark.
     """
     has_more_above = diff.startswith(f"{OMITTED_MARK}\n")
-    plain = diff.removeprefix(f"{OMITTED_MARK}\n")
-    lines = _split_lines(plain)
-    if len(lines) > max_lines - has_more_above and terms:
-        sections = split_sections(plain)
+    unmarked_diff = diff.removeprefix(f"{OMITTED_MARK}\n")
+    lines = _split_lines(unmarked_diff)
+    if len(lines) > max_lines - int(has_more_above) and terms:
+        sections = split_sections(unmarked_diff)
         size = max_lines - 2  # the mark and a section header take a line each
-        section_index, first = _find_best_start(sections, frozenset(terms), size)
-        if section_index or first:
-            lines, has_more_above = _build_window_lines(sections[section_index:], first, size), True
-    count = max_lines - has_more_above
+        section_index, line_index = _find_best_start(sections, frozenset(terms), size)
+        if section_index or line_index:
+            lines, has_more_above = _build_window_lines(sections[section_index:], line_index, size), True
+    count = max_lines - int(has_more_above)
     return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
 
 
@@ -143,9 +143,8 @@ def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) 
 
 def truncate_diff(diff: str, terms: Collection[str]) -> str:
     """Truncate a diff to the `EXCERPT_LINES` lines with the most of `terms`, and each line to `EXCERPT_COLUMNS`."""
-    lines = diff.split("\n")
-    narrow_diff = "\n".join(map(truncate_line, lines))
-    if len(lines) <= EXCERPT_LINES + (not lines[-1]):
+    narrow_diff = "\n".join(map(truncate_line, diff.split("\n")))
+    if len(_split_lines(diff)) <= EXCERPT_LINES:
         return narrow_diff
     return select_window(narrow_diff, terms, EXCERPT_LINES).text
 
@@ -213,7 +212,7 @@ def get_subject(message: str) -> str:
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
-    """Return all lines from line `first` of the first section on, below a header for the next `size` lines of it."""
+    """Return all lines from line `first` of the first section on, below a header for the first `size` of them."""
     if not first:
         return _split_lines("".join(sections))
     first_section_lines = list(parse_section_lines(sections[0]))[first:]
@@ -223,15 +222,18 @@ def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[
 
 
 def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
-    """Return the index of a section and of its line at which the window of `size` lines with the most terms starts."""
-    scored_starts = (
-        (*_count_terms(terms_per_line[first : first + size]), -number, -first)
-        for number, section in enumerate(sections)
-        for terms_per_line in [_find_terms_per_line(section, terms)]
-        for first in _list_candidate_starts(terms_per_line, size)
-    )
-    *_, number, first = max(scored_starts, default=(0, 0))
-    return -number, -first
+    """Return the index of a section and of its line at which the window of `size` lines with the most terms starts.
+
+    Of equal windows, it is the first.
+    """
+    best_start, best_counts = (0, 0), (-1, -1)
+    for section_index, section in enumerate(sections):
+        terms_per_line = _find_terms_per_line(section, terms)
+        for line_index in _list_candidate_starts(terms_per_line, size):
+            counts = _count_terms(terms_per_line[line_index : line_index + size])
+            if counts > best_counts:
+                best_start, best_counts = (section_index, line_index), counts
+    return best_start
 
 
 def _list_candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
@@ -287,7 +289,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
 
         wanted = frozenset(terms)
         excerpt = select_changed_lines(
-            hit.diff_excerpt, lambda line: len(wanted.intersection(count_terms(line))), MAX_CHANGED_LINES
+            hit.diff_excerpt, lambda line: len(wanted.intersection(count_terms(line))), MAX_REDUCED_LINES
         )
     return replace(
         hit,
@@ -295,7 +297,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),
-        files=hit.files[:MAX_FILES],
+        files=hit.files[:MAX_REDUCED_FILES],
     )
 
 
@@ -308,17 +310,19 @@ def _cut_message(message: str, max_chars: int) -> str:
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
-    """Return as many leads as shown, in their order."""
-    counts: Counter[int] = Counter()
-    ranked = []
+    """Return `MAX_LEADS` leads in their order: the first one of each line before further ones of a line."""
+    leads_by_line: Counter[int] = Counter()
+    ranks = []
     for index, lead in enumerate(leads):
-        ranked.append((counts[lead.lines[0]], index))
-        counts[lead.lines[0]] += 1
-    return tuple(leads[index] for index in sorted(index for _, index in sorted(ranked)[:MAX_LEADS]))
+        first_line = lead.lines[0]
+        ranks.append((leads_by_line[first_line], index))
+        leads_by_line[first_line] += 1
+    selected_indexes = sorted(index for _, index in sorted(ranks)[:MAX_LEADS])
+    return tuple(leads[index] for index in selected_indexes)
 
 
 def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:
-    """Reduce a hit. `texts`: the explained lines that its commit wrote, which its diff shows first of all."""
+    """Reduce a hit. `texts`: the explained lines that its commit wrote; its diff keeps these before other lines."""
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
         excerpt = select_changed_lines(hit.diff_excerpt, lambda line: line in texts, MAX_EXPLAINED_LINES)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from typing import Final
 
 from serve.text import SHORT_SHA_DIGITS, escape_line
 
-# References of each sort: named things, commits and trailers. Messages of updates quote whole changelogs.
+# References of each group in `_GROUPS`. The messages of some dependency updates quote whole changelogs.
 MAX_REFERENCES: Final = 12
-# Longer trailers are texts.
+# A longer trailer is cut.
 MAX_TRAILER_CHARS: Final = 200
-# Longer messages are cut here; trailers are read from the whole message.
+# Numbers, tickets and advisories are found in the first characters of a message, trailers in the whole message.
 MAX_CHARS: Final = 20_000
 
 ISSUE: Final = "issue"
@@ -28,14 +28,18 @@ PULL_REQUEST: Final = "pull_request"
 NUMBERED_KINDS: Final = frozenset({ISSUE, CLOSES, PULL_REQUEST})
 TRAILER: Final = "trailer"
 
-# Kinds that an answer's text shows beside a hit, and how many of them. Their texts have a fixed form.
+# Kinds that an answer's text shows beside a hit, because their texts are short.
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
+# References, and copies of a commit, that an answer's text shows beside a hit.
 MAX_SHOWN: Final = 3
-_COMMIT_KINDS: Final = frozenset({"reverts", "cherry_picked_from"})
+# Groups of kinds, in the order of an answer.
+_GROUPS: Final = (SHOWN_KINDS, frozenset({"reverts", "cherry_picked_from"}), frozenset({TRAILER}))
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
-# Without a leading zero or more digits, as in the colors `#000000` and `#112233ff`.
+# A number without a leading zero and of at most seven digits, unlike the colors `#000000` and `#112233ff`.
 _NUMBER: Final = r"[1-9]\d{0,6}(?![\w-]|\.\d)"
+# URL of an issue or pull request; any other URL, so that nothing within it counts; advisory; `owner/repo#12`, `#12`,
+# `!12` or `GH-12`, but not the text of a Markdown link; key of a ticket.
 _REFERENCE: Final = re.compile(
     rf"""
     https?://(?P<host>[\w.-]+)/(?P<url_repository>{_REPOSITORY}?)/(?:-/)?
@@ -141,9 +145,8 @@ class Reference:
 
 
 def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Reference, ...]:
-    """Return the references of a commit message, each once, in order: things, then commits, then trailers.
+    """Return the references of a commit message, each once: issues and the like, then commits, then trailers.
 
-    There are at most `MAX_REFERENCES` of each of these sorts.
     `own_names`: names of the repository in lower case, such as `owner/repo`, which are omitted before a number.
     """
     trailers = parse_trailers(message)
@@ -152,19 +155,14 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
         *_find_commits(message),
         *(reference for trailer in trailers for reference in _convert_trailer(*trailer, own_names)),
     )
-    found: dict[str | Reference, Reference] = {}
+    by_key: dict[str | Reference, Reference] = {}
     for reference in references:
+        # `#12` and `closes #12` are one reference, of the kind that says more.
         key = reference.text if reference.kind in NUMBERED_KINDS else reference
-        if key not in found or found[key].kind == ISSUE:
-            found[key] = reference
-    sorts = (SHOWN_KINDS, _COMMIT_KINDS, {TRAILER})
-    return tuple(
-        reference
-        for kinds in sorts
-        for reference in islice(
-            (reference for reference in found.values() if reference.kind in kinds), MAX_REFERENCES
-        )
-    )
+        if key not in by_key or by_key[key].kind == ISSUE:
+            by_key[key] = reference
+    groups = ([reference for reference in by_key.values() if reference.kind in kinds] for kinds in _GROUPS)
+    return tuple(chain.from_iterable(group[:MAX_REFERENCES] for group in groups))
 
 
 def describe_evidence(
@@ -189,7 +187,7 @@ def describe_evidence(
 
 
 def find_numbers(text: str, own_names: Collection[str] = ()) -> Iterator[Reference]:
-    """Yield the issues and pull requests that a text names, however many, in order and each time it names them."""
+    """Yield all issues and pull requests that a text names, in order; one that is named twice comes twice."""
     return (reference for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS)
 
 
@@ -205,17 +203,17 @@ def find_pull_request(message: str, own_names: Collection[str] = ()) -> Referenc
 
 
 def parse_trailers(message: str) -> list[tuple[str, str]]:
-    """Return the key and value of each trailer: of the lines `Key: value` at the end, as git finds them.
+    """Return the key and value of each trailer, a line `Key: value` in the last paragraph, by the rules of git.
 
-    They are the last paragraph, but not the first one, if it has only trailers; or if a line that git adds is among
-    them, and trailers are a quarter of its lines. Lines that begin with white space continue a value.
+    The last paragraph has trailers if it consists of them, or if a quarter of its lines are trailers and git added one
+    of these. The first paragraph never has any. Lines that begin with white space continue a value.
     """
     lines = message.replace("\r\n", "\n").rstrip().split("\n")
-    start = next((number for number in range(len(lines) - 1, -1, -1) if not lines[number].strip()), -1)
-    block = lines[start + 1 :]
-    if start < 0 or not any(line.strip() for line in lines[:start]):
-        return []
-    if not _is_trailer_block(block):
+    blank_lines = [number for number, line in enumerate(lines) if not line.strip()]
+    last_blank = blank_lines[-1] if blank_lines else 0
+    block = lines[last_blank + 1 :]
+    is_first_paragraph = not any(line.strip() for line in lines[:last_blank])
+    if is_first_paragraph or not _is_trailer_block(block):
         return []
     trailers: list[tuple[str, list[str]]] = []
     for line in block:
@@ -227,26 +225,27 @@ def parse_trailers(message: str) -> list[tuple[str, str]]:
 
 
 def _is_trailer_block(lines: Iterable[str]) -> bool:
-    """Return whether git takes a paragraph for trailers."""
+    """Return whether git reads trailers from a paragraph."""
     trailer_lines = other_lines = 0
     has_generated_line = is_trailer = False
     for line in lines:
-        if line.startswith("#"):  # a comment
+        if line.startswith("#"):  # git ignores comments
             continue
         if line.startswith(_GENERATED_TRAILERS):
             has_generated_line = is_trailer = True
         elif not line[:1].isspace():
             is_trailer = _TRAILER.match(line) is not None
-        elif is_trailer:
+        elif is_trailer:  # this line continues the trailer
             continue
-        trailer_lines, other_lines = trailer_lines + is_trailer, other_lines + (not is_trailer)
+        trailer_lines += is_trailer
+        other_lines += not is_trailer
     if has_generated_line:
         return trailer_lines * 3 >= other_lines
     return bool(trailer_lines) and not other_lines
 
 
 def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterator[Reference]:
-    """Yield the references of a trailer, if its value has nothing else; else the trailer itself."""
+    """Yield the references in a trailer if its value has no other text, as in `Fixes: #12`; else the trailer itself."""
     if key.lower() == _OMITTED_TRAILER or not value:
         return
     trailer = f"{key}: {value}"
@@ -268,6 +267,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     text = message.strip()[:MAX_CHARS]
     subject = text.partition("\n")[0].rstrip()
     squash_start = _find_squash_suffix(subject)
+    # End of the last number that the message closes, at first far before the text: `closes #1, #2` closes both.
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:
@@ -277,8 +277,9 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
                 yield Reference("ticket", match["ticket"])
         elif number := _format_number(match, own_names):
             before = text[max(0, match.start() - _WORD_WINDOW) : match.start()]
-            is_next = closing_end >= match.start() - _WORD_WINDOW and _LIST_SEPARATOR.fullmatch(
-                text, closing_end, match.start()
+            is_next_in_list = (
+                closing_end >= match.start() - _WORD_WINDOW
+                and _LIST_SEPARATOR.fullmatch(text, closing_end, match.start()) is not None
             )
             if (
                 "!" in number
@@ -287,7 +288,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
                 or squash_start <= match.start() < len(subject)
             ):
                 kind = PULL_REQUEST
-            elif is_next or _CLOSING_WORD.search(before):
+            elif is_next_in_list or _CLOSING_WORD.search(before):
                 kind, closing_end = CLOSES, match.end()
             else:
                 kind = ISSUE
@@ -302,7 +303,7 @@ def _find_squash_suffix(subject: str) -> int:
 
 
 def _format_number(match: re.Match[str], own_names: Collection[str]) -> str:
-    """Return the number of an issue or pull request after the name of another repository; "" for other matches."""
+    """Return the number of a matched issue or pull request, such as `#12` or `owner/repo#12`; "" for other matches."""
     repository, sign = match["repository"] or "", match["sign"] or "#"
     number = match["number"]
     if match["url_number"]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Name that stands for all indexed repositories.
 ALL: Final = "*"
-# Names in a message. `lineage status --all` lists all of them.
+# Names of repositories in a message.
 MAX_NAMES: Final = 10
 
 
@@ -74,29 +74,26 @@ def list_unidentified_indexes(home: Path) -> list[Path]:
 
 
 def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:
-    """Return the indexed repositories with these names or paths; `*` stands for all.
+    """Return the indexed repositories with these names or paths, each once; `*` stands for all.
 
-    Paths may be relative to `cwd`. Raises BadRequest for a name that none or several of them have.
+    Paths may be relative to `cwd`. Raises BadRequest for a name that no repository or several repositories have.
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
         raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")
-    resolved = {
-        repository: None
-        for name in names
-        for repository in (
-            indexed_repositories if name == ALL else [_resolve_name(name, indexed_repositories, cwd)]
-        )
-    }
+    resolved: list[NamedRepository] = []
+    for name in names:
+        resolved += indexed_repositories if name == ALL else [_resolve_name(name, indexed_repositories, cwd)]
     if not resolved:
         raise BadRequest("No repository is named.", hint=f"Name one, or use `{ALL}` for all.")
-    return list(resolved)
+    return list(dict.fromkeys(resolved))
 
 
 def resolve_repository_path(home: Path, name: str, cwd: Path) -> Path:
-    """Return the path of the indexed repository with this name, else the existing path `name`, relative to `cwd`.
+    """Return the path of the indexed repository with this name; if there is none, the path `name`, relative to `cwd`.
 
-    The repository at such a path needs no index. Raises BadRequest if neither exists, or if several have the name.
+    The repository at that path needs no index. Raises BadRequest if the path does not exist, or if several
+    repositories have the name.
     """
     indexed_repositories = list_repositories(home)
     if repository := _find_by_name(name, indexed_repositories):
@@ -220,6 +217,6 @@ def _get_name(path: Path) -> str:
 
 
 def _build_identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
-    """Return two functions that identify the repository: for its first commit, and to check for a commit."""
+    """Return two functions that identify the repository: one finds its first commit, one checks if it has a commit."""
     head = repository.read_head()
     return lambda: repository.find_root_commit(head) if head else None, repository.contains

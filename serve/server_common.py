@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class CallClient:
-    """Client of the queue. `last_turn_number`: number of its last turn, at first that of its creation."""
+    """Client of the queue. `last_turn_number`: number of its last turn, at first of its creation, in one sequence."""
 
     last_turn_number: int
 

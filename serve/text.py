@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
 # Suggested git commands that must run in the repository.
 GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
+# Hint for commits that could not be read.
 UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
-# Commit messages are untrusted: an escape sequence in one must not reach the terminal.
 # Digits of an abbreviated sha on a terminal, and for models, which pay for each. In ten million objects, fewer than one
 # sha of ten digits in 100,000 is ambiguous.
 SHA_DIGITS: Final = 12
 SHORT_SHA_DIGITS: Final = 10
 
+# Commit messages are untrusted: an escape sequence in one must not reach the terminal.
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -60,7 +61,7 @@ def find_consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def format_ranges(numbers: Sequence[int]) -> list[str]:
-    """Return each run of consecutive numbers as `7` or `3-7`; `numbers` ascend."""
+    """Format each run of consecutive numbers as `7` or `3-7`; `numbers` ascend."""
     return [
         f"{first}" if first == last else f"{first}-{last}" for first, last in find_consecutive_runs(numbers)
     ]
