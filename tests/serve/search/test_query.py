@@ -1,9 +1,10 @@
-"""Parsing of requests into queries."""
+"""Parsing of requests into queries: intents, modifiers, and path filters as typed by users and completed by shells."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Unpack
 
 import duckdb
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serve.errors import BadRequest
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindRequest
 from serve.search import query
+from serve.search.query import Intent, Modifier, normalize_path_filter
 from serve.search.query_hints import RepositoryContext
 from stores.filters import translate_path_pattern
 from tests.serve.search.helpers import ANY_CONTEXT, FindOptions
@@ -103,3 +106,192 @@ def test_explanation_of_a_plain_query() -> None:
     """Without cues or hints the profile is the default one."""
     profile = parse("socket timeouts").query_profile
     assert profile == DEFAULT_QUERY_PROFILE
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("fix crash when the socket is closed", Intent.BUG_FIX),
+        ("How did we fix the deadlock in config loading?", Intent.BUG_FIX),
+        ("pin dependencies in the lockfile", Intent.CONFIGURATION),
+        ("ci workflow that runs mypy", Intent.CONFIGURATION),
+        ("usage of the retry decorator", Intent.API_USAGE),
+        ("examples of calling send_file", Intent.API_USAGE),
+        ("how did we implement pagination", Intent.IMPLEMENTATION),
+        ("add streaming support", Intent.IMPLEMENTATION),
+        ("socket timeouts", Intent.UNKNOWN),
+        ("prefix addition", Intent.UNKNOWN),
+        ("", Intent.UNKNOWN),
+    ],
+)
+def test_intents(text: str, intent: Intent) -> None:
+    """The intent with the most cue words wins, UNKNOWN without any; cues are whole words."""
+    assert query.classify_intent(text).intent is intent
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        ("tests for redirects", {"tests"}),
+        ("changelog for 0.18", {"prose"}),
+        ("documentation of the test fixtures", {"prose", "tests"}),
+        ("pin dependencies", {"other"}),
+        ("fix the ci workflow", {"other"}),
+        ("mock transport for testing", set()),
+        ("support zstd content decoding", set()),
+        ("latest documents", {"prose"}),
+        ("attestation and contests", set()),
+    ],
+)
+def test_roles(text: str, roles: set[str]) -> None:
+    """Tests, documentation and configuration are recognized by cue words, whatever the intent."""
+    assert query.classify_intent(text).roles == roles
+
+
+@pytest.mark.parametrize(
+    ("text", "modifier"),
+    [
+        ("when was the cookie parser introduced?", Modifier.ORIGIN),
+        ("since when do we retry", Modifier.ORIGIN),
+        ("where does the name of the router come from", Modifier.ORIGIN),
+        ("first selector that compares texts", Modifier.ORIGIN),
+        ("when and why did we get rid of connect?", Modifier.REMOVAL),
+        ("why was the first parser dropped?", Modifier.REMOVAL),
+        ("the workflow for canaries, when did it go away?", Modifier.REMOVAL),
+        ("removal of the last pieces of connect", Modifier.REMOVAL),
+        ("how did we add signed cookies?", None),
+        ("adding, removing and toggling classes: how was that built?", None),
+        ("how is the constructor used to check addresses?", None),
+        ("the parser no longer fails for an empty first line", None),
+        ("fix what was introduced in 20.1", None),
+        ("how do we remove a header from a response?", None),
+        ("how do we delete a user?", None),
+        ("how do I stop the server?", None),
+        ("how to get rid of a warning", None),
+        ("how does the parser learn the encoding?", None),
+        ("how do old sessions get deleted?", Modifier.REMOVAL),
+        ("how did we drop the header?", Modifier.REMOVAL),
+        ("why does the first request fail?", None),
+        ("which parser reads the first line?", None),
+        ("who first used the pool?", Modifier.ORIGIN),
+        ("which change first let people ask for directories?", Modifier.ORIGIN),
+        ("how was the workflow set up at first?", Modifier.ORIGIN),
+        ("", None),
+    ],
+)
+def test_modifiers(text: str, modifier: Modifier | None) -> None:
+    """Questions about an origin or a removal are recognized by cue words, whatever the intent; statements are not."""
+    classification = query.classify_intent(text)
+    assert classification.modifier is modifier
+    is_origin = modifier is Modifier.ORIGIN
+    assert (classification.retrieval_profile.recency_weight == 0) == is_origin
+
+
+def test_recency_weight_of_bug_fixes() -> None:
+    """Bug-fix intent multiplies the recency weight by 1.5."""
+    assert query.PROFILES[Intent.BUG_FIX].recency_weight == pytest.approx(0.05 * 1.5)
+    others = {query.PROFILES[intent].recency_weight for intent in Intent if intent is not Intent.BUG_FIX}
+    assert others == {0.05}
+
+
+def test_only_configuration_disables_the_symbol_lane() -> None:
+    """Only configuration questions run without the symbol-name lane."""
+    assert [intent for intent in Intent if not query.PROFILES[intent].uses_symbol_lane] == [
+        Intent.CONFIGURATION
+    ]
+
+
+def test_only_api_usage_has_more_candidates() -> None:
+    """Only questions of API usage have more than 50 candidates."""
+    assert {intent for intent in Intent if query.PROFILES[intent].candidate_count > 50} == {Intent.API_USAGE}
+
+
+def has_no_path(_: str) -> bool:
+    """Return False, as for a history without the path."""
+    return False
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A work tree that contains a directory of its own name."""
+    root = tmp_path / "app"
+    (root / "app").mkdir(parents=True)
+    (root / "app/models.py").touch()
+    (root / "main.py").touch()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("src/", "src/"),
+        ("*.py", "*.py"),
+        ("/docs", "/docs"),
+        ("!docs/", "!docs/"),
+        (".github/", ".github/"),
+        ("a..b", "a..b"),
+        ("./src/a.py", "src/a.py"),
+        (".//./src/", "src/"),
+        ("./*.py", "*.py"),
+    ],
+)
+def test_path_patterns(root: Path, pattern: str, expected: str) -> None:
+    """A pattern stays unchanged except for a leading `./`, with or without a work tree."""
+    assert (
+        normalize_path_filter(pattern, root, has_no_path)
+        == normalize_path_filter(pattern, None, has_no_path)
+        == expected
+    )
+
+
+def test_absolute_paths_into_the_work_tree(root: Path, tmp_path: Path) -> None:
+    """An absolute path into the work tree, existing or not, becomes relative to the root and keeps a final slash."""
+    (tmp_path / "link").symlink_to(root)
+    assert normalize_path_filter(f"{root}/main.py", root, has_no_path) == "/main.py"
+    assert normalize_path_filter(f"{root}/app/", root, has_no_path) == "/app/"
+    assert normalize_path_filter(f"{root}/gone/*.py", root, has_no_path) == "/gone/*.py"
+    assert normalize_path_filter(f"{tmp_path}/link/main.py", root, has_no_path) == "/main.py"
+    assert normalize_path_filter(f"{root}/main.py", None, has_no_path) == f"{root}/main.py"
+
+
+def test_special_characters_of_existing_paths_are_escaped(root: Path) -> None:
+    """Special characters are literal in an existing path and a pattern otherwise."""
+    (root / "[id]").mkdir()
+    assert normalize_path_filter(f"{root}/[id]/", root, has_no_path) == r"/\[id\]/"
+    assert normalize_path_filter(f"{root}/[ab]/", root, has_no_path) == "/[ab]/"
+
+
+def test_escaped_bytes_of_answers_are_literal(root: Path) -> None:
+    """A path with undecodable bytes, escaped as answers show it, matches literally."""
+    path = r"caf\xe9/latin.py"
+    assert normalize_path_filter(path, root, {path}.__contains__) == r"caf\\xe9/latin.py"
+    assert normalize_path_filter(path, root, has_no_path) == path
+
+
+def test_rooted_patterns(root: Path) -> None:
+    """A pattern with a leading slash that is no path of the file system is relative to the root."""
+    inside = root / str(root).lstrip("/") / "deep.py"
+    inside.parent.mkdir(parents=True)
+    inside.touch()
+    assert normalize_path_filter(f"{root}/deep.py", root, has_no_path) == f"{root}/deep.py"
+    assert normalize_path_filter("/lib", root, has_no_path) == "/lib"
+    assert normalize_path_filter("/nul\0", root, has_no_path) == "/nul\0"
+
+
+@pytest.mark.parametrize("pattern", [".", "./", "././", "..", "../x", "a/../b", "./../", "{root}", "{root}/"])
+def test_paths_outside_the_work_tree_are_rejected(root: Path, pattern: str) -> None:
+    """The root, its parents and its siblings are errors whose hint shows valid patterns."""
+    with pytest.raises(BadRequest, match="relative to the repository's root"):
+        normalize_path_filter(pattern.format(root=root), root, has_no_path)
+
+
+def test_existing_paths_elsewhere_are_rejected(root: Path, tmp_path: Path) -> None:
+    """An existing path outside the work tree is an error; one that does not exist is a pattern."""
+    (tmp_path / "other").mkdir()
+    with pytest.raises(BadRequest, match="names nothing inside the repository"):
+        normalize_path_filter(f"{tmp_path}/other", root, has_no_path)
+    assert normalize_path_filter(f"{tmp_path}/nowhere", root, has_no_path) == f"{tmp_path}/nowhere"
+    assert (
+        normalize_path_filter(f"{tmp_path}/other", root, {f"{tmp_path}/other".strip("/")}.__contains__)
+        == f"{tmp_path}/other"
+    )

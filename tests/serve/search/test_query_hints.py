@@ -1,4 +1,4 @@
-"""Hints in the text of a query."""
+"""Hints in the text of a query, dates and ages in filters, and question phrases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from serve.api_types import format_rfc3339
+from serve.errors import BadRequest
 from serve.search import query_hints
+from serve.search.query_hints import parse_date, strip_question_phrases
 
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 
@@ -184,3 +187,100 @@ def test_quoted_symbols(text: str, symbols: tuple[str, ...]) -> None:
 def test_query_of_hints_only_keeps_its_text(text: str) -> None:
     """A query that consists of hints keeps its text."""
     assert parse(text).text == text
+
+
+NOON_OF_MARCH_31 = datetime(2024, 3, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30d", datetime(2024, 3, 1, 12, tzinfo=UTC)),
+        ("0d", NOON_OF_MARCH_31),
+        ("2W", datetime(2024, 3, 17, 12, tzinfo=UTC)),
+        ("1m", datetime(2024, 3, 1, 12, tzinfo=UTC)),
+        ("1y", datetime(2023, 4, 1, 12, tzinfo=UTC)),
+        ("36h", datetime(2024, 3, 30, tzinfo=UTC)),
+        ("2024-01-31", datetime(2024, 1, 31, tzinfo=UTC)),
+        ("2024-01", datetime(2024, 1, 1, tzinfo=UTC)),
+        (" 2023 ", datetime(2023, 1, 1, tzinfo=UTC)),
+        ("2024-01-31T10:00:00Z", datetime(2024, 1, 31, 10, tzinfo=UTC)),
+        ("2024-01-31t10:00:00.5z", datetime(2024, 1, 31, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2024-01-31T10:00:00+02:00", datetime(2024, 1, 31, 8, tzinfo=UTC)),
+        (" 2024-01-31 10:00:00 ", datetime(2024, 1, 31, 10, tzinfo=UTC)),
+    ],
+)
+def test_valid_dates(text: str, expected: datetime) -> None:
+    """Ages, days, months, years and RFC 3339 times are parsed to a time in UTC."""
+    assert parse_date(text, NOON_OF_MARCH_31) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "30",
+        "-3d",
+        "3 days",
+        "2024-02-30",
+        "2024-13",
+        "0000",
+        "٢٠٢٤",
+        "99999999d",
+        "٣d",
+        "1e3d",
+    ],
+)
+def test_invalid_dates_are_rejected(text: str) -> None:
+    """Any other text is an error that shows the accepted formats."""
+    with pytest.raises(BadRequest, match=r"is not a date or an age\.\n  Give an age such as `30d`"):
+        parse_date(text, NOON_OF_MARCH_31)
+
+
+@pytest.mark.parametrize("date", ["2023", "2023-11", "2023-11-30"])
+def test_dates_in_text_and_options_agree(date: str) -> None:
+    """A date in the query text means the same as in an option."""
+    assert query_hints.parse_hints(
+        f"retries since {date}", NOON_OF_MARCH_31, query_hints.EMPTY_CONTEXT
+    ).since == parse_date(date, NOON_OF_MARCH_31)
+
+
+def test_database_times_are_formatted_in_utc() -> None:
+    """A naive time of the database is formatted as RFC 3339 in UTC, to the second."""
+    assert format_rfc3339(datetime(2024, 1, 31, 10, 0, 0, 7)) == "2024-01-31T10:00:00Z"  # noqa: DTZ001 - naive
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("how did we connect", "connect"),
+        ("How was it that the `retry_after` header is read?", "`retry_after` header is read?"),
+        ("Why is it not retried?", "not retried?"),
+        ("did we ever drop a Python version", "ever drop a Python version"),
+        ("¿where is the pool closed", "pool closed"),
+    ],
+)
+def test_question_phrases_are_removed(text: str, rest: str) -> None:
+    """Function words at the start of a question are removed, up to the first content word."""
+    assert strip_question_phrases(text) == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do not retry",
+        "so, how do I cancel a task?",
+        "Why is it not?",
+        "no longer wait for peers",
+        "did: resolver for documents",
+        "however",
+        "how did we do this before?",
+        "what?",
+        "",
+        "как это было",
+    ],
+)
+def test_texts_without_question_phrases_stay(text: str) -> None:
+    """Statements, and questions of function words only, stay unchanged."""
+    assert strip_question_phrases(text) == text
