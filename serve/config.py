@@ -37,9 +37,11 @@ LIBRARY_ENVIRONMENT: Final = {
 class Settings:
     """Settings from environment variables.
 
-    `home`: directory of the indexes. `log_level`: one of `LOG_LEVELS`. `use_daemon`: True if the shared daemon may
-    answer queries. `reranker_precision`: `int8` if requested, else full. `maps_dir`: directory of the mindmaps.
-    `has_cuda_devices`: False if CUDA_VISIBLE_DEVICES hides every device.
+    - `home`: directory of the indexes. `maps_dir`: directory of the mindmaps.
+    - `log_level`: one of `LOG_LEVELS`.
+    - `use_daemon`: True if the shared daemon may answer queries.
+    - `reranker_precision`: precision of the cross-encoder.
+    - `has_cuda_devices`: False if CUDA_VISIBLE_DEVICES hides every device.
     """
 
     home: Path
@@ -134,7 +136,7 @@ def configure_libraries(environment: MutableMapping[str, str] | None = None) -> 
 
 
 def _parse_log_level(directives: str) -> str:
-    """Return the first level in `debug` or `module=debug,other=warn`; the default if there is none."""
+    """Return the first log level in a text such as `debug` or `module=debug,other=warn`; the default if it has none."""
     words = [directive.rpartition("=")[2].strip().lower() for directive in directives.split(",")]
     levels = ["warn" if word == "warning" else word for word in words if word in {*LOG_LEVELS, "warning"}]
     return levels[0] if levels else DEFAULT_LOG_LEVEL

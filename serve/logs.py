@@ -9,6 +9,7 @@ from typing import Final
 
 from serve.text import add_path_to_commands, escape_controls
 
+# Python's levels. None is finer than debug.
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,
     "error": logging.ERROR,

@@ -25,8 +25,8 @@ from stores.errors import LineageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Delay before a signal that arrived during an import is raised again, and the number of such delays. The limit lets a
-# signal end an import that hangs.
+# Delay before a signal that arrived during an import is raised again, and the largest number of such delays for one
+# process, so that a signal ends an import that hangs.
 RETRY_SECONDS: Final = 0.02
 MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
@@ -103,12 +103,14 @@ def exit_on_termination_signals(exit_process: Callable[[int], NoReturn]) -> None
 
 
 def _hide_tracebacks(send_later: Callable[[], None]) -> None:
-    """Print no more tracebacks of finalizers and of other threads, as this process only ends from now on.
+    """Print no more tracebacks of finalizers and of other threads, because this process is about to end.
 
     joblib's threads fail, or log an exception, when they find their workers shut down. `send_later`: sends the signal
     again after a moment.
     """
-    from logging import getLogger  # the check for a queued index run does without
+    from logging import (
+        getLogger,
+    )  # not imported at the start, because the check for a queued index run needs no log
 
     def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
         if failure.exc_type is KeyboardInterrupt:  # a finalizer cannot raise it
