@@ -91,6 +91,11 @@ class IndexStatus:
     branch_patterns: tuple[str, ...] = ()
 
     @property
+    def is_being_updated(self) -> bool:
+        """True if an index run is at work: it is active, or holds the index, so that a copy was read."""
+        return self.is_run_active or (self.index_holder is not None and self.index_holder.is_index_run)
+
+    @property
     def has_partial_history(self) -> bool:
         """True until the first index run has recorded all commits."""
         return bool(self.commits_behind and self.verdict and self.verdict.has_no_finished_run)
@@ -151,15 +156,12 @@ def load_index_status(
         vector_share=recorded_state.vector_share,
         index_holder=index_holder,
     )
-    if (
-        location
-        and (status.commits_behind or status.vector_share < 1)
-        and locks.is_run_active(location.folder)
-    ):
-        watermark = status.last_indexed_commit
-        until = repository.read_commit(watermark).commit_date if watermark else None
-        return replace(status, is_run_active=True, indexed_until=until)
-    return status
+    is_incomplete = status.commits_behind > 0 or status.vector_share < 1
+    if not location or not is_incomplete or not locks.is_run_active(location.folder):
+        return status
+    last_commit = status.last_indexed_commit
+    indexed_until = repository.read_commit(last_commit).commit_date if last_commit else None
+    return replace(status, is_run_active=True, indexed_until=indexed_until)
 
 
 def add_range(
@@ -228,22 +230,20 @@ def build_index_hints(status: IndexStatus) -> Iterator[str]:
     """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible."""
     if status.range_coverage:
         yield from status.range_coverage.describe()
-    is_run_active = status.is_run_active or (
-        status.index_holder is not None and status.index_holder.is_index_run
-    )
     if status.index_holder:
         yield f"This answer is from {describe_copy(status.index_holder, status.indexed_at)}"
     if status.is_run_active and status.commits_behind and not status.index_holder:
         yield describe_active_run(status)
         return
     if status.verdict and status.verdict.has_no_finished_run:
-        yield f"The {describe_unfinished_run(status)}{'' if is_run_active else f': run `{RESUME_COMMAND}`'}."
+        yield f"The {describe_unfinished_run(status)}{'' if status.is_being_updated else f': run `{RESUME_COMMAND}`'}."
         return
     if status.commits_behind:
         behind = format_commit_count(status.commits_behind)
-        yield f"The index is {behind} behind HEAD{'' if is_run_active else ': run `lineage index --incremental`'}."
+        remedy = "" if status.is_being_updated else ": run `lineage index --incremental`"
+        yield f"The index is {behind} behind HEAD{remedy}."
     if status.vector_share < 1:
-        at_work = "; an index run is at work" if is_run_active else ""
+        at_work = "; an index run is at work" if status.is_being_updated else ""
         yield (
             f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only"
             f"{at_work}."

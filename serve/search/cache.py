@@ -129,12 +129,12 @@ class IndexCache:
 
     def load_metadata(self, location: IndexLocation, index: OpenIndex) -> IndexMetadata:
         """Return the metadata of the open index, reading it again only after the index file has changed."""
-        cached_entry = self._metadata.get(location)
-        if cached_entry is None or cached_entry[0] != index.fingerprint:
+        fingerprint, metadata = self._metadata.get(location, (None, None))
+        if metadata is None or fingerprint != index.fingerprint:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
-            self._metadata[location] = cached_entry = index.fingerprint, metadata
-        return cached_entry[1]
+            self._metadata[location] = index.fingerprint, metadata
+        return metadata
 
     def get_snapshot(self, key: SnapshotKey, connection: Connection) -> LoadedSnapshot:
         """Return the snapshot, loading it if necessary. Only one thread loads it; others that need it wait."""
@@ -200,10 +200,12 @@ class IndexCache:
 def _summarize_entries(
     location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
 ) -> CachedIndexStats:
-    own_entries = [(entry, entry.loaded_snapshot) for owner, entry in entries if owner == location]
+    """Return the statistics of one index; `entries`: those of all indexes."""
+    own_entries = [entry for owner, entry in entries if owner == location]
+    snapshots = [entry.loaded_snapshot.snapshot for entry in own_entries if entry.loaded_snapshot]
     return CachedIndexStats(
         location,
-        hunks=max(len(loaded.snapshot.hunks) for _, loaded in own_entries if loaded),
-        bytes=sum(entry.bytes for entry, _ in own_entries),
-        idle_seconds=now - max(entry.last_used for entry, _ in own_entries),
+        hunks=max(len(loaded.hunks) for loaded in snapshots),
+        bytes=sum(entry.bytes for entry in own_entries),
+        idle_seconds=now - max(entry.last_used for entry in own_entries),
     )

@@ -187,15 +187,13 @@ class PatternSearcher:
                     evidence,
                     find_candidates=partial(history.find_possible_copies, connection, status.reachability),
                 )
+                load_messages = partial(history.load_messages_with_numbers, connection, status.reachability)
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),
                     work_tree=_get_work_tree(repository),
                     find_release=evidence.find_release,
-                    find_referring_commits=partial(
-                        evidence.find_referring_commits,
-                        partial(history.load_messages_with_numbers, connection, status.reachability),
-                    ),
+                    find_referring_commits=partial(evidence.find_referring_commits, load_messages),
                     own_names=evidence.own_names,
                     commit_range=commit_range,
                 )

@@ -271,6 +271,7 @@ def _extract_release(
 
 def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
     """Return the text without the phrase that names a time range, and its start; None if no phrase does."""
+    # "last month" alone may describe a thing, as in "last month button".
     if (match := _RELATIVE_PERIOD.search(text)) and (
         match["within"] or match["count"] or _ends_phrase(text, match)
     ):

@@ -214,7 +214,7 @@ def select_best_hunks(
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for candidate in ranked_candidates:
         by_commit.setdefault(candidate.candidate.commit_sha, []).append(candidate)
-    requested_roles = roles | {"source"}
+    requested_roles: frozenset[FileRole] = roles | {"source"}
     return tuple(_choose_hunk(hunks, requested_roles) for hunks in islice(by_commit.values(), count))
 
 
