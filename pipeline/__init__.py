@@ -28,8 +28,7 @@ Used by the stages:
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib; limits of malloc
 - `cluster`: embedding on a Dask cluster
-- `cancellation`: cancellation of the work for a request
-- `signals`: termination signals, and their deferral
+- `interrupts`: cancellation of requests; termination signals, and their deferral
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; imported by nothing else
 """

@@ -17,7 +17,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, TypeVar
 
-from pipeline import signals
+from pipeline import interrupts
 from stores.errors import LineageError
 
 Item = TypeVar("Item")
@@ -105,17 +105,17 @@ def map_groups(
     )
     call = delayed(_run_call)
     if jobs != 1 and prefer == "processes":
-        signals.start_resource_tracker()
+        interrupts.start_resource_tracker()
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
         stack.callback(_running_calls.wait)
-        with signals.defer_signals():
+        with interrupts.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
         try:
             for group in groups:
                 finished = None if running is None else list(running)
-                with signals.defer_signals():
+                with interrupts.defer_signals():
                     running = parallel(call(function, item) for item in group)
                 if finished is not None:
                     yield finished

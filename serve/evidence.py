@@ -15,13 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pipeline.cancellation import check_cancelled
 from pipeline.git import commit_graph, releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
 from pipeline.git.patches import HEADER_LINE, strip_file_header
 from pipeline.git.releases import Tag
 from pipeline.git.repository import Repository
+from pipeline.interrupts import check_cancelled
 from serve.api_types import Release, format_rfc3339
 from serve.references import ISSUE, PULL_REQUEST, Reference, find_numbers, find_pull_request, parse_references
 from stores.filters import ReleaseFilter

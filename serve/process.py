@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
-from pipeline.signals import TERMINATION_SIGNALS, is_main_thread
+from pipeline.interrupts import TERMINATION_SIGNALS, is_main_thread
 from stores.errors import LineageError
 
 if TYPE_CHECKING:

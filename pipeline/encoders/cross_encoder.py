@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zipfile import BadZipFile
 
-from pipeline import cancellation
+from pipeline import interrupts
 from pipeline.encoders import base
 from pipeline.encoders.base import create_session, load_tokenizer, sanitize_text
 from pipeline.options import Precision
@@ -90,10 +90,10 @@ class CrossEncoder:
         import numpy as np
 
         encoded_question = self._get_model().encode_question(question)
-        flag = cancellation.get_flag()
+        flag = interrupts.get_cancellation_flag()
 
         def score(change: ChangeText) -> float:
-            cancellation.check_cancelled(flag)
+            interrupts.check_cancelled(flag)
             return encoded_question.score(change)
 
         return np.array(_map_in_threads(score, changes, self.threads), np.float32)

@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import IO, Final
 
-from pipeline import cancellation
+from pipeline import interrupts
 from stores.errors import LineageError
 
 # Environment variables that replace the inherited ones.
@@ -204,7 +204,7 @@ class GitProcess:
         """
         deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)
         while True:
-            cancellation.check_cancelled()
+            interrupts.check_cancelled()
             wait_seconds = min(CANCEL_POLL_SECONDS, deadline - time.monotonic())
             try:
                 stdout, stderr = self.process.communicate(timeout=wait_seconds)

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pipeline.cancellation import check_cancelled
+from pipeline.interrupts import check_cancelled
 from pipeline.options import Precision
 from serve.api_types import NamedRepository
 from serve.daemon import process, protocol

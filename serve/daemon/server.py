@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
-from pipeline import cancellation
+from pipeline import interrupts
 from pipeline.workers import count_usable_cpus
 from serve import config, server_common
 from serve.daemon import process, protocol
@@ -269,7 +269,7 @@ class _CallHandler(_BaseHandler):
                 self._respond(200, response)
 
     def _run_handler(self) -> bytes:
-        with cancellation.use_flag(self.cancelled):
+        with interrupts.use_cancellation_flag(self.cancelled):
             return self.handler(self.service, self.request.body)
 
 

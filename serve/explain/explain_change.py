@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.cancellation import check_cancelled
 from pipeline.git import commit_graph, patches
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
@@ -23,6 +22,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import OVERSIZE_BYTES
+from pipeline.interrupts import check_cancelled
 from serve import excerpts
 from serve.api_types import format_author_date, format_rfc3339
 from serve.evidence import EvidenceLoader

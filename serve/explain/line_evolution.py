@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
-from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.interrupts import check_cancelled
 from serve.api_types import format_rfc3339
 from serve.excerpts import truncate_line
 from serve.explain.blame import (

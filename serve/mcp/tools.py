@@ -45,7 +45,7 @@ from mcp_types import (
 from pydantic import ConfigDict, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from pipeline import cancellation
+from pipeline import interrupts
 from pipeline.git.errors import NotARepository
 from serve.errors import NeedsRebuild
 from serve.server_common import CallQueue
@@ -231,7 +231,7 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
         cancelled = threading.Event()
 
         def call_function() -> ResultType:
-            with cancellation.use_flag(cancelled):
+            with interrupts.use_cancellation_flag(cancelled):
                 return function(**arguments)
 
         try:

@@ -18,7 +18,7 @@ from anyio import sleep, to_thread
 from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.map_store import MapStore
 from mindmap.questions import UnknownQuestion, find_question, has_message, list_messages, mark_delivered
-from pipeline.cancellation import check_cancelled
+from pipeline.interrupts import check_cancelled
 from serve.mcp.mindmap_types import AnswerResult, ToolOutput, add_messages
 from serve.viewer import discovery
 from stores.errors import LineageError

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
+from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.cancellation import check_cancelled
 from pipeline.encoders.base import Encoder
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
+from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
 from pipeline.workers import count_usable_cpus
 from serve.api_types import IndexState, NamedRepository

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from pipeline.cancellation import check_cancelled
+from pipeline.interrupts import check_cancelled
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
 from stores import fulltext, vector_search

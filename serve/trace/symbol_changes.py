@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from pipeline.cancellation import check_cancelled
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
+from pipeline.interrupts import check_cancelled
 from pipeline.parse import Symbol, parse_symbols
 from pipeline.syntax.languages import get_grammar_name
 from pipeline.syntax.symbols import CALLABLE_KINDS

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.signals import TERMINATION_SIGNALS
+from pipeline.interrupts import TERMINATION_SIGNALS
 from serve import process
 from tests.serve.commands import create_timeout_repo
 from tests.serve.processes import use_default_signal_handler
@@ -223,7 +223,7 @@ def test_signals_in_the_first_seconds_of_an_index_run(
 JOBLIB_PROGRAM = """
 import sys, time, warnings
 from joblib import Parallel, delayed
-from pipeline import signals
+from pipeline import interrupts
 from serve import config, process
 
 config.configure_libraries()
@@ -231,8 +231,8 @@ warnings.filterwarnings("ignore", ".*have been cancelled")
 with process.handle_termination_signals() as received:
     try:
         print(flush=True)
-        signals.start_resource_tracker()
-        with signals.defer_signals():
+        interrupts.start_resource_tracker()
+        with interrupts.defer_signals():
             results = Parallel(2, return_as="generator")(delayed(time.sleep)(0.1) for _ in range(2_000))
         list(results)
     except KeyboardInterrupt:

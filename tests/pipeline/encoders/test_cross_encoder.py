@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.cancellation import RequestCancelled, use_flag
 from pipeline.encoders import base, cross_encoder, cross_encoder_graph
 from pipeline.encoders.base import MODELS_DIR, create_session
 from pipeline.encoders.cross_encoder import (
@@ -25,6 +24,7 @@ from pipeline.encoders.cross_encoder import (
 )
 from pipeline.encoders.minilm import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
 from pipeline.encoders.onnx_graph import Tensors
+from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from pipeline.options import Precision
 
 Floats = NDArray[np.float32]
@@ -86,7 +86,7 @@ def test_cancelled_question_stops(monkeypatch: pytest.MonkeyPatch) -> None:
             return Question()
 
     monkeypatch.setattr(encoder, "_get_model", Model)
-    with use_flag(cancelled), pytest.raises(RequestCancelled):
+    with use_cancellation_flag(cancelled), pytest.raises(RequestCancelled):
         encoder.score_changes(QUESTION, CHANGES[:1] * 1000)
     assert len(scored) <= 4  # the other thread may have been scoring one
     assert encoder.score_changes(QUESTION, CHANGES[:2]).tolist() == [1.0, 1.0]

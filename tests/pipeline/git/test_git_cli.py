@@ -11,10 +11,10 @@ from threading import Event, Timer
 
 import pytest
 
-from pipeline.cancellation import RequestCancelled, use_flag
 from pipeline.git import commit_graph, git_cli
 from pipeline.git.git_cli import GitNotFound, GitTimeout, UnreadableGitConfig
 from pipeline.git.repository import open_repository
+from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from tests.repos import Repo
 
 # Arguments of git for a program that runs until it is killed.
@@ -72,11 +72,15 @@ def test_exponential_ignore_pattern_ends(repo: Repo, monkeypatch: pytest.MonkeyP
 def test_cancelled_git_is_killed(repo: Repo) -> None:
     """If the request is cancelled while git runs, git is killed; later calls do not start it."""
     git, cancelled = commit_graph.create_git_program(open_repository(repo.path)), Event()
-    with use_flag(cancelled), pytest.raises(RequestCancelled), git.start(*WAIT_ALIAS) as git_process:
+    with (
+        use_cancellation_flag(cancelled),
+        pytest.raises(RequestCancelled),
+        git.start(*WAIT_ALIAS) as git_process,
+    ):
         Timer(0.05, cancelled.set).start()
         git_process.wait()
     assert git_process.process.returncode == -SIGKILL
-    with use_flag(cancelled), pytest.raises(RequestCancelled):
+    with use_cancellation_flag(cancelled), pytest.raises(RequestCancelled):
         git.run("version")
 
 

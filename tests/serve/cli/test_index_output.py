@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import write
+from pipeline.interrupts import TERMINATION_SIGNALS
 from pipeline.run import Progress
-from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs
 from serve.cli import index_output, terminal
 from stores import database, history

@@ -151,7 +151,7 @@ def test_call_stops_when_its_client_gives_up(repo: Repo, home: Path) -> None:
     setup_code = f"""
 import serve.server_common, serve.backend, time
 from pathlib import Path
-from pipeline.cancellation import RequestCancelled, check_cancelled
+from pipeline.interrupts import RequestCancelled, check_cancelled
 from stores.errors import LineageError
 serve.server_common.CALLS_PER_CPU = 1
 serve.server_common.count_usable_cpus = lambda: 1

@@ -14,7 +14,7 @@ import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
 
-from pipeline.cancellation import RequestCancelled, check_cancelled
+from pipeline.interrupts import RequestCancelled, check_cancelled
 from serve.backend import InProcessBackend
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import tools

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from pipeline.cancellation import RequestCancelled, use_flag
 from pipeline.git.repository import open_repository
+from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from serve.api_types import NamedRepository
 from serve.evidence import EvidenceLoader
 from serve.find_types import FindAnswer, FindRequest
@@ -114,7 +114,7 @@ def test_cancelled_lookup(repo: Repo) -> None:
     flag = Event()
     flag.set()
     loader = EvidenceLoader(open_repository(repo.path))
-    with use_flag(flag), pytest.raises(RequestCancelled):
+    with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
         loader.find_referring_commits(lambda _: {repo.head: "Fix #1"}, ["#1"])
 
 

@@ -17,7 +17,7 @@ from mcp.client import Client
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from mindmap.questions import add_comment, answer_question
-from pipeline.cancellation import RequestCancelled, use_flag
+from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from serve.mcp import mindmap_server as server_module
 from serve.mcp import relay
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
@@ -261,7 +261,7 @@ def test_cancelled_call_carries_nothing(
         return MapListing(maps=[], total=0, problems=[])
 
     call = UserMessages(store, "", lambda: False).add_pending_messages(cancel_and_return)
-    with use_flag(cancelled), pytest.raises(RequestCancelled):
+    with use_cancellation_flag(cancelled), pytest.raises(RequestCancelled):
         call(mindmapId=document.id)
     assert len(read_messages(mindmap_server, document)) == 1
 

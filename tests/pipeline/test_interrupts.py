@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline import signals
-from pipeline.signals import TERMINATION_SIGNALS
+from pipeline import interrupts
+from pipeline.interrupts import TERMINATION_SIGNALS
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def interrupt_handlers() -> Iterator[None]:
 def test_signal_is_deferred(number: signal.Signals) -> None:
     """A signal that arrives twice in the body is raised once, after the body; later signals are not deferred."""
     completed = []
-    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
+    with pytest.raises(KeyboardInterrupt), interrupts.defer_signals():
         signal.raise_signal(number)
         signal.raise_signal(number)
         completed.append(number)
@@ -38,7 +38,7 @@ def test_signal_is_deferred(number: signal.Signals) -> None:
 
 def test_body_error_is_the_context() -> None:
     """If the body fails after a signal, its error is the context of the signal's exception."""
-    with pytest.raises(KeyboardInterrupt) as error_info, signals.defer_signals():
+    with pytest.raises(KeyboardInterrupt) as error_info, interrupts.defer_signals():
         signal.raise_signal(signal.SIGINT)
         raise ValueError
     assert isinstance(error_info.value.__context__, ValueError)
@@ -47,8 +47,8 @@ def test_body_error_is_the_context() -> None:
 def test_nested_deferral() -> None:
     """With nested deferrals, the signal is raised after the outer body."""
     completed = []
-    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
-        with signals.defer_signals():
+    with pytest.raises(KeyboardInterrupt), interrupts.defer_signals():
+        with interrupts.defer_signals():
             signal.raise_signal(signal.SIGINT)
         completed.append("outer")
     assert completed == ["outer"]
@@ -57,7 +57,7 @@ def test_nested_deferral() -> None:
 def test_ignored_signal_stays_ignored() -> None:
     """An ignored signal, such as SIGHUP under `nohup`, has no effect and remains ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with signals.defer_signals():
+    with interrupts.defer_signals():
         signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
@@ -67,7 +67,7 @@ def test_other_thread_defers_nothing() -> None:
     handlers = []
 
     def run() -> None:
-        with signals.defer_signals():
+        with interrupts.defer_signals():
             handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=run)
@@ -80,7 +80,7 @@ def test_started_processes_block_signals() -> None:
     """A process that is started in the body never receives termination signals; one that is started later does."""
     program = "import signal; print(*sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
     command = [sys.executable, "-c", program]
-    with signals.defer_signals():
+    with interrupts.defer_signals():
         blocked = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert blocked.split() == [str(int(number)) for number in sorted(TERMINATION_SIGNALS)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"

@@ -1,6 +1,10 @@
-"""Termination signals, and their deferral while a child process starts.
+"""Interruption of work: cancellation of requests, and deferral of termination signals.
 
-No signal damages committed data. But a child that is interrupted, or whose parent ends, while it starts prints errors.
+The thread that works on a request has a cancellation flag, which is set when the client no longer waits for the answer.
+The stages of the work check the flag and raise RequestCancelled.
+
+No signal damages committed data. But a child process that a signal interrupts while it starts prints errors, and so
+does one whose parent ends meanwhile. So signals are deferred during the start.
 """
 
 from __future__ import annotations
@@ -9,10 +13,40 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Event
 from typing import Any, Final
 
 # Signals that end a program by default.
 TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_cancellation_flag: Final[ContextVar[Event | None]] = ContextVar("cancellation_flag", default=None)
+
+
+class RequestCancelled(Exception):
+    """Raised to end the work for a cancelled request. It is no fault of the index or the request."""
+
+
+@contextmanager
+def use_cancellation_flag(flag: Event) -> Iterator[None]:
+    """Let the stages that run in the context check this flag."""
+    token = _cancellation_flag.set(flag)
+    try:
+        yield
+    finally:
+        _cancellation_flag.reset(token)
+
+
+def get_cancellation_flag() -> Event | None:
+    """Return the flag of the current request, for other threads that work on it; None if it cannot be cancelled."""
+    return _cancellation_flag.get()
+
+
+def check_cancelled(flag: Event | None = None) -> None:
+    """Raise RequestCancelled if the flag is set; by default that of the current request."""
+    flag = flag or _cancellation_flag.get()
+    if flag is not None and flag.is_set():
+        raise RequestCancelled
 
 
 def is_main_thread() -> bool:
