@@ -23,7 +23,7 @@ Used by the stages:
 - `ignore`: ignore rules: built-in defaults, git attributes, `.lineageignore`
 - `ignore_suggestions`: ignore patterns that `lineage plan` suggests
 - `directory_stats`: changes per directory, from the history
-- `file_roles`: role of a file (source, tests, prose) and its kind (code, prose, data); detection of generated files
+- `file_classification`: language, kind (code, prose, data) and role (source, tests, prose) of a file; generated files
 - `options`: options of an index: encoder, precision, embedding cache mode
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib; limits of malloc

@@ -13,7 +13,7 @@ from typing import IO, Final
 
 import polars as pl
 
-from pipeline.file_roles import classify_kind
+from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
@@ -121,14 +121,14 @@ def build_changes_frame(history: HistoryChanges) -> pl.DataFrame:
     return pl.DataFrame({name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()})
 
 
-def build_paths_frame(paths: tuple[str, ...], is_generated: Mapping[str, bool]) -> pl.DataFrame:
+def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bool]) -> pl.DataFrame:
     """Return one row per path: number, `name`, `kind`, and `is_generated` (null if not inspected)."""
     return pl.DataFrame(
         {
             "path": pl.Series(range(len(paths)), dtype=pl.UInt32),
             "name": pl.Series(paths, dtype=pl.String),
             "kind": pl.Series([classify_kind(path) for path in paths], dtype=pl.String),
-            "is_generated": pl.Series([is_generated.get(path) for path in paths], dtype=pl.Boolean),
+            "is_generated": pl.Series([generated_by_path.get(path) for path in paths], dtype=pl.Boolean),
         }
     )
 

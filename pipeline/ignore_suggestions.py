@@ -15,7 +15,6 @@ from typing import Final
 import polars as pl
 from pathspec import GitIgnoreSpec
 
-from pipeline import file_roles
 from pipeline.directory_stats import (
     TOP_LEVEL,
     DirectoryStats,
@@ -25,7 +24,12 @@ from pipeline.directory_stats import (
     compute_directory_stats,
     read_history_changes,
 )
-from pipeline.file_roles import TEST_DIRECTORIES
+from pipeline.file_classification import (
+    TEST_DIRECTORIES,
+    classify_kind,
+    has_generated_name,
+    is_generated,
+)
 from pipeline.git.errors import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
@@ -333,9 +337,9 @@ def _build_indexed_paths(
     history: HistoryChanges, rules: IgnoreRules, repository: Repository, head: str
 ) -> pl.DataFrame:
     """Return the paths that the rules include, each with its kind and whether it is generated."""
-    is_generated = {path: True for path in history.paths if file_roles.has_generated_name(path)}
-    is_generated |= _inspect_files(repository, head, rules)
-    frame = build_paths_frame(history.paths, is_generated)
+    generated_by_path = {path: True for path in history.paths if has_generated_name(path)}
+    generated_by_path |= _inspect_files(repository, head, rules)
+    frame = build_paths_frame(history.paths, generated_by_path)
     return frame.filter(pl.Series([not rules.is_ignored(path) for path in history.paths], dtype=pl.Boolean))
 
 
@@ -352,7 +356,7 @@ def _inspect_files(repository: Repository, head: str, rules: IgnoreRules) -> dic
 
 
 def _may_be_inspected(path: str) -> bool:
-    return not file_roles.has_generated_name(path) and file_roles.classify_kind(path) in ("code", "other")
+    return not has_generated_name(path) and classify_kind(path) in ("code", "other")
 
 
 def _classify_contents(
@@ -362,6 +366,6 @@ def _classify_contents(
         try:
             # People hardly ever write files that are too large to be indexed.
             is_large = repository.read_blob_size(blob) > OVERSIZE_BYTES
-            yield path, is_large or file_roles.is_generated(repository.read_blob(blob))
+            yield path, is_large or is_generated(repository.read_blob(blob))
         except UnreadableObject:  # a partial clone may lack the blob
             continue

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
 
+from pipeline.file_classification import has_symbol_headers
 from pipeline.syntax.chunks import ChunkSpan, TokenBudget, get_chunk_index, split_into_chunks
 from pipeline.syntax.grammars import Grammar, load_grammar_for_path
-from pipeline.syntax.languages import has_symbol_headers
 from pipeline.syntax.symbols import (
     Definition,
     DiffPartWithHeader,

@@ -1,6 +1,5 @@
 """Source code parsing with tree-sitter: symbols and chunks.
 
-- `languages`: language of a file by its name; which languages have a grammar
 - `grammars`: tree-sitter parsers and symbol queries, loaded on first use
 - `trees`: syntax trees of file versions, parsed incrementally where that is safe; cache of versions
 - `symbols`: symbols that a file defines, and those that a hunk touches

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 from tree_sitter_language_pack import get_language
 
-from pipeline.syntax.languages import detect_language, get_grammar_name
+from pipeline.file_classification import get_grammar_name
 
 if TYPE_CHECKING:
     from tree_sitter import Point
     from tree_sitter_language_pack import SupportedLanguage
 
-__all__ = ["Grammar", "Match", "Node", "Tree", "detect_language", "load_grammar", "load_grammar_for_path"]
+__all__ = ["Grammar", "Match", "Node", "Tree", "load_grammar", "load_grammar_for_path"]
 
 # Grammars in which a function inside a function is not a symbol.
 GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})

@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from pipeline.file_classification import detect_language
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.objects import Commit, is_bot
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
-from pipeline.syntax.grammars import detect_language
 from pipeline.text import build_semantic_text, count_terms
 
 # Shorter subjects ("Fix tests") fit many commits.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.file_roles import FileRole, classify_role
+from pipeline.file_classification import FileRole, classify_role
 
 FEATURE: Final = "feature"
 FIX: Final = "fix"

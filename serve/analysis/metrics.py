@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.file_roles import classify_kind
+from pipeline.file_classification import classify_kind
 from pipeline.git.repository import open_repository
 from pipeline.profile import PROFILE_FIELDS, load_times
 from serve import config

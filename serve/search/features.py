@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.encoders.cross_encoder import ChangeText
-from pipeline.file_roles import classify_role
-from pipeline.syntax.languages import detect_language
+from pipeline.file_classification import classify_role, detect_language
 from pipeline.text import (
     TermsByToken,
     build_semantic_text,

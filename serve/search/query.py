@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pipeline.file_roles import FileRole
+from pipeline.file_classification import FileRole
 from pipeline.text import count_terms
 from serve.errors import BadRequest
 from serve.find_types import FindRequest, QueryProfile

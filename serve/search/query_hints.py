@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from pipeline.syntax.languages import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMBOLS, detect_language
+from pipeline.file_classification import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMBOLS, detect_language
 from pipeline.text import count_terms
 from serve.errors import BadRequest
 from serve.references import find_numbers
@@ -54,7 +54,7 @@ _QUESTION_START: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Spellings of languages that are neither names nor file suffixes in `pipeline.syntax.languages`.
+# Spellings of languages that are neither names nor file suffixes in `pipeline.file_classification`.
 _LANGUAGE_ALIASES: Final = {"golang": "go", "c++": "cpp", "c#": "csharp", "objc": "objective-c"}
 LANGUAGES: Final = (
     {name: name for name in LANGUAGE_BY_SUFFIX.values()} | LANGUAGE_BY_SUFFIX | _LANGUAGE_ALIASES

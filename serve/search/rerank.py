@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import ChangeText
-from pipeline.file_roles import FileRole, classify_role
+from pipeline.file_classification import FileRole, classify_role
 from serve.search.features import FEATURES, CandidateFeatures, MatchedTerms
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from pipeline.file_classification import get_grammar_name
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.interrupts import check_cancelled
 from pipeline.parse import Symbol, parse_symbols
-from pipeline.syntax.languages import get_grammar_name
 from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.commit_types import TraceStep

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from pipeline.file_roles import classify_role
+from pipeline.file_classification import classify_role, detect_language, get_grammar_name
 from pipeline.git.changes import FileChange, decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
-from pipeline.syntax.languages import detect_language, get_grammar_name
 from serve.commit_types import HeadPlace
 from serve.text import escape_in_sentence, format_commit_count
 from serve.trace.symbol_changes import (

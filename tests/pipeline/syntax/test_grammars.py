@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.syntax.grammars import detect_language, load_grammar, load_grammar_for_path
-from pipeline.syntax.languages import (
-    LANGUAGE_BY_NAME,
-    LANGUAGE_BY_SUFFIX,
-    LANGUAGES_WITH_GRAMMAR,
-    LANGUAGES_WITHOUT_SYMBOLS,
-)
+from pipeline.file_classification import LANGUAGES_WITH_GRAMMAR, detect_language
+from pipeline.syntax.grammars import load_grammar, load_grammar_for_path
 
 
 @pytest.mark.parametrize(
@@ -63,10 +58,3 @@ def test_typescript_and_tsx_share_a_query() -> None:
     """The queries of the two grammars have the same number of patterns."""
     [typescript, tsx] = [load_grammar(name).query for name in ("typescript", "tsx")]
     assert typescript.pattern_count == tsx.pattern_count
-
-
-def test_language_tables_agree() -> None:
-    """No language with a grammar is one without symbols, and file names map to every language of both sets."""
-    languages = {*LANGUAGE_BY_SUFFIX.values(), *LANGUAGE_BY_NAME.values()}
-    assert languages >= LANGUAGES_WITH_GRAMMAR | LANGUAGES_WITHOUT_SYMBOLS
-    assert not LANGUAGES_WITH_GRAMMAR & LANGUAGES_WITHOUT_SYMBOLS

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.extract import ExtractTask, extract_batches
+from pipeline.file_classification import LANGUAGES_WITH_GRAMMAR
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import TouchedSymbolFinder
 from pipeline.syntax.grammars import Node, load_grammar
-from pipeline.syntax.languages import LANGUAGES_WITH_GRAMMAR
 from pipeline.syntax.trees import (
     SMALL_EDIT_BYTES,
     FileContent,

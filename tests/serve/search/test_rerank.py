@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import ChangeText
-from pipeline.file_roles import FileRole
+from pipeline.file_classification import FileRole
 from serve.search import rerank
 from serve.search.features import (
     FEATURES,
