@@ -7,7 +7,6 @@ Stages, in order:
 - `run`: index run: extracts and writes all commits, then embeds their texts; calls every stage below
 - `walk`: commits to index, parents first, in batches; reachability of HEAD
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
-- `parse`: symbols and chunks of a file; symbols that a hunk touches
 - `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
 - `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache
@@ -18,7 +17,7 @@ Stages, in order:
 Used by the stages:
 
 - `git`: access to git repositories: objects, diffs, merges, and the git program
-- `syntax`: source code parsing with tree-sitter: symbols and chunks
+- `syntax`: source code parsing with tree-sitter: symbols and chunks of a file, symbols that a hunk touches
 - `encoders`: embedding models and the cross-encoder, and their runtime
 - `ignore`: ignore rules: built-in defaults, git attributes, `.lineageignore`
 - `ignore_suggestions`: ignore patterns that `lineage plan` suggests

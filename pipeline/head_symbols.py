@@ -20,8 +20,8 @@ from pipeline.extract import (
 from pipeline.file_classification import detect_language
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from pipeline.ignore import IgnoreRules
-from pipeline.parse import Outline, parse_outline
 from pipeline.syntax.grammars import load_grammar_for_path
+from pipeline.syntax.outline import Outline, parse_outline
 from pipeline.text import count_terms
 from stores import schema
 

@@ -14,9 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
-from pipeline.syntax import trees
-from pipeline.syntax.grammars import Match, Node
-from pipeline.syntax.trees import FileContent, Version
+from pipeline.file_classification import has_symbol_headers
+from pipeline.syntax.grammars import Grammar, Match, Node, load_grammar_for_path
+from pipeline.syntax.trees import (
+    ContentSource,
+    DiffPart,
+    FileContent,
+    PreviousVersion,
+    Version,
+    VersionCache,
+)
 
 # Nodes before a definition that belong to it. In some grammars they are siblings of the definition.
 PREFIX_NODES: Final = frozenset({"decorator", "attribute_item"})
@@ -93,12 +100,36 @@ class TouchedSymbol:
     confidence: Literal["ExactSpan", "HunkHeader"]
 
 
-class DiffPartWithHeader(trees.DiffPart, Protocol):
+class DiffPartWithHeader(DiffPart, Protocol):
     """`@@` part of a diff with its hunk header."""
 
     @property
     def header(self) -> str:
         """Text after `@@`: the line above the part that git takes for the start of a function."""
+
+
+class HunkLike(Protocol):
+    """Hunk, reduced to the fields that finding its symbols needs."""
+
+    @property
+    def file_path(self) -> str:
+        """Path after the change, or before it when deleted."""
+
+    @property
+    def old_path(self) -> str | None:
+        """Path before a rename; None for other changes."""
+
+    @property
+    def old_blob(self) -> str | None:
+        """Blob that the parts apply to; None if there is none."""
+
+    @property
+    def new_blob(self) -> str | None:
+        """Blob that the parts result in; None if there is none."""
+
+    @property
+    def parts(self) -> Sequence[DiffPartWithHeader]:
+        """`@@` parts of the diff between the two blobs."""
 
 
 class _DefinitionSpan(NamedTuple):
@@ -128,6 +159,41 @@ class _LineSymbols:
 _NO_LINES: Final = _LineSymbols((), is_uncertain=False)
 
 _NOT_PARSED: Final = _LineSymbols((), is_uncertain=True)
+
+
+class TouchedSymbolFinder:
+    """Finder of the symbols that hunks touch. It parses each file version incrementally from the previous one."""
+
+    def __init__(self) -> None:
+        self._versions = VersionCache()
+
+    def find(self, hunk: HunkLike, source: ContentSource) -> tuple[TouchedSymbol, ...]:
+        """Return the symbols that a hunk touched, each once. The result does not depend on earlier calls."""
+        if not hunk.parts:
+            return ()
+        grammar = load_grammar_for_path(hunk.file_path)
+        if grammar is None:
+            return find_header_symbols(hunk.parts) if has_symbol_headers(hunk.file_path) else ()
+        previous = _get_previous_version(hunk)
+        old_version = self._parse_old(previous, source)
+        new_version = self._parse_new(hunk, grammar, previous, source)
+        return find_touched_symbols(hunk.parts, old_version, new_version)
+
+    def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
+        """Return the version before the hunk; None if no line was removed."""
+        if previous is None or not any(part.removed for part in previous.parts):
+            return None
+        return self._versions.get(previous.path, previous.blob, previous.grammar, source)
+
+    def _parse_new(
+        self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
+    ) -> Version | None:
+        """Return the version after the hunk, if possible parsed from the one before; None if no line was added."""
+        if hunk.new_blob is None or not any(part.added for part in hunk.parts):
+            return None
+        if previous is None:
+            return self._versions.get(hunk.file_path, hunk.new_blob, grammar, source)
+        return self._versions.get_successor(previous, hunk.file_path, hunk.new_blob, grammar, source)
 
 
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
@@ -179,6 +245,14 @@ def get_last_row(node: Node) -> int:
     """Return the last row in which the node has characters. Some nodes end after their line feed."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
+
+
+def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
+    path = hunk.old_path or hunk.file_path
+    grammar = load_grammar_for_path(path)
+    if hunk.old_blob is None or grammar is None:
+        return None
+    return PreviousVersion(path, hunk.old_blob, grammar, hunk.parts)
 
 
 def _find_definition_row(prefix: Node) -> int:

@@ -18,7 +18,7 @@ from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.interrupts import check_cancelled
-from pipeline.parse import Symbol, parse_symbols
+from pipeline.syntax.outline import Symbol, parse_symbols
 from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.commit_types import TraceStep

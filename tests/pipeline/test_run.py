@@ -17,9 +17,9 @@ from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import HeadSlice, ParsedFiles
-from pipeline.parse import parse_outline
 from pipeline.run import Progress
 from pipeline.syntax.grammars import Grammar
+from pipeline.syntax.outline import parse_outline
 from stores import database, history, maintenance
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.file_classification import LANGUAGES_WITH_GRAMMAR
-from pipeline.parse import Outline, Symbol, parse_outline
 from pipeline.syntax.grammars import load_grammar
+from pipeline.syntax.outline import Outline, Symbol, parse_outline
 from pipeline.syntax.symbols import MAX_NESTING, find_definitions
 from pipeline.syntax.trees import MAX_LINE_BYTES, MAX_PARSED_BYTES, parse_version
 

@@ -8,8 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
-from pipeline.parse import TouchedSymbol, TouchedSymbolFinder
-from pipeline.syntax.symbols import parse_header_name
+from pipeline.syntax.symbols import TouchedSymbol, TouchedSymbolFinder, parse_header_name
 from tests.repos import Repo
 
 PYTHON = """\

@@ -17,8 +17,8 @@ from pipeline.git.patches import PatchPart
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
-from pipeline.parse import TouchedSymbolFinder
 from pipeline.syntax.grammars import Node, load_grammar
+from pipeline.syntax.symbols import TouchedSymbolFinder
 from pipeline.syntax.trees import (
     SMALL_EDIT_BYTES,
     FileContent,

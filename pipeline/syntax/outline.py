@@ -1,20 +1,61 @@
-"""Chunks of a file: consecutive syntax nodes, merged up to a token budget. Pure functions."""
+"""Outline of a file: its symbols, and chunks of consecutive syntax nodes, merged up to a token budget."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
-from pipeline.syntax.grammars import Node
-from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, get_last_row
-from pipeline.syntax.trees import FileContent
+from pipeline.syntax.grammars import Grammar, Node, load_grammar_for_path
+from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, find_definitions, get_last_row
+from pipeline.syntax.trees import FileContent, parse_version
 
+# Limit on sibling names before and after a symbol, because a chunk may hold a thousand symbols.
+MAX_SIBLINGS: Final = 50
 # Token budget of a chunk.
 CHUNK_TOKENS: Final = 500
 # Estimated characters per token.
 TOKEN_CHARACTERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Symbol of a file. Lines count from 1 and are inclusive; decorators belong to the symbol."""
+
+    name: str
+    kind: str
+    parent: str
+    start_line: int
+    end_line: int
+    source_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive syntax nodes of a file, up to the token budget. Lines as in `Symbol`."""
+
+    start_line: int
+    end_line: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolInChunk:
+    """Symbol with the index of the chunk it starts in, and the names of other symbols that start there."""
+
+    symbol: Symbol
+    chunk_index: int
+    siblings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Symbols and chunks of a file, in source order."""
+
+    symbols: tuple[SymbolInChunk, ...]
+    chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +83,29 @@ class TokenBudget:
     def fits(self, start: int, end: int) -> bool:
         """Return whether the estimate is below the budget."""
         return self.estimate_tokens(start, end) < CHUNK_TOKENS
+
+
+def parse_outline(source: bytes, grammar: Grammar) -> Outline:
+    """Return the symbols and chunks of a file; empty if it is too large or has too long lines to parse."""
+    version = parse_version(source, grammar)
+    if version is None:
+        return Outline((), ())
+    root, budget = version.tree.root_node, TokenBudget(version.content)
+    definitions = find_definitions(version)
+    chunk_spans = split_into_chunks(root, definitions, budget)
+    return Outline(
+        symbols=tuple(_assign_to_chunks(version.content, definitions, chunk_spans)),
+        chunks=tuple(_build_chunk(span, budget) for span in chunk_spans),
+    )
+
+
+def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
+    """Return the symbols of a file; None if its language has no grammar, or if it is too large to parse."""
+    grammar = load_grammar_for_path(path)
+    version = parse_version(source, grammar) if grammar else None
+    if version is None:
+        return None
+    return tuple(_build_symbol(version.content, definition) for definition in find_definitions(version))
 
 
 def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: TokenBudget) -> list[ChunkSpan]:
@@ -124,6 +188,40 @@ def _build_span(first: Node, last: Node) -> ChunkSpan:
     return ChunkSpan(first.start_byte, last.end_byte, first.start_point[0], get_last_row(last))
 
 
-def get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
+def _build_chunk(span: ChunkSpan, budget: TokenBudget) -> Chunk:
+    tokens = int(budget.estimate_tokens(span.start_byte, span.end_byte))
+    return Chunk(span.first_row + 1, span.last_row + 1, tokens)
+
+
+def _assign_to_chunks(
+    content: FileContent, definitions: Sequence[Definition], chunk_spans: Sequence[ChunkSpan]
+) -> Iterator[SymbolInChunk]:
+    """Yield the symbols in source order, each with its chunk and siblings."""
+    starts = [span.start_byte for span in chunk_spans]
+    for chunk_index, group in groupby(
+        definitions, key=lambda definition: _get_chunk_index(starts, definition.start_byte)
+    ):
+        symbols = [_build_symbol(content, definition) for definition in group]
+        names = tuple(symbol.name for symbol in symbols)
+        for index, symbol in enumerate(symbols):
+            siblings = (
+                *names[max(0, index - MAX_SIBLINGS) : index],
+                *names[index + 1 : index + 1 + MAX_SIBLINGS],
+            )
+            yield SymbolInChunk(symbol, chunk_index, siblings)
+
+
+def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
+    return Symbol(
+        name=definition.name,
+        kind=definition.kind,
+        parent=definition.parent,
+        start_line=definition.first_row + 1,
+        end_line=definition.last_row + 1,
+        source_text=content.decode(definition.start_byte, definition.end_byte),
+    )
+
+
+def _get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
     """Return the index of the chunk that contains a byte, given the start bytes of the chunks."""
     return max(0, bisect_right(chunk_starts, start_byte) - 1)
