@@ -99,17 +99,24 @@ def list_candidate_commits(
 
 
 def list_branch_candidates(
-    repository: Repository, head: str, tips: Iterable[str], known_commits: Iterable[str | None]
+    repository: Repository,
+    tips: Iterable[str],
+    head_candidates: Iterable[str],
+    watermark: str | None,
+    recorded_tips: Iterable[str] = (),
 ) -> list[str]:
-    """Return the commits that the tips reach, but neither `head` nor the known commits, parents before children.
+    """Return the commits of branches that may have to be indexed, parents before children, without those of HEAD.
 
-    The order depends on that of the tips. If every tip is known, nothing is read, not even the history of `head`.
+    `tips`: commits of the branches; the order of the result depends on theirs.
+    `head_candidates`: result of `list_candidate_commits`; with the history of `watermark`, they are that of HEAD.
+    `recorded_tips`: tips whose histories are recorded. If every tip is known, nothing is read.
     """
-    excluded = set(filter(None, known_commits))
-    new_tips = [tip for tip in tips if tip not in excluded]
+    excluded = {*head_candidates, *recorded_tips}
+    new_tips = [tip for tip in tips if tip not in excluded and tip != watermark]
     if not new_tips:
         return []
-    excluded.update(repository.walk(head))
+    if watermark is not None:
+        excluded.update(repository.walk(watermark))
     candidates: list[str] = []
     for tip in new_tips:
         graph = collect_reachable([tip], repository.read_parents, excluded)

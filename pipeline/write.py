@@ -134,7 +134,7 @@ def start_run(
         without_hunks = [] if is_complete else history.list_commits_without_hunks(connection)
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
-        known_tips = history.load_branch_tips(connection)
+        recorded_tips = history.load_branch_tips(connection)
     # Others are gone from the repository, so HEAD does not reach them.
     without_hunks = [sha for sha in without_hunks if repository.is_readable(sha)]
     current_versions = get_component_versions(
@@ -150,8 +150,11 @@ def start_run(
         else []
     )
     # As for HEAD, unreadable commits are looked for in the whole history of the branches.
-    known_commits = () if unreadable_commits else (watermark, *known_tips)
-    branch_candidates = list_branch_candidates(repository, head, branch_tips, known_commits)
+    branch_candidates = (
+        list_branch_candidates(repository, branch_tips, candidates, watermark=None)
+        if unreadable_commits
+        else list_branch_candidates(repository, branch_tips, candidates, watermark, recorded_tips)
+    )
     delta = (
         compute_reachability_delta(repository, head, summary.head_commit) if summary else ReachabilityDelta()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from pipeline import write
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.repository import open_repository
+from pipeline.git.repository import Repository, open_repository
 from pipeline.walk import list_branch_candidates
 from serve.cli.index import _load_versions_if_current
 from serve.cli.options import IndexOptions
@@ -228,7 +229,8 @@ def test_walk_of_branches_reads_only_what_is_new(repo: Repo, monkeypatch: pytest
     """The candidates are parents first, once each; the walk stops at HEAD's commits and at known ones."""
     repository = open_repository(repo.path)
     tips = repo.git("rev-parse", "old", "topic/a", "topic/b", "main").split()
-    walked = list_branch_candidates(repository, repo.head, tips, [])
+    head_commits = repository.walk(repo.head)
+    walked = list_branch_candidates(repository, tips, head_commits, watermark=None)
     assert sorted(walked) == sorted(repo.git("rev-list", *tips, "^main").split())
     assert walked.index(tips[1]) < walked.index(tips[2])
     read: list[str] = []
@@ -239,8 +241,25 @@ def test_walk_of_branches_reads_only_what_is_new(repo: Repo, monkeypatch: pytest
         return read_parents(sha)
 
     monkeypatch.setattr(repository, "read_parents", read_and_record)
-    assert list_branch_candidates(repository, repo.head, tips, [tips[1], None]) == [tips[0], tips[2]]
+    assert list_branch_candidates(repository, tips, [], repo.head, [tips[1]]) == [tips[0], tips[2]]
     assert read == [tips[0], tips[2]]
     read.clear()
-    assert list_branch_candidates(repository, repo.head, tips, tips) == []
+    monkeypatch.setattr(repository, "walk", None)
+    assert list_branch_candidates(repository, tips, [], repo.head, tips) == []
+    assert list_branch_candidates(repository, [repo.head], [], repo.head) == []
     assert read == []
+
+
+def test_first_run_walks_head_once(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk that lists the commits of HEAD also tells which commits of the branches HEAD reaches."""
+    walked: list[tuple[str, ...]] = []
+    walk = Repository.walk
+
+    def walk_and_record(self: Repository, tip: str, *, hide: Iterable[str] = ()) -> list[str]:
+        walked.append((tip, *hide))
+        return walk(self, tip, hide=hide)
+
+    monkeypatch.setattr(Repository, "walk", walk_and_record)
+    run_index(repo, tmp_path, branch_patterns=ALL)
+    assert walked == [(repo.head,)]
+    check_commits(repo, tmp_path, "--branches")
