@@ -177,7 +177,7 @@ def record_run_start(
     head: str,
     unreached: Sequence[str],
     components: ComponentVersions,
-    branch_patterns: Sequence[str] = (),
+    branch_patterns: Sequence[str],
 ) -> None:
     """Record the repository, the HEAD that the run will index, and the indexed commits that this HEAD does not reach.
 
@@ -189,14 +189,14 @@ def record_run_start(
     insert = (
         "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)"
     )
-    with run_transaction(connection, unreached_in=rows):
+    patterns = pa.table({"pattern": pa.array(branch_patterns, pa.string())})
+    with run_transaction(connection, unreached_in=rows, patterns_in=patterns):
         connection.execute(insert, [location.repo_id, path, location.first_commit])
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
         connection.execute("DELETE FROM branch_patterns")
-        for pattern in branch_patterns:
-            connection.execute("INSERT INTO branch_patterns VALUES (?)", [pattern])
+        connection.execute("INSERT INTO branch_patterns SELECT pattern FROM patterns_in")
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
         for name in compatibility.COMPONENT_NAMES:
@@ -285,9 +285,9 @@ def record_run_end(
     components: ComponentVersions,
     *,
     is_head_rebuilt: bool,
-    is_complete: bool = True,
+    is_complete: bool,
+    branch_tips: Collection[str],
     obsolete_commits: Sequence[str] = (),
-    branch_tips: Collection[str] = (),
 ) -> ComponentVersions:
     """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 

@@ -21,7 +21,12 @@ def location(tmp_path: Path) -> IndexLocation:
     index_location = make_location(tmp_path)
     with database.open_for_writing(index_location) as connection:
         writer.record_run_start(
-            connection, index_location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+            connection,
+            index_location,
+            head="h" * 40,
+            unreached=[],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(60)]))
     synthetic_index.enlarge_index(index_location, HUNKS)

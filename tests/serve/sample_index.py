@@ -105,7 +105,9 @@ def build_index(
         unreachable = find_unreachable(
             delta, history.load_unreached_commits(connection), history.list_recorded_commits(connection)
         )
-        writer.record_run_start(connection, location, head=head, unreached=unreachable, components=versions)
+        writer.record_run_start(
+            connection, location, head=head, unreached=unreachable, components=versions, branch_patterns=()
+        )
         writer.replace_batch(
             connection, Batch(covered_commits=extracted_rows.shas, vectors=vectors, watermark=head, **rows)
         )

@@ -197,7 +197,9 @@ def test_batches_record_versions(tmp_path: Path) -> None:
     """Each batch records the current versions, but only of parsers whose language it contains."""
     location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
-        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        writer.record_run_start(
+            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+        )
         assert compatibility.load_recorded_versions(connection) == RecordedVersions()
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
         rows = compatibility.load_recorded_versions(connection).row_versions
@@ -220,15 +222,24 @@ def test_interrupted_run_confirms_nothing(tmp_path: Path) -> None:
     location = make_location(tmp_path)
     newer = replace(CURRENT_VERSIONS, words_version="2")
     with database.open_for_writing(location) as connection:
-        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        writer.record_run_start(
+            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+        )
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     with database.open_for_writing(location) as connection:
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), CURRENT_VERSIONS).missing
             == compatibility.COMPONENT_NAMES
         )
-        writer.record_run_start(connection, location, head="h", unreached=[], components=newer)
-        assert writer.record_run_end(connection, "h", newer, is_head_rebuilt=True) == CURRENT_VERSIONS
+        writer.record_run_start(
+            connection, location, head="h", unreached=[], components=newer, branch_patterns=()
+        )
+        assert (
+            writer.record_run_end(
+                connection, "h", newer, is_head_rebuilt=True, is_complete=True, branch_tips=()
+            )
+            == CURRENT_VERSIONS
+        )
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), newer).status
             is CompatibilityStatus.NEEDS_REFRESH
@@ -241,10 +252,14 @@ def test_rows_of_older_program_are_detected(tmp_path: Path) -> None:
     newer = replace(CURRENT_VERSIONS, words_version="2")
     with database.open_for_writing(location) as connection:
         for number, components in enumerate([newer, CURRENT_VERSIONS]):
-            writer.record_run_start(connection, location, head="h", unreached=[], components=components)
+            writer.record_run_start(
+                connection, location, head="h", unreached=[], components=components, branch_patterns=()
+            )
             writer.replace_batch(connection, make_batch([SampleCommit(number)]))
             if components is newer:
-                writer.record_run_end(connection, "h", components, is_head_rebuilt=True)
+                writer.record_run_end(
+                    connection, "h", components, is_head_rebuilt=True, is_complete=True, branch_tips=()
+                )
         verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
     assert (verdict.status, verdict.remedy) == (CompatibilityStatus.NEEDS_REFRESH, "lineage index --force")
     assert verdict.reason == "words_version 1, now 2; run `lineage index --force`"
@@ -256,11 +271,18 @@ def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:
     newer = replace(CURRENT_VERSIONS, chunker_version="2")
     with database.open_for_writing(location) as connection:
         for components in (CURRENT_VERSIONS, newer):
-            writer.record_run_start(connection, location, head="h", unreached=[], components=components)
+            writer.record_run_start(
+                connection, location, head="h", unreached=[], components=components, branch_patterns=()
+            )
             writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
         verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
         assert verdict.status is CompatibilityStatus.UNKNOWN
-        assert writer.record_run_end(connection, "h", newer, is_head_rebuilt=True) == newer
+        assert (
+            writer.record_run_end(
+                connection, "h", newer, is_head_rebuilt=True, is_complete=True, branch_tips=()
+            )
+            == newer
+        )
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), newer).status
             is CompatibilityStatus.COMPATIBLE

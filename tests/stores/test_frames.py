@@ -36,7 +36,12 @@ def location(tmp_path: Path) -> IndexLocation:
     location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[make_sha(1)], components=CURRENT_VERSIONS
+            connection,
+            location,
+            head="h" * 40,
+            unreached=[make_sha(1)],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
         commits = [SampleCommit(number, {"a": 2, f"w{number}": 1}, {"f": 1}) for number in range(40)]
         writer.replace_batch(connection, make_batch(commits))

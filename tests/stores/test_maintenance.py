@@ -56,7 +56,12 @@ def location(tmp_path: Path) -> IndexLocation:
     for number in range(4):
         with database.open_for_writing(location) as connection:
             writer.record_run_start(
-                connection, location, head="h" * 40, unreached=["u" * 40], components=CURRENT_VERSIONS
+                connection,
+                location,
+                head="h" * 40,
+                unreached=["u" * 40],
+                components=CURRENT_VERSIONS,
+                branch_patterns=(),
             )
             commits = [SampleCommit(number * 30 + n, {"a": 1, f"w{n}": 2}, {"f": 1}) for n in range(30)]
             writer.replace_batch(connection, make_batch(commits))
@@ -318,7 +323,12 @@ def test_engine_settings_are_restored(location: IndexLocation) -> None:
 def create_small_index(location: IndexLocation) -> IndexLocation:
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+            connection,
+            location,
+            head="h" * 40,
+            unreached=[],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     return location

@@ -76,7 +76,9 @@ def refresh_first_batch(connection: Any) -> object:
 
 
 def end_run(connection: Any) -> object:
-    return writer.record_run_end(connection, make_sha(9), CURRENT_VERSIONS, is_head_rebuilt=True)
+    return writer.record_run_end(
+        connection, make_sha(9), CURRENT_VERSIONS, is_head_rebuilt=True, is_complete=True, branch_tips=()
+    )
 
 
 def read_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:

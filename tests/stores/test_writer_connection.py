@@ -52,7 +52,12 @@ def location(tmp_path: Path) -> IndexLocation:
     new_location = make_location(tmp_path / "home")
     with database.open_for_writing(new_location) as connection:
         writer.record_run_start(
-            connection, new_location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+            connection,
+            new_location,
+            head="h" * 40,
+            unreached=[],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
     return new_location
 
