@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, Literal
 
+# Language of a file by its suffix, in lower case.
 LANGUAGE_BY_SUFFIX: Final = {
     "asm": "assembly", "s": "assembly", "bash": "shell", "sh": "shell", "zsh": "shell", "fish": "shell",
     "bat": "batch", "c": "c", "h": "c", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hh": "cpp", "hpp": "cpp",
@@ -32,6 +33,7 @@ LANGUAGE_BY_SUFFIX: Final = {
     "zig": "zig",
 }  # fmt: skip
 
+# Language of a file by its name, in lower case. A name decides before the suffix.
 LANGUAGE_BY_NAME: Final = {
     "cmakelists.txt": "cmake",
     "containerfile": "dockerfile",
@@ -43,13 +45,13 @@ LANGUAGE_BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# Languages whose hunk headers name no symbol: git takes any line that starts with a letter as a header.
+# Languages whose hunk headers name no symbol: git takes any line above that starts with a letter as the header.
 LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
 )
 
-# TypeScript has a second grammar for `.tsx` files, in which `<T>x` is not a cast.
+# Languages that tree-sitter parses. `.tsx` files have a grammar of their own, in which `<T>x` is not a cast.
 LANGUAGES_WITH_GRAMMAR: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
 
 FileKind = Literal["code", "prose", "data", "other"]
@@ -75,7 +77,8 @@ DATA_SUFFIXES: Final = frozenset(
 # Lists of required packages, which are text files but no prose.
 _REQUIREMENTS_FILE: Final = re.compile(r"(?:requirements|constraints)[^/]*(?:/[^/]*)?\.txt$")
 
-CODE_WITHOUT_SYMBOLS: Final = frozenset({"svelte", "vue"})  # code, although hunk headers name no symbols
+# Languages of code whose hunk headers name no symbols.
+CODE_WITHOUT_SYMBOLS: Final = frozenset({"svelte", "vue"})
 
 # Names of generated files, in addition to those that `pipeline.ignore` excludes. One wrong match does little harm here:
 # a directory counts as generated only if several of its files do.
@@ -103,18 +106,8 @@ TEST_DIRECTORIES: Final = frozenset({"test", "tests", "testing", "spec", "specs"
 
 # Directories of test inputs, test support and benchmarks.
 _TEST_SUPPORT_DIRECTORIES: Final = frozenset(
-    {
-        "testdata",
-        "testfixtures",
-        "test-fixtures",
-        "__mocks__",
-        "__fixtures__",
-        "e2e",
-        "bench",
-        "benches",
-        "benchmark",
-        "benchmarks",
-    }
+    {"testdata", "testfixtures", "test-fixtures", "__mocks__", "__fixtures__", "e2e"}
+    | {"bench", "benches", "benchmark", "benchmarks"}
 )
 
 # Matches `commonTest` and `androidInstrumentedTest` (Kotlin), `Shop.Tests` (C#) and `core-tests`. A lower-case suffix
@@ -128,7 +121,7 @@ _TEST_FILE: Final = re.compile(
     r"|.*\.spec\.\w+|.*[_-]spec\.(?:rb|lua|cr|[cm]?[jt]sx?)"
 )
 
-# Paths whose roles are cached (27 us each), because commits change, and searches find, the same paths again and again.
+# Paths whose roles are cached: classifying one takes 27 us, and commits and answers repeat the same paths.
 MAX_CACHED_PATHS: Final = 65_536
 
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
@@ -186,7 +179,7 @@ def classify_role(path: str) -> FileRole:
 
 def classify_kind(path: str) -> FileKind:
     """Return the kind of a file by its name."""
-    language, suffix = detect_language(path), path.rpartition(".")[2].lower()
+    language, suffix = detect_language(path), _get_suffix(_get_file_name(path))
     if language == "text" and _REQUIREMENTS_FILE.search(path.lower()):
         return "other"
     if language in PROSE_LANGUAGES or suffix in PROSE_SUFFIXES:

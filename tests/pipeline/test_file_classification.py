@@ -135,6 +135,8 @@ def test_other(path: str) -> None:
         ("logo.PNG", "data"),
         ("ci.yml", "other"),
         ("LICENSE", "other"),
+        ("bin/key", "other"),
+        ("conf.d/log", "other"),
     ],
 )
 def test_kinds(path: str, kind: str) -> None:
