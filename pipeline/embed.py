@@ -29,9 +29,9 @@ from stores.history import CacheUsage
 from stores.schema import EMBEDDINGS, VECTOR
 from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
-# Texts per transaction: a killed run loses at most the vectors of two such chunks, a few seconds of work.
-TEXTS_PER_CHUNK: Final = 512
-# Texts per task: enough to make the cost of a task small, few enough to keep all threads busy until the chunk's end.
+# A killed run loses at most the vectors of two transactions, a few seconds of work.
+TEXTS_PER_TRANSACTION: Final = 512
+# Enough to make the cost of a task small, few enough to keep all threads busy until the end of a transaction.
 TEXTS_PER_TASK: Final = 16
 
 
@@ -44,10 +44,12 @@ class EncodeTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Texts of one transaction: `digests` and `texts` of those to encode, longest first, and the rows of the cache.
+class TextGroup:
+    """Texts whose vectors are written in one transaction.
 
-    `content_hashes`: cache key of each text to encode; empty without a cache.
+    `digests`, `texts`: those to encode, longest first.
+    `content_hashes`: keys in the cache of the texts to encode; empty without a cache.
+    `cached_vectors`: rows (digest, vector) of the other texts. `text_count`: number of all texts of the group.
     """
 
     digests: tuple[bytes, ...]
@@ -65,19 +67,16 @@ def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
 class EmbeddingCacheSession:
     """Embedding cache during an index run, with counts of lookups and hits."""
 
-    def __init__(self, embeddings: EmbeddingCache, mode: EmbedCacheMode) -> None:
-        self._embeddings = embeddings
+    def __init__(self, cache: EmbeddingCache, mode: EmbedCacheMode) -> None:
+        self._cache = cache
         self._mode = mode
         self._lookup_count = self._hit_count = 0
 
     def load_vectors(self, pending: Sequence[PendingHunk | PendingMessage]) -> pa.Table:
         """Return a row (digest, vector) for each of the texts that the cache has."""
-        pairs = [(self.hash_content(entry), entry.text_digest) for entry in pending]
-        columns = [
-            pa.array([pair[column] for pair in pairs], data_type)
-            for column, data_type in enumerate(LOOKUP_SCHEMA.types)
-        ]
-        cached_vectors = self._embeddings.look_up(pa.table(columns, schema=LOOKUP_SCHEMA))
+        content_hashes = [self.hash_content(entry) for entry in pending]
+        digests = [entry.text_digest for entry in pending]
+        cached_vectors = self._cache.look_up(pa.table([content_hashes, digests], schema=LOOKUP_SCHEMA))
         self._lookup_count += len(pending)
         self._hit_count += cached_vectors.num_rows
         return cached_vectors
@@ -85,11 +84,11 @@ class EmbeddingCacheSession:
     def store_vectors(self, content_hashes: Sequence[bytes], new_vectors: pa.RecordBatch) -> None:
         """Add vectors that were not in the cache, under the hashes of their content."""
         hashes = pa.array(content_hashes, ENTRY_SCHEMA.field("content_hash").type)
-        self._embeddings.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
+        self._cache.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
 
     def get_usage(self) -> CacheUsage:
         """Return the number of entries, and of lookups and hits so far."""
-        return CacheUsage(self._embeddings.count(), self._lookup_count, self._hit_count)
+        return CacheUsage(self._cache.count(), self._lookup_count, self._hit_count)
 
     def hash_content(self, entry: PendingHunk | PendingMessage) -> bytes:
         """Return the cache key of a text."""
@@ -109,7 +108,7 @@ class EmbeddingStage:
     `cache`: None if the run uses no embedding cache.
     `diff_only`: embed only the diff of a hunk.
     `jobs`: threads that encode; None leaves the number to `joblib.parallel_config`.
-    `texts_per_task`: texts per call of the encoder. `texts_per_chunk`: texts per transaction.
+    `texts_per_task`: texts per call of the encoder.
     """
 
     encoder: Encoder
@@ -119,8 +118,8 @@ class EmbeddingStage:
     diff_only: bool = False
     jobs: int | None = 1
     texts_per_task: int = TEXTS_PER_TASK
-    texts_per_chunk: int = TEXTS_PER_CHUNK
-    _chunks: deque[Chunk] = field(default_factory=deque)
+    texts_per_transaction: int = TEXTS_PER_TRANSACTION
+    _groups: deque[TextGroup] = field(default_factory=deque)
 
     def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
         """Embed the texts of `list_pending_texts`; yield the number of texts done after each transaction.
@@ -128,30 +127,30 @@ class EmbeddingStage:
         `completed_commit`: HEAD to record as completely indexed in the last transaction.
         """
         done_count = 0
-        results = map_groups(encode_texts, self._read_chunks(pending), jobs=self.jobs, prefer="threads")
+        results = map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
         while True:
             with self.profile.measure("embed"):
                 arrays = next(results, None)
             if arrays is None:
                 return
-            chunk = self._chunks.popleft()
-            done_count += chunk.text_count
-            self._write_chunk(chunk, arrays, completed_commit if done_count == pending.num_rows else None)
+            group = self._groups.popleft()
+            done_count += group.text_count
+            self._write_group(group, arrays, completed_commit if done_count == pending.num_rows else None)
             yield done_count
 
-    def _read_chunks(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
-        for start in range(0, pending.num_rows, self.texts_per_chunk):
-            rows = pending.slice(start, self.texts_per_chunk)
+    def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
+        for start in range(0, pending.num_rows, self.texts_per_transaction):
+            rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
                 entries = load_pending_texts(connection, rows)
-            chunk = self._build_chunk(entries)
-            self._chunks.append(chunk)
+            group = self._build_group(entries)
+            self._groups.append(group)
             yield [
-                EncodeTask(self.encoder, chunk.texts[first : first + self.texts_per_task])
-                for first in range(0, len(chunk.texts), self.texts_per_task)
+                EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task])
+                for first in range(0, len(group.texts), self.texts_per_task)
             ]
 
-    def _build_chunk(self, entries: Sequence[PendingHunk | PendingMessage]) -> Chunk:
+    def _build_group(self, entries: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
         cached_vectors = self.cache.load_vectors(entries) if self.cache else EMBEDDINGS.empty_table()
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
         missing = [
@@ -159,7 +158,7 @@ class EmbeddingStage:
         ]
         # Long texts first, so that the threads finish together.
         missing.sort(key=lambda pair: len(pair[1]), reverse=True)
-        return Chunk(
+        return TextGroup(
             digests=tuple(entry.text_digest for entry, _ in missing),
             texts=tuple(text for _, text in missing),
             content_hashes=tuple(self.cache.hash_content(entry) for entry, _ in missing)
@@ -176,13 +175,13 @@ class EmbeddingStage:
             return build_diff_text(diff=entry.diff, path=entry.file_path, change_kind=entry.change_kind)
         return entry.semantic_text
 
-    def _write_chunk(
-        self, chunk: Chunk, arrays: Sequence[NDArray[np.float32]], completed_commit: str | None
+    def _write_group(
+        self, group: TextGroup, arrays: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
-        new_vectors = build_vector_rows(chunk.digests, arrays)
+        new_vectors = build_vector_rows(group.digests, arrays)
         if self.cache is not None:
-            self.cache.store_vectors(chunk.content_hashes, new_vectors)
-        rows = pa.concat_tables([chunk.cached_vectors.cast(EMBEDDINGS), pa.Table.from_batches([new_vectors])])
+            self.cache.store_vectors(group.content_hashes, new_vectors)
+        rows = pa.concat_tables([group.cached_vectors.cast(EMBEDDINGS), pa.Table.from_batches([new_vectors])])
         with self.profile.measure("storage"), self.writer.open_batch() as connection:
             writer.write_vectors(
                 connection,

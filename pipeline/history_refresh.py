@@ -86,7 +86,11 @@ class HistoryRefresh:
         commits = commits.filter(pc.invert(is_new))
         starts = range(0, commits.num_rows, self.commit_batch)
         batches = [commits.slice(start, self.commit_batch) for start in starts]
-        workers = 1 if len(batches) <= 1 else self.workers and min(self.workers, len(batches))
+        workers = self.workers
+        if len(batches) <= 1:
+            workers = 1
+        elif workers is not None:
+            workers = min(workers, len(batches))
         results = list(self._refresh_batches(batches, workers))
         failed_commits = tuple(commit for result in results for commit in result.failed_commits)
         if not failed_commits:

@@ -81,8 +81,9 @@ def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], 
     try:
         return _extract_hunks(repository, sha, is_ignored)
     except UnreadableObject as error:
-        reason = error.reason if error.sha in (sha, *error.reason.split()) else f"object {error.message}"
-        raise UnreadableObject(sha, reason) from error
+        # Name the missing object, unless it is the commit or the reason names it.
+        is_named = error.sha == sha or error.sha in error.reason.split()
+        raise UnreadableObject(sha, error.reason if is_named else f"object {error.message}") from error
 
 
 def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:

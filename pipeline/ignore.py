@@ -146,22 +146,19 @@ class IgnoreRules:
     def _decide(self, path: str) -> bool:
         if self._default_spec is None or self._file_spec is None:
             self._default_spec, self._file_spec = _compile(DEFAULT_PATTERNS), _compile(self.patterns)
-        file_verdict = self._file_spec.check_file(path).include
-        if file_verdict is not None:
-            return file_verdict
-        attribute_verdict = self._check_attributes(path) if self.has_attributes else None
-        return (
-            bool(self._default_spec.check_file(path).include)
-            if attribute_verdict is None
-            else attribute_verdict
-        )
+        verdict = self._file_spec.check_file(path).include
+        if verdict is None and self.has_attributes:
+            verdict = self._check_attributes(path)
+        if verdict is None:
+            verdict = self._default_spec.check_file(path).include
+        return bool(verdict)
 
     def _check_attributes(self, path: str) -> bool | None:
         """Return True if an attribute is set (ignore), False if one is unset (include), None if none is specified."""
         if self._repository is None:
             self._repository = open_repository(self.repository_path)
         values = [_to_bool(self._repository.get_attribute(path, name)) for name in ATTRIBUTES]
-        return True if True in values else (False if False in values else None)
+        return next((value for value in (True, False) if value in values), None)
 
 
 def _to_bool(value: bool | str | None) -> bool | None:

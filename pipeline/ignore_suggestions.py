@@ -6,6 +6,7 @@ most of the code, and their parents) are never suggested. Effects are measured w
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -350,7 +351,7 @@ def _inspect_files(repository: Repository, head: str, rules: IgnoreRules) -> dic
     except UnreadableObject:
         return {}
     candidates = [(path, blob) for path, blob in files if _may_be_inspected(path)]
-    step = -(-len(candidates) // MAX_INSPECTED_FILES) or 1
+    step = max(1, math.ceil(len(candidates) / MAX_INSPECTED_FILES))
     sample = [(path, blob) for path, blob in candidates[::step] if not rules.is_ignored(path)]
     return dict(_classify_contents(repository, sample))
 

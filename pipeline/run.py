@@ -5,6 +5,7 @@ After the first stage, which takes a small part of the time, questions are answe
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pipeline import head_symbols, write
 from pipeline.cluster import use_cluster
 from pipeline.component_versions import get_encoder_name
-from pipeline.embed import TEXTS_PER_CHUNK, TEXTS_PER_TASK, EmbeddingCacheSession, EmbeddingStage
+from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION, EmbeddingCacheSession, EmbeddingStage
 from pipeline.encoders.base import Encoder
 from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex, UnreadableObject
@@ -120,7 +121,7 @@ class HeadUpdate:
     @property
     def slice_count(self) -> int:
         """Number of tasks for the changed files."""
-        return -(-len(self.changed_files) // FILES_PER_SLICE)
+        return math.ceil(len(self.changed_files) / FILES_PER_SLICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ class RunSummary:
 
     `commits`, `hunks`, `head_symbols`: rows written by this run.
     `indexed_commits`: commits in the index after it.
-    `unreadable_commits`, `unreadable_head_files`: what the next run retries.
+    `unreadable_commits`, `unreadable_head_files`: what the next run retries. If the tree of HEAD cannot be read,
+    `unreadable_head_files` has the reason instead of paths.
     `refresh`: hunks whose outdated rows were replaced, and commits for which that failed.
     `verdict`: compatibility of the index with this program.
     `seconds`: wall time.
@@ -188,10 +190,17 @@ class IndexRun:
             self.repository.release_memory()
             progress = self._extract(writer, start, head_update, rules)
             refresh = self._refresh_history(writer, start) if self.options.force else RefreshResult()
-            pending = self._finish_extraction(writer, head, start, head_update, progress)
+            is_head_complete = not (head_update.read_error or progress.unreadable_head_files)
+            pending = write.finish_extraction(
+                writer,
+                head,
+                start,
+                self.profile,
+                is_head_rebuilt=head_update.replaces_all_rows and is_head_complete,
+                is_head_complete=is_head_complete,
+            )
             if pending.num_rows and not self.options.skip_vectors:
-                is_complete = not (progress.unreadable_head_files or head_update.read_error)
-                progress = self._embed(writer, start, pending, progress, head if is_complete else None)
+                progress = self._embed(writer, start, pending, progress, head if is_head_complete else None)
             # `finish_run` may copy the index, so free the memory of the model first.
             if not self.keep_encoder:
                 self.encoder.unload()
@@ -203,8 +212,9 @@ class IndexRun:
             head_symbols=progress.head_symbols,
             indexed_commits=result.commits,
             unreadable_commits=result.unreadable_commits,
-            unreadable_head_files=progress.unreadable_head_files
-            or tuple(filter(None, [head_update.read_error])),
+            unreadable_head_files=(head_update.read_error,)
+            if head_update.read_error
+            else progress.unreadable_head_files,
             refresh=refresh,
             verdict=result.verdict,
             seconds=time.perf_counter() - start_time,
@@ -284,7 +294,7 @@ class IndexRun:
         self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, jobs: int
     ) -> Iterator[ExtractTask | HeadSlice]:
         """Yield tasks for the commits, then for the slices of HEAD, so that no worker idles between the two."""
-        batches_per_task = max(1, min(BATCHES_PER_TASK, -(-self._count_batches(start) // jobs)))
+        batches_per_task = max(1, min(BATCHES_PER_TASK, math.ceil(self._count_batches(start) / jobs)))
         batches = split_into_batches(start.pending_commits, self.options.commit_batch)
         diff_only = start.cache_mode is EmbedCacheMode.DIFF
         for task_batches in split_into_batches(batches, batches_per_task):
@@ -321,19 +331,6 @@ class IndexRun:
             profile=self.profile,
         ).run()
 
-    def _finish_extraction(
-        self, writer: IndexWriter, head: str, start: RunStart, head_update: HeadUpdate, progress: Progress
-    ) -> pa.Table:
-        is_head_readable = not progress.unreadable_head_files
-        return write.finish_extraction(
-            writer,
-            head,
-            start,
-            self.profile,
-            has_new_head_rows=head_update.replaces_all_rows and is_head_readable,
-            has_complete_head=not head_update.read_error and is_head_readable,
-        )
-
     def _embed(
         self,
         writer: IndexWriter,
@@ -344,12 +341,12 @@ class IndexRun:
     ) -> Progress:
         """Embed the pending texts. `completed_commit`: HEAD to record as completely indexed at the end."""
         with ExitStack() as stack:
-            threads, texts_per_chunk = self.threads, TEXTS_PER_CHUNK
+            threads, texts_per_transaction = self.threads, TEXTS_PER_TRANSACTION
             if self.options.scheduler:
                 cluster_threads = stack.enter_context(use_cluster(self.options.scheduler))
                 threads = None
-                texts_per_chunk = max(
-                    TEXTS_PER_CHUNK, TASKS_PER_WORKER * cluster_threads * self.options.embed_batch
+                texts_per_transaction = max(
+                    TEXTS_PER_TRANSACTION, TASKS_PER_WORKER * cluster_threads * self.options.embed_batch
                 )
             stage = EmbeddingStage(
                 self.encoder,
@@ -359,7 +356,7 @@ class IndexRun:
                 diff_only=start.cache_mode is EmbedCacheMode.DIFF,
                 jobs=threads,
                 texts_per_task=self.options.embed_batch,
-                texts_per_chunk=texts_per_chunk,
+                texts_per_transaction=texts_per_transaction,
             )
             progress = replace(progress, total_texts=pending.num_rows)
             self.report(progress)
@@ -378,10 +375,12 @@ class IndexRun:
     def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int | None:
         """Return the number of workers: at most one per batch or slice, because a start costs as much as a batch."""
         task_count = max(1, self._count_batches(start), head_update.slice_count)
-        return 1 if task_count == 1 else self.workers and min(self.workers, task_count)
+        if task_count == 1:
+            return 1
+        return None if self.workers is None else min(self.workers, task_count)
 
     def _count_batches(self, start: RunStart) -> int:
-        return -(-len(start.pending_commits) // self.options.commit_batch)
+        return math.ceil(len(start.pending_commits) / self.options.commit_batch)
 
 
 def _update_progress(progress: Progress, batch: ExtractedBatch, watermark: str | None) -> Progress:

@@ -68,7 +68,7 @@ class RunStart:
 
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
-    `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no row of their messages.
+    `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no hunk for their messages.
     `branch_commits`: pending commits that a branch reaches, but not HEAD. `branch_tips`: commits of the branches.
     `obsolete_commits`: those of the unreadable commits that neither HEAD nor a branch reaches; this run does not retry
     them.
@@ -91,12 +91,12 @@ class RunStart:
         return EmbedCacheMode(self.components.embed_cache or EmbedCacheMode.OFF)
 
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
-        """Return the last of these commits of HEAD that is not a retry; None without one.
+        """Return the watermark after a batch of these commits; None if it does not move.
 
-        Retries are before the watermark.
+        It is the last commit of HEAD in the batch that is not a retry, because retries are before the watermark.
         """
-        other_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
-        new_commits = [sha for sha in shas if sha not in other_commits]
+        skipped_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
+        new_commits = [sha for sha in shas if sha not in skipped_commits]
         return new_commits[-1] if new_commits else None
 
 
@@ -131,12 +131,12 @@ def start_run(
         )
         # Only a migration leaves commits without hunks, and it clears `completed_commit`.
         is_complete = summary is not None and summary.completed_commit is not None
-        without_hunks = [] if is_complete else history.list_commits_without_hunks(connection)
+        commits_without_hunks = [] if is_complete else history.list_commits_without_hunks(connection)
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # Others are gone from the repository, so HEAD does not reach them.
-    without_hunks = [sha for sha in without_hunks if repository.is_readable(sha)]
+    # HEAD does not reach the commits that the repository no longer has.
+    commits_without_hunks = [sha for sha in commits_without_hunks if repository.is_readable(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
@@ -173,9 +173,9 @@ def start_run(
             branch_patterns=branch_patterns,
         )
         return RunStart(
-            pending_commits=(*without_hunks, *pending),
+            pending_commits=(*commits_without_hunks, *pending),
             unreadable_commits=unreadable_commits,
-            commits_without_hunks=frozenset(without_hunks),
+            commits_without_hunks=frozenset(commits_without_hunks),
             branch_commits=frozenset(branch_candidates).intersection(pending),
             branch_tips=tuple(branch_tips),
             obsolete_commits=unreadable_commits.difference(candidates, branch_candidates),
@@ -249,16 +249,16 @@ def finish_extraction(
     start: RunStart,
     profile: Profile,
     *,
-    has_new_head_rows: bool,
-    has_complete_head: bool,
+    is_head_rebuilt: bool,
+    is_head_complete: bool,
 ) -> pa.Table:
     """Move the watermark to HEAD and record the versions of this run; return the texts that have no vector yet.
 
     The records of unreadable commits that neither HEAD nor a branch reaches are deleted: if HEAD reaches them again,
     the walk from the new watermark finds them.
 
-    `has_new_head_rows`: this run wrote every row of the HEAD snapshot.
-    `has_complete_head`: the HEAD snapshot has every file.
+    `is_head_rebuilt`: this run wrote every row of the HEAD snapshot.
+    `is_head_complete`: the HEAD snapshot has every file.
     """
     with profile.measure("storage"), writer.open_batch() as connection:
         pending = list_pending_texts(connection)
@@ -268,8 +268,8 @@ def finish_extraction(
             start.components,
             obsolete_commits=sorted(start.obsolete_commits),
             branch_tips=start.branch_tips,
-            is_head_rebuilt=has_new_head_rows,
-            is_complete=has_complete_head and not pending.num_rows,
+            is_head_rebuilt=is_head_rebuilt,
+            is_complete=is_head_complete and not pending.num_rows,
         )
     return pending
 

@@ -326,16 +326,12 @@ def _get_kind(
     span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
 ) -> str | None:
     """Return the kind: a function in a class is a method. None for local functions, if they are no symbols."""
-    kind, enclosing_kind = span.match.kind, enclosing_definitions[-1].kind if enclosing_definitions else None
-    if (
-        kind in CALLABLE_KINDS
-        and enclosing_kind in CALLABLE_KINDS
-        and not version.grammar.has_local_functions
-    ):
-        return None
-    return (
-        "method" if kind == "function" and enclosing_kind and enclosing_kind not in CALLABLE_KINDS else kind
-    )
+    kind = span.match.kind
+    if not enclosing_definitions:
+        return kind
+    if enclosing_definitions[-1].kind not in CALLABLE_KINDS:
+        return "method" if kind == "function" else kind
+    return None if kind in CALLABLE_KINDS and not version.grammar.has_local_functions else kind
 
 
 def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) -> Definition:

@@ -260,15 +260,12 @@ def extend_edits_back(edits: Sequence[Edit], old: FileContent, new: FileContent)
         ]
         text_length = len(preceding_text.rstrip())
         if text_length:
-            bytes_back, rows_back = (
-                len(preceding_text) - text_length + 1,
-                preceding_text.count(b"\n", text_length - 1),
+            bytes_back = len(preceding_text) - text_length + 1
+            rows_back = preceding_text.count(b"\n", text_length - 1)
+            edit = edit._replace(
+                old_start=_move_back(old, edit.old_start, bytes_back, rows_back),
+                new_start=_move_back(new, edit.new_start, bytes_back, rows_back),
             )
-            starts = (
-                _move_back(old, edit.old_start, bytes_back, rows_back),
-                _move_back(new, edit.new_start, bytes_back, rows_back),
-            )
-            edit = Edit(starts[0], edit.old_end, starts[1], edit.new_end)
         yield edit
         previous_end = edit.new_end.byte
 

@@ -361,7 +361,7 @@ def _compute_encoder_threads(options: IndexOptions) -> int:
 
 
 def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
-    from pipeline.embed import TEXTS_PER_CHUNK, TEXTS_PER_TASK
+    from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
     # A killed run loses one batch, so --resources never makes a batch larger than the default.
@@ -374,7 +374,8 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,
         # A device groups the texts of a call by length.
-        embed_batch=options.embed_batch or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_CHUNK),
+        embed_batch=options.embed_batch
+        or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_TRANSACTION),
         skip_vectors=options.skip_vectors,
         scheduler=options.scheduler,
         branch_patterns=options.branch_patterns,

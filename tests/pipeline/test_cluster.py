@@ -69,7 +69,7 @@ def test_killed_worker_is_replaced(
     repo: Repo, tmp_path: Path, dask_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a worker is killed midway, the others do its tasks; the vectors are the same."""
-    monkeypatch.setattr("pipeline.run.TEXTS_PER_CHUNK", 8)
+    monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 8)
     killed: list[Progress] = []
 
     def kill_after_first_chunk(progress: Progress) -> None:

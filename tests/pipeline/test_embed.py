@@ -49,7 +49,7 @@ def run_transaction_or_die(connection, **tables):
         if len(calls) == int(sys.argv[3]):
             os.kill(os.getpid(), signal.SIGKILL)
 writer.run_transaction = run_transaction_or_die
-run.TEXTS_PER_CHUNK = 1
+run.TEXTS_PER_TRANSACTION = 1
 run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]))
 """
 
@@ -127,7 +127,7 @@ def test_distinct_texts_are_embedded_once(index_writer: IndexWriter, location: I
 def test_newest_commits_come_first(index_writer: IndexWriter) -> None:
     """Texts are embedded in transactions, those of the newest commits first."""
     encoder = RecordingEncoder()
-    assert embed_all(index_writer, encoder, texts_per_chunk=2) == [2, 4, 6]
+    assert embed_all(index_writer, encoder, texts_per_transaction=2) == [2, 4, 6]
     newest, middle, oldest = ("\n".join(texts) for texts in encoder.calls)
     assert "Finish" in newest and "c.py" in newest
     assert "b.py" in middle and "x = 1" in oldest

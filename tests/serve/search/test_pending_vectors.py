@@ -47,7 +47,7 @@ def test_vector_lane_has_only_texts_with_vectors(
 ) -> None:
     """Hunks without a vector are in no place of the vector lane, however few others there are."""
     home = tmp_path / "home"
-    monkeypatch.setattr("pipeline.run.TEXTS_PER_CHUNK", 4)
+    monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 4)
     write_vectors, search = writer.write_vectors, vector_search.search
     calls: list[object] = []
 
