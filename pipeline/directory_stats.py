@@ -18,8 +18,8 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
 
-# User settings do not change the output of this plumbing command. `-c`: for a merge, list the paths that differ from
-# every parent.
+# Of the user's settings, this plumbing command follows only the order of files, which `-O/dev/null` cancels.
+# `-c`: for a merge, list the paths that differ from every parent.
 DIFF_TREE_ARGUMENTS: Final = (
     "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
@@ -58,6 +58,7 @@ def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
 
 
 def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:
+    """Parse the fields of git's output: the SHA of each commit, followed by the paths that it changed."""
     commit_number_by_sha = {sha.encode(): number for number, sha in enumerate(shas)}
     paths: dict[bytes, int] = {}
     commit_numbers, path_numbers = array("L"), array("L")

@@ -119,7 +119,10 @@ def _read_commit(
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:
-    """Add a commit to `contents` with its hunks, or else one of its message; nothing if all its paths are ignored."""
+    """Add a commit and its hunks to `contents`. A commit with only ignored files is left out.
+
+    A commit that changes no file itself gets a hunk for its message.
+    """
     profile = contents.profile
     with profile.measure("diff"):
         commit = repository.read_commit(sha)

@@ -24,8 +24,8 @@ MAX_MESSAGE_CHARACTERS: Final = 400
 # Limit on the changed lines in a semantic text. It is twice what the encoder reads of an average text, because code
 # with long tokens has more characters per token.
 MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
-# The text is built from this many times its limit of source characters. Less than 3/4 of nearly every change is
-# indentation and blank lines, so enough text is left.
+# Source characters that are read per character of the limit, because indentation and blank lines are dropped. In nearly
+# every change they are less than 3/4 of the text.
 READ_AHEAD_FACTOR: Final = 4
 # Limit on symbol names in a semantic text: more names only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12

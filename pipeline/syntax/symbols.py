@@ -216,8 +216,8 @@ def find_touched_symbols(
     removed_results = [_find_symbols_on_lines(old, part.removed) for part in parts]
     uncertain_parts = [
         part
-        for part, *results in zip(parts, added_results, removed_results, strict=True)
-        if any(result.is_uncertain for result in results)
+        for part, added, removed in zip(parts, added_results, removed_results, strict=True)
+        if added.is_uncertain or removed.is_uncertain
     ]
     exact_symbols = dict.fromkeys(
         symbol for result in (*added_results, *removed_results) for symbol in result.symbols
@@ -380,13 +380,13 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
     rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
     definitions = find_definitions(version, (rows[0], rows[-1]))
     owner_indices = _find_innermost(definitions, rows)
-    exact_symbols = [
-        definitions[owner] for owner in owner_indices if owner >= 0 and definitions[owner].is_error_free
-    ]
-    has_unowned = -1 in owner_indices and not version.is_error_free
+    owners = [definitions[index] for index in owner_indices if index >= 0]
+    error_free_owners = [owner for owner in owners if owner.is_error_free]
+    has_lines_outside = len(owners) < len(owner_indices)
     return _LineSymbols(
-        tuple(map(_build_touched_symbol, exact_symbols)),
-        has_unowned or len(exact_symbols) < sum(owner >= 0 for owner in owner_indices),
+        tuple(map(_build_touched_symbol, error_free_owners)),
+        is_uncertain=len(error_free_owners) < len(owners)
+        or (has_lines_outside and not version.is_error_free),
     )
 
 
