@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
-import { findChanges, reuseUnchangedNodes } from "../src/model/changes";
+import { compareMaps } from "../src/model/changes";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
 import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
@@ -85,7 +85,7 @@ test("nodes are related by links and files, file nodes included", () => {
   const relations = buildRelations(map);
   assert.deepEqual([...findRelated(map, relations, "a")].sort(), ["b", "c", "f"]);
   assert.deepEqual([...findRelated(map, relations, "d")], []);
-  assert.deepEqual([...findNodesWithFile(map, relations, "x.py")].sort(), ["a", "b", "f"]);
+  assert.deepEqual([...findNodesWithFile(relations, "x.py")].sort(), ["a", "b", "f"]);
 });
 
 test("links between plan and model are those with an end in each, without links of the root and of missing nodes", () => {
@@ -103,6 +103,16 @@ test("a log entry mentions its node, the nodes of its file, or the labels quoted
   assert.deepEqual(listMentions({ message: "Modify x.py", file: "x.py" }), ["c"]);
   assert.deepEqual(listMentions({ message: `Updated "It's done", 'A long label…'` }), ["a", "b"]);
   assert.deepEqual(listMentions({ message: "nothing of it", nodeId: "gone" }), []);
+});
+
+test("the labels of a map are read once for all entries that quote some", () => {
+  const map = createMap({ a: {}, b: {} });
+  let reads = 0;
+  for (const node of Object.values(map.nodes)) Object.defineProperty(node, "label", { get: () => (reads++, `Label  of ${node.id}`) });
+  const relations = buildRelations(map);
+  const mentions = ["'Label of b' and 'Label of a'", "'Label of…'", "'Label of c'"].map((message) => [...findMentions(map, relations, { timestamp: "", message })].join(" "));
+  assert.deepEqual(mentions, ["b a", "root a b", ""]);
+  assert.equal(reads, 3);
 });
 
 test("log entries are shown in words, whatever their labels contain", () => {
@@ -169,10 +179,10 @@ test("a question and its answer change a node, but their delivery does not, thou
   const question = { id: "q", text: "Which proxy?", askedAt: "1" };
   const states = [{}, { questions: [question] }, { questions: [{ ...question, answer: "nginx" }] }, { questions: [{ ...question, answer: "nginx", deliveredAt: "2" }] }, { comments: [{ id: "c", text: "Hm", timestamp: "3" }] }];
   const maps = states.map((fields) => createMap({ a: fields }));
-  const changes = maps.slice(1).map((map, index) => [...findChanges(maps[index]!, map).keys()].join());
+  const nodes = maps.map((map) => map.nodes["a"]);
+  const changes = maps.slice(1).map((map, index) => [...compareMaps(maps[index]!, map).nodes.keys()].join());
   assert.deepEqual(changes, ["a", "a", "", "a"]);
-  const shown = maps.slice(1).map((map, index) => reuseUnchangedNodes(maps[index]!, map).nodes["a"]);
-  assert.deepEqual(shown, maps.slice(1).map((map) => map.nodes["a"]));
+  assert.ok(maps.every((map, index) => map.nodes["a"] === nodes[index]));
   assert.deepEqual(maps.map((map) => listOpenQuestions(map).length), [0, 1, 0, 0, 0]);
 });
 
@@ -188,11 +198,15 @@ test("changes are new nodes, changed nodes and ends of new links; unchanged node
   const before = createMap({ a: {}, b: {}, c: {}, d: {} });
   const links = [{ id: "l", from: "a", to: "e", label: "" }];
   const after = createMap({ a: {}, b: { status: "completed" }, c: {}, d: {}, e: { parentId: "d" } }, { links });
-  assert.deepEqual([...findChanges(before, after)], [["b", "changed"], ["e", "added"], ["a", "changed"]]);
-  const mapWithReusedNodes = reuseUnchangedNodes(before, after);
-  assert.equal(mapWithReusedNodes.nodes["c"], before.nodes["c"]);
-  assert.notEqual(mapWithReusedNodes.nodes["b"], before.nodes["b"]);
-  assert.equal(mapWithReusedNodes.nodes["d"], after.nodes["d"]);
+  const { nodes, hasTreeChanged } = compareMaps(before, after);
+  assert.deepEqual([[...nodes], hasTreeChanged], [[["b", "changed"], ["e", "added"], ["a", "changed"]], true]);
+  assert.equal(after.nodes["c"], before.nodes["c"]);
+  assert.notEqual(after.nodes["b"], before.nodes["b"]);
+  assert.deepEqual(after.nodes["d"]!.children, ["e"]);
+  const relabelled = createMap({ a: { label: "b" } });
+  assert.equal(compareMaps(createMap({ a: {} }), relabelled).hasTreeChanged, false);
+  assert.equal(compareMaps(createMap({ a: {}, b: {} }), createMap({ a: {} })).hasTreeChanged, true);
+  assert.equal(compareMaps(createMap({ a: {}, b: {} }), createMap({ a: {}, b: { parentId: "a" } })).hasTreeChanged, true);
 });
 
 test("text with direction controls is isolated, and other text is unchanged", () => {

@@ -1,7 +1,8 @@
 // The activity log: its entries in words, bursts of entries as groups, and the nodes that an entry mentions.
 
 import type { Activity, Mindmap } from "../api/types";
-import { type Relations, findNodesWithFile } from "./relations";
+import { memoizeByObject } from "./memoize";
+import { type Relations, addToGroup, findNodesWithFile } from "./relations";
 import { isTask } from "./tree";
 import { ACTIONS, TYPES, getLabel, getTypeName } from "./vocabulary";
 
@@ -113,11 +114,22 @@ export function groupEntries(map: Mindmap, relations: Relations, entries: LogEnt
 
 /** Returns what entries of a burst have in common; empty for an entry that stands alone. */
 function buildKey(entry: Activity): string {
-  const { kind, verb, detail, subject, status } = describeEntry(entry);
-  if (["note", "create", "ask", "comment"].includes(kind)) return "";
-  const place = kind === "add" || kind === "move" ? detail.replace(/^under /u, "") || subject : kind === "file" ? entry.nodeId : kind === "link" ? verb : status;
-  return [kind, entry.client, place].join(" ");
+  const text = describeEntry(entry);
+  const shared: Partial<Record<EntryKind, string | undefined>> = {
+    add: getParentLabel(text),
+    move: getParentLabel(text),
+    file: entry.nodeId,
+    link: text.verb,
+    status: text.status,
+    change: "",
+    remove: "",
+    sync: "",
+  };
+  return text.kind in shared ? [text.kind, entry.client, shared[text.kind]].join(" ") : "";
 }
+
+/** Returns the label of the parent under which an entry added or moved nodes. */
+const getParentLabel = ({ subject, detail }: EntryText): string => detail.replace(/^under /u, "") || subject;
 
 function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {
   const text = describeEntry(entries[0]!.entry);
@@ -125,8 +137,7 @@ function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): Entr
   const mentioned = nodes.flatMap((id) => map.nodes[id] ?? []);
   const noun = (text.kind === "status" || (mentioned.length > 0 && mentioned.every(isTask))) && text.kind !== "remove" ? "tasks" : "nodes";
   if (text.kind === "add" || text.kind === "move") {
-    const parent = text.detail.replace(/^under /u, "") || text.subject;
-    return count === 1 ? text : { ...text, verb: `${text.verb.split(" ")[0]!} ${count.toLocaleString()} ${noun} under`, subject: parent, detail: "" };
+    return count === 1 ? text : { ...text, verb: `${text.verb.split(" ")[0]!} ${count.toLocaleString()} ${noun} under`, subject: getParentLabel(text), detail: "" };
   }
   if (entries.length === 1) return text;
   if (text.kind === "sync") return { ...text, detail: `and ${entries.length - 1} more` };
@@ -152,19 +163,34 @@ const countSubjects = ({ verb, subject }: EntryText): number => Number(/([\d,]+)
 export function findMentions(map: Mindmap, relations: Relations, entry: Activity): Set<string> {
   const ids = new Set<string>();
   if (entry.nodeId && map.nodes[entry.nodeId]) ids.add(entry.nodeId);
-  if (entry.file) for (const id of findNodesWithFile(map, relations, entry.file)) ids.add(id);
+  if (entry.file) for (const id of findNodesWithFile(relations, entry.file)) ids.add(id);
   if (!ids.size && (ADDED_OR_MOVED.test(entry.message) || UPDATED.test(entry.message))) {
-    for (const node of Object.values(map.nodes)) if (node.updatedAt === entry.timestamp) ids.add(node.id);
+    for (const id of getNodeIndex(map).byUpdate.get(entry.timestamp) ?? []) ids.add(id);
   }
-  if (!ids.size) for (const id of findNodesWithQuotedLabel(map, entry.message)) ids.add(id);
-  return ids;
+  if (ids.size) return ids;
+  const labels = [...entry.message.matchAll(QUOTED)].map(([label]) => unquote(label));
+  return new Set(labels.flatMap((label) => findNodesWithLabel(map, label)));
 }
 
-function findNodesWithQuotedLabel(map: Mindmap, message: string): string[] {
-  const labels = [...message.matchAll(QUOTED)].map(([label]) => unquote(label));
-  if (!labels.length) return [];
-  const isMentioned = (label: string): boolean => labels.some((name) => label === name || (name.endsWith("…") && label.startsWith(name.slice(0, -1))));
-  return Object.values(map.nodes)
-    .filter((node) => isMentioned(node.label.split(/\s+/u).join(" ")))
-    .map((node) => node.id);
+/** Ids of the nodes by label, with single spaces as in the log, and by the time of their last update. */
+interface NodeIndex {
+  byLabel: Map<string, string[]>;
+  byUpdate: Map<string, string[]>;
+}
+
+const getNodeIndex = memoizeByObject((map: Mindmap): NodeIndex => {
+  const index: NodeIndex = { byLabel: new Map(), byUpdate: new Map() };
+  for (const { id, label, updatedAt } of Object.values(map.nodes)) {
+    addToGroup(index.byLabel, label.replace(/\s+/gu, " "), id);
+    if (updatedAt) addToGroup(index.byUpdate, updatedAt, id);
+  }
+  return index;
+});
+
+/** Returns the nodes with a label, or if the log has truncated it, with a label that begins like it. */
+function findNodesWithLabel(map: Mindmap, label: string): string[] {
+  const { byLabel } = getNodeIndex(map);
+  if (!label.endsWith("…")) return byLabel.get(label) ?? [];
+  const start = label.slice(0, -1);
+  return [...byLabel].flatMap(([other, ids]) => (other.startsWith(start) ? ids : []));
 }

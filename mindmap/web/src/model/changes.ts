@@ -5,26 +5,32 @@ import type { MapNode, Mindmap } from "../api/types";
 export type ChangeKind = "added" | "changed";
 export const CHANGE_NAMES: Record<ChangeKind, string> = { added: "New", changed: "Changed" };
 
-/** Returns the nodes that were added or changed, or have a new link, by id. */
-export function findChanges(before: Mindmap, after: Mindmap): Map<string, ChangeKind> {
+export interface MapChanges {
+  /** Nodes that were added or changed, or have a new link, by id. */
+  nodes: Map<string, ChangeKind>;
+  /** True if nodes were added, removed or moved to another parent. */
+  hasTreeChanged: boolean;
+}
+
+/** Compares two states of a map, and replaces unchanged nodes in `after` by the objects of `before`, so that their cards stay drawn. */
+export function compareMaps(before: Mindmap, after: Mindmap): MapChanges {
   const changes = new Map<string, ChangeKind>();
-  for (const [id, node] of Object.entries(after.nodes)) {
+  const ids = Object.keys(after.nodes);
+  let hasTreeChanged = ids.length !== Object.keys(before.nodes).length;
+  for (const id of ids) {
+    const node = after.nodes[id]!;
     const previous = before.nodes[id];
+    if (previous?.parent !== node.parent) hasTreeChanged = true;
     if (!previous) changes.set(id, "added");
     else if (hasChanged(previous, node)) changes.set(id, "changed");
+    else if (areEqual(previous.children, node.children) && haveSameMessages(previous, node)) after.nodes[id] = previous;
   }
   const links = new Set(before.links.map((link) => link.id));
   for (const link of after.links) {
     if (links.has(link.id)) continue;
     for (const end of [link.from, link.to]) if (!changes.has(end) && after.nodes[end]) changes.set(end, "changed");
   }
-  return changes;
-}
-
-/** Checks whether nodes were added, removed or moved to another parent. */
-export function hasTreeChanged(before: Mindmap, after: Mindmap): boolean {
-  const ids = Object.keys(after.nodes);
-  return ids.length !== Object.keys(before.nodes).length || ids.some((id) => before.nodes[id]?.parent !== after.nodes[id]!.parent);
+  return { nodes: changes, hasTreeChanged };
 }
 
 // New children do not count as a change of their parent.
@@ -34,25 +40,17 @@ const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.status !== b.status ||
   a.reason !== b.reason ||
   a.parent !== b.parent ||
-  FIELDS_WITH_LISTS.some((field) => (!!a[field] || !!b[field]) && serialize(a[field]) !== serialize(b[field]));
+  !isSameJson(a.files, b.files) ||
+  !isSameJson(a.questions, b.questions, omitDelivery) ||
+  !isSameJson(a.comments, b.comments, omitDelivery);
 
-const FIELDS_WITH_LISTS = ["files", "questions", "comments"] as const;
+const isSameJson = (a: object[] | undefined, b: object[] | undefined, replacer?: (key: string, value: unknown) => unknown): boolean =>
+  a === b || JSON.stringify(a ?? [], replacer) === JSON.stringify(b ?? [], replacer);
 
 // That an agent got an answer or a comment is no change of the node.
-const serialize = (list: object[] = []): string => JSON.stringify(list, (key, value: unknown) => (key === "deliveredAt" ? undefined : value));
+const omitDelivery = (key: string, value: unknown): unknown => (key === "deliveredAt" ? undefined : value);
 
-const haveSameMessages = (a: MapNode, b: MapNode): boolean =>
-  (!a.questions && !b.questions && !a.comments && !b.comments) || JSON.stringify([a.questions, a.comments]) === JSON.stringify([b.questions, b.comments]);
+const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.questions, b.questions) && isSameJson(a.comments, b.comments);
 
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
-
-/** Returns the map after the change, with the same objects for unchanged nodes, so that their cards stay drawn. */
-export function reuseUnchangedNodes(before: Mindmap, after: Mindmap): Mindmap {
-  const nodes: Record<string, MapNode> = {};
-  for (const [id, node] of Object.entries(after.nodes)) {
-    const previous = before.nodes[id];
-    nodes[id] = previous && !hasChanged(previous, node) && areEqual(previous.children, node.children) && haveSameMessages(previous, node) ? previous : node;
-  }
-  return { ...after, nodes };
-}

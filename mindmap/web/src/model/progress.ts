@@ -1,7 +1,8 @@
 // Task progress of a map and its parts, and the questions that wait for the user.
 
 import type { MapNode, Mindmap, Question } from "../api/types";
-import { buildTree, isTask, walkTree } from "./tree";
+import { memoizeByObject } from "./memoize";
+import { getTree, isTask, walkTree } from "./tree";
 
 /** Numbers of tasks by status; `total` includes planned tasks. */
 export interface Progress {
@@ -14,7 +15,7 @@ export interface Progress {
 /** Counts the tasks below every node, without the node itself; by node id. */
 export function computeProgress(map: Mindmap): Map<string, Progress> {
   const progressById = new Map<string, Progress>();
-  const order = [...walkTree(buildTree(map))];
+  const order = [...walkTree(getTree(map))];
   for (const { id } of order) progressById.set(id, { done: 0, active: 0, blocked: 0, total: 0 });
   for (const branch of order.reverse()) {
     const parentProgress = branch.parent && progressById.get(branch.parent.id);
@@ -39,25 +40,26 @@ function countTask(progress: Progress, status: string | undefined): void {
 export const isDone = ({ done, total }: Progress): boolean => total > 0 && done === total;
 export const computePercent = ({ done, total }: Progress): number => (total ? Math.floor((100 * done) / total) : 0);
 
-/** Returns the id of the task in progress that was updated last; null if no task is in progress. */
-export function findActiveTask(map: Mindmap): string | null {
+/** Returns the id of the task in progress that was updated last; null if no task is in progress. Cached for each map. */
+export const findActiveTask: (map: Mindmap) => string | null = memoizeByObject((map) => {
   let latest: [string, string] | null = null;
   const logTimes = new Map<string, string>();
   for (const entry of map.activityLog) {
     if (entry.nodeId && !logTimes.has(entry.nodeId)) logTimes.set(entry.nodeId, entry.timestamp);
   }
   for (const node of Object.values(map.nodes)) {
-    if (!isTask(node) || node.status !== "in_progress") continue;
+    if (node.status !== "in_progress" || !isTask(node)) continue;
     const updatedAt = node.updatedAt ?? logTimes.get(node.id) ?? "";
     if (!latest || updatedAt >= latest[0]) latest = [updatedAt, node.id];
   }
   return latest?.[1] ?? null;
-}
+});
 
 export const listOpenQuestionsOf = (node: MapNode): Question[] => (node.questions ?? []).filter(({ answer }) => answer === undefined);
 
 /** Returns the questions of a map without an answer, oldest first, each with its node. */
 export const listOpenQuestions = (map: Mindmap): { node: MapNode; question: Question }[] =>
   Object.values(map.nodes)
+    .filter(({ questions }) => questions)
     .flatMap((node) => listOpenQuestionsOf(node).map((question) => ({ node, question })))
     .sort((a, b) => (a.question.askedAt < b.question.askedAt ? -1 : 1));

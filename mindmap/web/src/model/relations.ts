@@ -1,7 +1,7 @@
 // Relations between nodes: links and shared files.
 
 import type { FileTouch, Link, Mindmap } from "../api/types";
-import { buildTree, walkTree } from "./tree";
+import { getTree, walkTree } from "./tree";
 import { ROOT } from "./vocabulary";
 
 /** File with the ids of the nodes that touched it. */
@@ -14,20 +14,25 @@ export interface Relations {
   /** All files, most recently touched first. */
   files: FileTouches[];
   filesByPath: Map<string, FileTouches>;
+  /** Ids of the file nodes by their label, which is the path. */
+  fileNodesByPath: Map<string, string[]>;
   linksByNode: Map<string, Link[]>;
 }
 
 export function buildRelations(map: Mindmap): Relations {
-  const byPath = new Map<string, FileTouches>();
+  const filesByPath = new Map<string, FileTouches>();
+  const fileNodesByPath = new Map<string, string[]>();
   for (const node of Object.values(map.nodes)) {
-    for (const touch of node.files ?? []) {
-      const file = byPath.get(touch.path) ?? { path: touch.path, touches: [] };
+    if (node.type === "file") addToGroup(fileNodesByPath, node.label, node.id);
+    if (!node.files) continue;
+    for (const touch of node.files) {
+      const file = filesByPath.get(touch.path) ?? { path: touch.path, touches: [] };
       file.touches.push({ node: node.id, touch });
-      byPath.set(touch.path, file);
+      filesByPath.set(touch.path, file);
     }
   }
-  const files = [...byPath.values()].sort((a, b) => compareStrings(getLastTouchTime(b), getLastTouchTime(a)));
-  return { files, filesByPath: byPath, linksByNode: groupLinksByNode(map.links) };
+  const files = [...filesByPath.values()].sort((a, b) => compareStrings(getLastTouchTime(b), getLastTouchTime(a)));
+  return { files, filesByPath, fileNodesByPath, linksByNode: groupLinksByNode(map.links) };
 }
 
 export const getLastTouchTime = (file: FileTouches): string =>
@@ -38,14 +43,20 @@ const compareStrings = (a: string, b: string): number => (a < b ? -1 : a > b ? 1
 function groupLinksByNode(links: Link[]): Map<string, Link[]> {
   const linksByNode = new Map<string, Link[]>();
   for (const link of links) {
-    for (const end of new Set([link.from, link.to])) linksByNode.set(end, [...(linksByNode.get(end) ?? []), link]);
+    for (const end of new Set([link.from, link.to])) addToGroup(linksByNode, end, link);
   }
   return linksByNode;
 }
 
+export function addToGroup<Value>(groups: Map<string, Value[]>, key: string, value: Value): void {
+  const group = groups.get(key);
+  if (group) group.push(value);
+  else groups.set(key, [value]);
+}
+
 /** Returns the links between the plan and the mental model. The root is in both, so its links are within a part. */
 export function findCrossLinks(map: Mindmap, modelIds: ReadonlySet<string>): Link[] {
-  const planIds = new Set([...walkTree(buildTree(map))].flatMap(({ id }) => (id === ROOT || modelIds.has(id) ? [] : id)));
+  const planIds = new Set([...walkTree(getTree(map))].flatMap(({ id }) => (id === ROOT || modelIds.has(id) ? [] : id)));
   return map.links.filter(({ from, to }) => (planIds.has(from) && modelIds.has(to)) || (modelIds.has(from) && planIds.has(to)));
 }
 
@@ -55,15 +66,14 @@ export function findRelated(map: Mindmap, relations: Relations, id: string): Set
   const node = map.nodes[id];
   if (!node) return ids;
   for (const { from, to } of relations.linksByNode.get(id) ?? []) ids.add(from).add(to);
-  for (const { path } of node.files ?? []) for (const other of findNodesWithFile(map, relations, path)) ids.add(other);
-  if (node.type === "file") for (const other of findNodesWithFile(map, relations, node.label)) ids.add(other);
+  for (const { path } of node.files ?? []) for (const other of findNodesWithFile(relations, path)) ids.add(other);
+  if (node.type === "file") for (const other of findNodesWithFile(relations, node.label)) ids.add(other);
   ids.delete(id);
   return ids;
 }
 
 /** Returns the ids of the nodes that touched a file, and of the file nodes whose label is its path. */
-export function findNodesWithFile(map: Mindmap, relations: Relations, path: string): Set<string> {
-  const ids = new Set((relations.filesByPath.get(path)?.touches ?? []).map(({ node }) => node));
-  for (const node of Object.values(map.nodes)) if (node.type === "file" && node.label === path) ids.add(node.id);
-  return ids;
+export function findNodesWithFile({ filesByPath, fileNodesByPath }: Relations, path: string): Set<string> {
+  const touches = filesByPath.get(path)?.touches ?? [];
+  return new Set([...touches.map(({ node }) => node), ...(fileNodesByPath.get(path) ?? [])]);
 }

@@ -2,6 +2,7 @@
 // parts of a map.
 
 import type { Mindmap, MapNode } from "../api/types";
+import { memoizeByObject } from "./memoize";
 import { MODEL_TYPES, ROOT, TASK_TYPES } from "./vocabulary";
 
 /** Node in its place in the tree; the root has depth 0. */
@@ -17,12 +18,11 @@ export type NodeFilter = (node: MapNode) => boolean;
 
 export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES.includes(node.type);
 export const isModel = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
-export const includeAll: NodeFilter = () => true;
 
 /** Returns the ids of the mental model's nodes. Notes and files belong to the part of their parent. */
 export function findModelNodeIds(map: Mindmap): Set<string> {
   const ids = new Set<string>();
-  for (const { id, node, parent } of walkTree(buildTree(map))) {
+  for (const { id, node, parent } of walkTree(getTree(map))) {
     const isInPartOfParent = TYPES_IN_PART_OF_PARENT.includes(node.type) && parent !== null && ids.has(parent.id);
     if (isModel(node) || isInPartOfParent) ids.add(id);
   }
@@ -32,7 +32,7 @@ export function findModelNodeIds(map: Mindmap): Set<string> {
 const TYPES_IN_PART_OF_PARENT: readonly string[] = ["note", "file"];
 
 /** Builds the tree of the root and the nodes that pass the filter. Not recursive: a map can exceed the call stack. */
-export function buildTree(map: Mindmap, includes: NodeFilter = includeAll): Branch {
+export function buildTree(map: Mindmap, includes: NodeFilter = () => true): Branch {
   const root: Branch = { id: ROOT, node: map.nodes[ROOT]!, parent: null, children: [], depth: 0 };
   const seen = new Set([ROOT]);
   const stack: [MapNode, Branch][] = [];
@@ -51,6 +51,9 @@ export function buildTree(map: Mindmap, includes: NodeFilter = includeAll): Bran
   }
   return root;
 }
+
+/** Returns the cached tree of all nodes of a map. */
+export const getTree: (map: Mindmap) => Branch = memoizeByObject((map) => buildTree(map));
 
 function addBranch(node: MapNode, parent: Branch): Branch {
   const branch: Branch = { id: node.id, node, parent, children: [], depth: parent.depth + 1 };

@@ -2,11 +2,12 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGE_NAMES } from "../model/changes";
+import { memoizeByObject } from "../model/memoize";
 import { findActiveTask } from "../model/progress";
-import { type Branch, buildTree, findAncestors } from "../model/tree";
+import { type Branch, findAncestors, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { getStatus } from "../render/card";
-import { app, getMatches, getProgress, memoizeByObject } from "../state/app";
+import { app, getMatches, getProgress } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { chooseCollapsedRows } from "../state/collapse";
 import { useSelector } from "../state/store";
@@ -25,7 +26,7 @@ export function Outline() {
     if (app.get().shownRow !== selected) {
       const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
       const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
-      if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again
+      if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again and scrolls
     } else if (isScrolled.current) return;
     app.set({ shownRow: selected });
     isScrolled.current = true;
@@ -38,7 +39,7 @@ export function Outline() {
     <div class="outline">
       <TaskProgress progress={getProgress(map).get(ROOT)} />
       <div ref={list} class="outline-rows" role="region" aria-label="Outline" tabIndex={0}>
-        <Rows branches={buildTree(map).children} collapsed={collapsed} />
+        <Rows branches={getTree(map).children} collapsed={collapsed} />
       </div>
     </div>
   );

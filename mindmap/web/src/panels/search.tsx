@@ -51,7 +51,7 @@ export function Search() {
         </span>
       )}
       {matches && <ToolButton icon="close" label="Clear search and filters" onClick={clearSearch} />}
-      <Filters map={map} />
+      <FilterMenu map={map} />
       {isListOpen && matches && queryText && <SearchResults map={map} ids={ids} close={() => setListOpen(false)} />}
     </div>
   );
@@ -113,55 +113,59 @@ const describeLocation = (map: Mindmap, id: string): string =>
     .map((node) => node.label)
     .join(" › ");
 
-function Filters({ map }: { map: Mindmap }) {
+function FilterMenu({ map }: { map: Mindmap }) {
   const types = useSelector(app, (state) => state.types);
   const statuses = useSelector(app, (state) => state.statuses);
-  const showOnlyMatches = useSelector(app, (state) => state.showOnlyMatches);
-  const nodes = Object.values(map.nodes).filter((node) => node.id !== ROOT);
-  const typeOptions = [...new Set([...Object.keys(TYPES), ...nodes.map((node) => node.type)])];
   return (
     <Menu icon="filter" label="Filter by type and status" badge={types.size + statuses.size}>
-      {() => (
-        <div class="filters">
-          <fieldset>
-            <legend>Status</legend>
-            {Object.keys(STATUSES).map((status) => (
-              <FilterOption
-                key={status}
-                isChecked={statuses.has(status)}
-                count={nodes.filter((node) => isTask(node) && (node.status ?? "planned") === status).length}
-                toggle={() => app.set({ statuses: toggleInSet(statuses, status) })}
-              >
-                <NodeIcon type="task" status={status} />
-                {STATUSES[status]}
-              </FilterOption>
-            ))}
-          </fieldset>
-          <fieldset>
-            <legend>Type</legend>
-            {typeOptions.map((type) => (
-              <FilterOption
-                key={type}
-                isChecked={types.has(type)}
-                count={nodes.filter((node) => node.type === type).length}
-                toggle={() => app.set({ types: toggleInSet(types, type) })}
-              >
-                <NodeIcon type={type} status={type === "task" ? "planned" : null} />
-                {getTypeName(type)}
-              </FilterOption>
-            ))}
-          </fieldset>
-          <label class="choice only">
-            <input type="checkbox" checked={showOnlyMatches} onChange={() => app.set({ showOnlyMatches: !showOnlyMatches })} />
-            Show only matches
-          </label>
-        </div>
-      )}
+      {() => <Filters map={map} types={types} statuses={statuses} />}
     </Menu>
   );
 }
 
-function FilterOption({ isChecked: isChecked, count, toggle, children }: { isChecked: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
+function Filters({ map, types, statuses }: { map: Mindmap; types: ReadonlySet<string>; statuses: ReadonlySet<string> }) {
+  const showOnlyMatches = useSelector(app, (state) => state.showOnlyMatches);
+  const nodes = Object.values(map.nodes).filter((node) => node.id !== ROOT);
+  const typeOptions = [...new Set([...Object.keys(TYPES), ...nodes.map((node) => node.type)])];
+  return (
+    <div class="filters">
+      <fieldset>
+        <legend>Status</legend>
+        {Object.keys(STATUSES).map((status) => (
+          <FilterOption
+            key={status}
+            isChecked={statuses.has(status)}
+            count={nodes.filter((node) => isTask(node) && (node.status ?? "planned") === status).length}
+            toggle={() => app.set({ statuses: toggleInSet(statuses, status) })}
+          >
+            <NodeIcon type="task" status={status} />
+            {STATUSES[status]}
+          </FilterOption>
+        ))}
+      </fieldset>
+      <fieldset>
+        <legend>Type</legend>
+        {typeOptions.map((type) => (
+          <FilterOption
+            key={type}
+            isChecked={types.has(type)}
+            count={nodes.filter((node) => node.type === type).length}
+            toggle={() => app.set({ types: toggleInSet(types, type) })}
+          >
+            <NodeIcon type={type} status={type === "task" ? "planned" : null} />
+            {getTypeName(type)}
+          </FilterOption>
+        ))}
+      </fieldset>
+      <label class="choice only">
+        <input type="checkbox" checked={showOnlyMatches} onChange={() => app.set({ showOnlyMatches: !showOnlyMatches })} />
+        Show only matches
+      </label>
+    </div>
+  );
+}
+
+function FilterOption({ isChecked, count, toggle, children }: { isChecked: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
   return (
     <label class={`choice${count || isChecked ? "" : " none"}`}>
       <input type="checkbox" checked={isChecked} onChange={toggle} />

@@ -43,7 +43,10 @@ function formatAge(timestamp: string, now = Date.now()): string {
   return timestamp;
 }
 
+// `toLocaleString` would create one for each date, which takes most of the time for a long log.
+const DATE_FORMAT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
 function formatDate(timestamp: string): string {
   const then = new Date(timestamp);
-  return Number.isNaN(then.getTime()) ? timestamp : then.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return Number.isNaN(then.getTime()) ? timestamp : DATE_FORMAT.format(then);
 }

@@ -5,7 +5,7 @@ import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
-import { findChanges, hasTreeChanged, reuseUnchangedNodes } from "../model/changes";
+import { compareMaps } from "../model/changes";
 import { findActiveTask, listOpenQuestions } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -101,33 +101,37 @@ async function loadStatus(): Promise<void> {
   }
 }
 
-function applyMap(id: string, after: Mindmap): void {
+function applyMap(id: string, map: Mindmap): void {
   const { route, map: previous, step, unseen, lookedAt } = app.get();
   if (route.map !== id) return;
-  const returnedFrom = hiddenSince;
+  const hiddenBefore = hiddenSince;
   if (!document.hidden) hiddenSince = "";
   if (!previous) {
     // The panes are not on the page yet; they expand what fits.
-    app.set({ map: after, failure: null, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(after, [], route.node ? [route.node] : []) });
+    app.set({ map, failure: null, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []) });
     return;
   }
-  if (previous.updatedAt === after.updatedAt && JSON.stringify(previous) === JSON.stringify(after)) {
+  if (previous.updatedAt === map.updatedAt && JSON.stringify(previous) === JSON.stringify(map)) {
     app.set({ failure: null });
     return;
   }
-  const changes = findChanges(previous, after);
-  const addedEntries = previous.activityLog.length ? after.activityLog.findIndex((entry) => entry.timestamp === previous.activityLog[0]!.timestamp) : 0;
+  const { nodes: changes, hasTreeChanged } = compareMaps(previous, map);
   app.set({
-    map: reuseUnchangedNodes(previous, after),
+    map,
     failure: null,
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
-    ...(returnedFrom && changes.size ? { unseen: new Map([...unseen, ...changes]), lookedAt: unseen.size ? lookedAt : returnedFrom } : {}),
-    step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
+    ...(hiddenBefore && changes.size ? { unseen: new Map([...unseen, ...changes]), lookedAt: unseen.size ? lookedAt : hiddenBefore } : {}),
+    step: step === null ? null : Math.min(step + countNewEntries(previous, map), map.activityLog.length - 1),
   });
   const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
-  if (hasTreeChanged(previous, after) || findActiveTask(previous) !== findActiveTask(after)) collapseToFit(added, true);
-  if (app.get().isFollowing) followAgent(after, changes.keys());
+  if (hasTreeChanged || findActiveTask(previous) !== findActiveTask(map)) collapseToFit(added, true);
+  if (app.get().isFollowing) followAgent(map, changes.keys());
   window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
+}
+
+/** Returns the number of log entries that were added; 0 if the newest one before is gone. */
+function countNewEntries({ activityLog: [newest] }: Mindmap, { activityLog }: Mindmap): number {
+  return newest ? Math.max(activityLog.findIndex(({ timestamp }) => timestamp === newest.timestamp), 0) : 0;
 }
 
 function clearHighlights(ids: Iterable<string>): void {
@@ -152,7 +156,7 @@ export function watchServer(): void {
 }
 
 let isReloadMissed = false;
-/** When the tab was hidden, until it shows the map as it is now; an ISO timestamp or empty. */
+/** When the tab was hidden, an ISO timestamp; empty if it has shown the current map since. */
 let hiddenSince = "";
 
 /** Reloads at once, or if the tab is hidden, when it becomes visible. */

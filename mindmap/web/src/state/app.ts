@@ -2,11 +2,11 @@
 
 import type { ApiError, Problem } from "../api/client";
 import type { Link, Mindmap, SessionSummary } from "../api/types";
-import { type Relations, buildRelations } from "../model/relations";
-import { type ChangeKind } from "../model/changes";
 import { findMentions } from "../model/activity";
+import type { ChangeKind } from "../model/changes";
+import { memoizeByObject, memoizeLast } from "../model/memoize";
 import { type Progress, computeProgress } from "../model/progress";
-import { findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
+import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
 import { findModelNodeIds } from "../model/tree";
 import type { Route, View } from "./route";
@@ -93,16 +93,6 @@ export const app = new Store<AppState>({
   shownRow: undefined,
 });
 
-/** Returns a function that caches its result for each object. */
-export function memoizeByObject<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
-  const cache = new WeakMap<Key, Value>();
-  return (key) => {
-    let value = cache.get(key);
-    if (value === undefined) cache.set(key, (value = compute(key)));
-    return value;
-  };
-}
-
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
 export const getProgress: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);
@@ -143,15 +133,6 @@ const findHighlightedNodes = memoizeLast((map: Mindmap | null, step: number | nu
   const relations = getRelations(map);
   const entry = step === null ? undefined : map.activityLog[step];
   if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: false };
-  if (file !== null) return { nodes: findNodesWithFile(map, relations, file), isExclusive: true };
+  if (file !== null) return { nodes: findNodesWithFile(relations, file), isExclusive: true };
   return { nodes: node ? findRelated(map, relations, node) : new Set(), isExclusive: false };
 });
-
-/** Returns a function that caches its last result: most state changes leave its arguments the same. */
-function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
-  let cached: { values: Arguments; value: Value } | null = null;
-  return (...values) => {
-    if (!cached || cached.values.some((value, index) => !Object.is(value, values[index]))) cached = { values, value: compute(...values) };
-    return cached.value;
-  };
-}

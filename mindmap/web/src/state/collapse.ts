@@ -2,7 +2,7 @@
 
 import type { Mindmap } from "../api/types";
 import { computeProgress, findActiveTask, isDone } from "../model/progress";
-import { type Branch, findAncestors, buildTree } from "../model/tree";
+import { type Branch, findAncestors, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
@@ -24,6 +24,7 @@ export interface PartToFit {
 export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: Iterable<string> = []): Set<string> {
   const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));
   for (const id of [findActiveTask(map) ?? ROOT, ...shown]) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
+  // Nothing more is expanded in a part that does not fit even now.
   const fitting = parts.filter(({ fits }) => fits(collapsed));
   const order = fitting.length ? listByImportance(map) : [];
   for (const { has, fits } of fitting) {
@@ -52,14 +53,14 @@ function listByImportance(map: Mindmap): string[] {
 
 /** Returns the nodes to collapse in an outline of about three screens of a phone. */
 export function chooseCollapsedRows(map: Mindmap): Set<string> {
-  const tree = buildTree(map);
+  const tree = getTree(map);
   const fits = (collapsed: ReadonlySet<string>): boolean => new Set(collapseTree(tree, collapsed).visibleIdOf.values()).size <= MAX_ROWS;
   return chooseCollapsedNodes(map, [{ has: () => true, fits }]);
 }
 
 function listNodesByLevel(map: Mindmap): string[] {
   const order: string[] = [];
-  for (let level = [buildTree(map)]; level.length; level = level.flatMap((branch) => branch.children)) {
+  for (let level = [getTree(map)]; level.length; level = level.flatMap((branch) => branch.children)) {
     order.push(...level.map((branch) => branch.id));
   }
   return order;

@@ -6,9 +6,10 @@ import type { Drawing } from "../layout/drawing";
 import { type Layout, type Size, isReadable, layOutMap } from "../layout/layout";
 import { routeLinks } from "../layout/links";
 import { createMeasure } from "../layout/text";
+import { memoizeByObject } from "../model/memoize";
 import type { Progress } from "../model/progress";
-import { type Branch, type NodeFilter, buildTree, findAncestors, includeAll, walkTree } from "../model/tree";
-import { app, getCrossLinks, getModelNodeIds, getProgress, memoizeByObject } from "./app";
+import { type Branch, buildTree, findAncestors, getTree, walkTree } from "../model/tree";
+import { app, getCrossLinks, getModelNodeIds, getProgress } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
 import { notifyViewListeners, panes } from "./panes";
 import type { View } from "./route";
@@ -44,23 +45,24 @@ function getPartTree(map: Mindmap, part: MapPart): PartTree {
   let partTree = partTrees(map).get(part);
   if (!partTree) {
     const modelIds = getModelNodeIds(map);
-    partTree = createPartTree(map, part === "map" ? includeAll : ({ id }) => modelIds.has(id) === (part === "model"));
+    partTree = createPartTree(part === "map" ? getTree(map) : buildTree(map, ({ id }) => modelIds.has(id) === (part === "model")));
     partTrees(map).set(part, partTree);
   }
   return partTree;
 }
 
-function createPartTree(map: Mindmap, includes: NodeFilter): PartTree {
-  const tree = buildTree(map, includes);
-  return { tree, parents: new Set([...walkTree(tree)].flatMap(({ id, children }) => (children.length ? id : []))) };
+function createPartTree(tree: Branch): PartTree {
+  const parents = new Set<string>();
+  for (const { id, children } of walkTree(tree)) if (children.length) parents.add(id);
+  return { tree, parents };
 }
 
-/** Keeps the nodes of a part that match a search, and their ancestors. */
+/** Returns the tree of the nodes of a part that match a search, and of their ancestors. */
 function createMatchTree(map: Mindmap, part: MapPart, matches: ReadonlySet<string>): PartTree {
   const ids = new Set([...walkTree(getPartTree(map, part).tree)].map(({ id }) => id));
   const kept = new Set(matches);
   for (const id of matches) for (const ancestor of findAncestors(map, id)) kept.add(ancestor.id);
-  return createPartTree(map, ({ id }) => ids.has(id) && kept.has(id));
+  return createPartTree(buildTree(map, ({ id }) => ids.has(id) && kept.has(id)));
 }
 
 /** Lays out the cards of a part of a map for a pane's size; with matches, only these and their ancestors, all expanded. */

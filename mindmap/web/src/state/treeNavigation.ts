@@ -1,6 +1,6 @@
 // Arrow keys in the tree of a pane or in the outline, following the ARIA tree pattern.
 
-import { type Branch, buildTree, walkTree } from "../model/tree";
+import { type Branch, getTree, walkTree } from "../model/tree";
 import { select, toggleCollapsed } from "./actions";
 import { app, getCollapsed, isOutlineShown } from "./app";
 import { collapseTree } from "./collapse";
@@ -35,7 +35,7 @@ function getVisibleTree(): VisibleTree {
   const state = app.get();
   const selected = state.route.node ?? "";
   if (isOutlineShown(state) && state.map) {
-    const { tree, hiddenCounts, visibleIdOf } = collapseTree(buildTree(state.map), getCollapsed(state));
+    const { tree, hiddenCounts, visibleIdOf } = collapseTree(getTree(state.map), getCollapsed(state));
     const branches = [...walkTree(tree)].slice(1); // the outline has no row of the root
     return { rows: new Map(branches.map((branch) => [branch.id, { branch, isCollapsed: hiddenCounts.has(branch.id) }])), current: visibleIdOf.get(selected) };
   }
