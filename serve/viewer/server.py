@@ -291,13 +291,14 @@ class StatusHandler(SameOriginHandler):
     """Handler of the status of the viewer."""
 
     async def get(self) -> None:
-        """Send version, data directory, watch mode, number of listeners, and files that cannot be shown."""
+        """Send version, data directory and its default, watch mode, number of listeners, and unreadable files."""
         self.raise_if_rejected()
         viewer = self.viewer
         _, problems = await viewer.threads.run_quick(viewer.documents.list_maps, time.monotonic())
         status = {
             "version": config.read_version(),
             "dataDir": str(viewer.directory),
+            "defaultDataDir": str(config.load_settings({}).maps_dir),
             "watching": viewer.watcher.mode,
             "listeners": viewer.listener_count,
             "problems": problems,

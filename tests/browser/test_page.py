@@ -169,10 +169,17 @@ def test_search_and_filters(site: Site, session: PageSession) -> None:
 
 
 def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) -> None:
-    """A button attaches changed files to the active task, and "Why?" shows a file's lineage and its commits."""
+    """A button attaches changed files to the active task, and "Why?" shows a file's lineage and its commits.
+
+    Characters that change the direction of text are shown by their names.
+    """
     repo = Repo.create(tmp_path / "work")
     repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads\n\nIn one piece")
-    repo.write("media/uploads.py", "a = 1\n" * 70 + "b = 2\n" + "a = 1\n" * 60)
+    repo.commit_file("media/uploads.py", "a = 1\n" * 50 + "b = 2  # \u202efine\n" + "a = 1\n" * 79, "Change \u2067b")
+    repo.write(
+        "media/uploads.py",
+        "a = 1\n" * 50 + "b = 2  # \u202efine\n" + "a = 1\n" * 19 + "c = 3\n" + "a = 1\n" * 60,
+    )
     site.create_map(maps.create_small_map(str(repo.path)))
     page = session.open("#/map/mm_test")
     page.get_by_role("tab", name="Files").click()
@@ -185,6 +192,8 @@ def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) 
     page.get_by_role("button", name="Accept uploads").first.click()
     expect(page.locator(".commit-body").first).to_have_text("In one piece")
     expect(page.locator(".diff .added").first).to_have_text(re.compile("a = 1"))
+    page.get_by_role("button", name="Change <U+2067>b").first.click()
+    expect(page.locator(".diff .added").filter(has_text="b = 2")).to_have_text("+b = 2 # <U+202E>fine")
 
 
 def test_exports_are_complete(site: Site, session: PageSession) -> None:

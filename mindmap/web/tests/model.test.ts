@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
+import { escapeBidi, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
+import { buildViewerCommand } from "../src/api/client";
 import { compareMaps } from "../src/model/changes";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
 import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
@@ -217,4 +218,16 @@ test("text with direction controls is isolated, and other text is unchanged", ()
   const text = JSON.stringify({ nodes: { x: { label: "a\u202Eb", files: [{ path: "p\u202E" }] } } });
   const { nodes } = parseJsonAndIsolateTexts(text) as { nodes: { x: { label: string; files: { path: string }[] } } };
   assert.deepEqual([nodes.x.label, nodes.x.files[0]!.path], [isolateBidi("a\u202Eb"), "p\u202E"]);
+});
+
+test("direction controls in code are shown by their names", () => {
+  assert.equal(escapeBidi("if admin\u202E \u2066// check\u2069 \u200Fא"), "if admin<U+202E> <U+2066>// check<U+2069> <U+200F>א");
+});
+
+test("the command that starts a viewer again names port and data directory unless they are the defaults", () => {
+  const build = (port: string, dataDir: string, protocol = "http:"): string => buildViewerCommand({ port, protocol }, { dataDir, defaultDataDir: "/home/me/.mindmap/data" });
+  assert.equal(build("4870", "/home/me/.mindmap/data"), "mindmap viewer");
+  assert.equal(build("4871", "/home/other/.mindmap/data"), "MINDMAP_DATA_DIR=/home/other/.mindmap/data mindmap viewer --port 4871");
+  assert.equal(build("", "/it's here"), String.raw`MINDMAP_DATA_DIR='/it'\''s here' mindmap viewer --port 80`);
+  assert.equal(build("", "/home/me/.mindmap/data", "https:"), "mindmap viewer --port 443");
 });

@@ -114,9 +114,10 @@ def test_export(client: ViewerClient, document: Mindmap, format_name: str) -> No
 
 
 def test_status(client: ViewerClient, maps: MapStore) -> None:
-    """The status contains data directory, watch mode, problems and the number of listeners."""
+    """The status contains data directory and its default, watch mode, problems and the number of listeners."""
     status = client.request("/api/status").json
     assert status["dataDir"] == str(maps.path) and status["watching"] == "events"
+    assert status["defaultDataDir"] == str(Path.home() / ".mindmap" / "data")
     assert status["problems"] == [] and status["listeners"] == 0
     with client.listen() as listener:
         listener.receive_event()

@@ -1,5 +1,5 @@
-// Isolation of bidirectional text in the server's JSON: control characters in a label must not change the direction of
-// the text around it.
+// Bidirectional control characters in texts of the server. In a label they must not change the direction of the text
+// around it. In code they are shown, because they can make it look like other code.
 
 const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
 const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
@@ -31,3 +31,10 @@ export function isolateBidi(text: string): string {
   }
   return `${ISOLATE}${content}${missingEnds.reverse().join("")}${END_ISOLATE}`;
 }
+
+// The controls, and the invisible marks that set the direction of the characters beside them.
+const BIDI_CONTROLS_AND_MARKS = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
+
+/** Replaces controls and marks by their names, such as `<U+202E>`. */
+export const escapeBidi = (text: string): string =>
+  text.replace(BIDI_CONTROLS_AND_MARKS, (character) => `<U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);

@@ -14,38 +14,55 @@ export class ApiError extends Error {
   }
 }
 
+const HTTP_OK = 200;
 const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
 
-async function requestJson<T>(path: string, options: RequestInit = {}): Promise<T> {
-  const response = await fetchResponse(path, options);
-  const text = await response.text();
-  if (!response.ok) throw createResponseError(response.status, text);
+/** Returns the error if it is one of a request. Throws all others, which are faults of the page. */
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  throw error;
+}
+
+async function requestJson<T>(path: string, options: RequestInit = {}, parse: (text: string) => unknown = parseJsonAndIsolateTexts): Promise<T> {
+  const text = await requestText(path, options);
   try {
-    return parseJsonAndIsolateTexts(text) as T;
-  } catch {
-    throw new ApiError("The viewer's answer is not JSON.", response.status, RESTART_HINT);
+    return parse(text) as T;
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new ApiError("The viewer's answer is not JSON.", HTTP_OK, RESTART_HINT);
+    throw error;
   }
 }
 
 export const createOfflineError = (): ApiError => new ApiError("The viewer does not answer.", 0, "Start it again. This page reconnects by itself.");
 
-// Defaults of `mindmap viewer`, which its command does not repeat.
+// Default of `mindmap viewer`, which its command does not repeat.
 const DEFAULT_PORT = "4870";
-const DEFAULT_DIRECTORY = "/.mindmap/data";
+// Ports that an address does not name.
+const PORT_OF_PROTOCOL: Record<string, string> = { "http:": "80", "https:": "443" };
 
 /** Returns the command that starts a viewer again at the same address, for the same maps. */
-export function buildViewerCommand(port: string, dataDir: string): string {
+export function buildViewerCommand(address: { port: string; protocol: string }, { dataDir, defaultDataDir }: { dataDir: string; defaultDataDir: string }): string {
+  const port = address.port || PORT_OF_PROTOCOL[address.protocol];
   const directory = /^[\w./~-]*$/u.test(dataDir) ? dataDir : `'${dataDir.replace(/'/gu, String.raw`'\''`)}'`;
-  return `${!dataDir || dataDir.endsWith(DEFAULT_DIRECTORY) ? "" : `MINDMAP_DATA_DIR=${directory} `}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;
+  const variable = dataDir === defaultDataDir ? "" : `MINDMAP_DATA_DIR=${directory} `;
+  return `${variable}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;
 }
 
-async function fetchResponse(path: string, options: RequestInit): Promise<Response> {
+/** Returns the text of a response. Throws an ApiError if no server answers or if the response is an error. */
+async function requestText(path: string, options: RequestInit = {}): Promise<string> {
+  const { response, text } = await fetchText(path, options);
+  if (!response.ok) throw createResponseError(response.status, text);
+  return text;
+}
+
+async function fetchText(path: string, options: RequestInit): Promise<{ response: Response; text: string }> {
   try {
     // "no-cache" revalidates every time; an unchanged ETag spares the download.
-    return await fetch(path, { cache: "no-cache", ...options });
+    const response = await fetch(path, { cache: "no-cache", ...options });
+    return { response, text: await response.text() };
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw createOfflineError();
+    if (error instanceof TypeError) throw createOfflineError(); // the server does not answer, or not to the end
+    throw error;
   }
 }
 
@@ -58,10 +75,11 @@ function createResponseError(status: number, text: string): ApiError {
 /** Returns the message and hint of an error response; both are empty if it is not from the viewer. */
 function parseErrorBody(text: string): { message: string; hint: string } {
   try {
-    const { error } = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown } };
-    return { message: String(error?.message ?? ""), hint: String(error?.hint ?? "") };
-  } catch {
-    return { message: "", hint: "" };
+    const body = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown } } | null;
+    return { message: String(body?.error?.message ?? ""), hint: String(body?.error?.hint ?? "") };
+  } catch (error) {
+    if (error instanceof SyntaxError) return { message: "", hint: "" };
+    throw error;
   }
 }
 
@@ -91,17 +109,14 @@ export interface Problem {
 
 export interface Status {
   dataDir: string;
+  /** The data directory if none is set. */
+  defaultDataDir: string;
   problems: Problem[];
 }
 
 export const fetchStatus = (): Promise<Status> => requestJson("/api/status");
 
-export async function fetchExport(id: string, format: "markdown" | "mermaid" | "json"): Promise<string> {
-  const response = await fetchResponse(`${buildMapUrl(id)}/export?format=${format}`, {});
-  const text = await response.text();
-  if (!response.ok) throw createResponseError(response.status, text);
-  return text;
-}
+export const fetchExport = (id: string, format: "markdown" | "mermaid" | "json"): Promise<string> => requestText(`${buildMapUrl(id)}/export?format=${format}`);
 
 /** Commit that last changed some lines of a file. `blame_lines` are the numbers of these lines in the current file. */
 export interface Commit {
@@ -127,8 +142,10 @@ export interface Lineage {
   meta: { hint?: string | null; explain?: { limitation?: string | null } };
 }
 
+// Commits are parsed without isolation: the page shows the control characters in code by their names.
+
 export const fetchCommit = (mindmap: string, commit: string, path: string, signal: AbortSignal): Promise<CommitDetails> =>
-  requestJson(`/api/commit?${new URLSearchParams({ mindmap, commit, path })}`, { signal });
+  requestJson(`/api/commit?${new URLSearchParams({ mindmap, commit, path })}`, { signal }, JSON.parse);
 
 export const fetchLineage = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>
-  requestJson(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal });
+  requestJson(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal }, JSON.parse);

@@ -42,11 +42,11 @@ export function subscribe(onEvent: (event: ServerEvent) => void, onDisconnect: (
 
 function parseEvent(data: string): ServerEvent | null {
   try {
-    const { type, id } = JSON.parse(data) as { type?: unknown; id?: unknown };
-    if (type === "connected") return { type };
-    if (type === "mindmap_updated" && typeof id === "string") return { type, id };
-  } catch {
-    // Text that is not JSON is ignored, like events of later versions.
+    const event = JSON.parse(data) as { type: unknown; id?: unknown } | null;
+    if (event?.type === "connected") return { type: "connected" };
+    return event?.type === "mindmap_updated" && typeof event.id === "string" ? { type: "mindmap_updated", id: event.id } : null;
+  } catch (error) {
+    if (error instanceof SyntaxError) return null; // text that is not JSON is ignored, like events of later versions
+    throw error;
   }
-  return null;
 }

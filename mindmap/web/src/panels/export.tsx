@@ -1,8 +1,8 @@
 // Export menu.
 
-import { fetchExport, ApiError } from "../api/client";
+import { fetchExport, toApiError } from "../api/client";
 import { app, getCurrentView } from "../state/app";
-import { notify } from "../state/actions";
+import { formatError, notify } from "../state/actions";
 import { exportSvg } from "../render/svgExport";
 import { panes } from "../state/panes";
 import { Menu } from "./menu";
@@ -46,8 +46,7 @@ async function saveExport(format: ExportFormat, extension: string): Promise<void
     const text = format === "svg" ? createSvg() : await fetchExport(map.id, format);
     download(text, `${buildFileName(map.title)}.${extension}`, format === "svg" ? "image/svg+xml" : "text/plain");
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    notify(`Export failed: ${error.message} ${error.hint}`.trim(), true);
+    notify(`Export failed: ${formatError(toApiError(error))}`, true);
   }
 }
 

@@ -18,8 +18,9 @@ const MAX_MAPS = 3;
 /** What to do after a failure: start the viewer again, open another map, or what the server says. */
 export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
   const dataDir = useSelector(app, (state) => state.dataDir);
+  const defaultDataDir = useSelector(app, (state) => state.defaultDataDir);
   const sessions = useSelector(app, (state) => state.sessions);
-  if (status === 0) return <TextWithCode text={`Run \`${buildViewerCommand(location.port, dataDir)}\`. This page reconnects by itself.`} />;
+  if (status === 0) return <TextWithCode text={`Run \`${buildViewerCommand(location, { dataDir, defaultDataDir })}\`. This page reconnects by itself.`} />;
   if (status !== 404 || !sessions?.some(({ id }) => hint.includes(id))) return <TextWithCode text={hint} />;
   return (
     <>
@@ -46,10 +47,10 @@ export function CopyableText({ text, name }: { text: string; name: string }) {
   );
 }
 
-export const Loading = ({ noun: content }: { noun: string }) => (
+export const Loading = ({ noun }: { noun: string }) => (
   <div class="state" role="status">
     <span class="spinner" aria-hidden="true" />
-    <p>Loading {content}…</p>
+    <p>Loading {noun}…</p>
   </div>
 );
 

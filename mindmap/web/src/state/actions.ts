@@ -75,14 +75,15 @@ export async function refresh(): Promise<void> {
   try {
     if (map) applyMap(map, await api.fetchMindmap(map));
     else {
-      const [sessions, { problems, dataDir }] = await Promise.all([api.fetchSessionSummaries(), api.fetchStatus()]);
-      app.set({ sessions, problems, dataDir, failure: null });
+      const [sessions] = await Promise.all([api.fetchSessionSummaries(), loadStatus()]);
+      app.set({ sessions, failure: null });
     }
   } catch (error) {
-    if (error instanceof api.ApiError && app.get().route.map === map) {
-      app.set({ failure: error });
-      if (error.status === 404) app.set({ sessions: await api.fetchSessionSummaries().catch(() => []) });
-    } else if (!(error instanceof api.ApiError)) throw error;
+    const failure = api.toApiError(error);
+    if (app.get().route.map === map) {
+      app.set({ failure });
+      if (failure.status === 404) await loadOtherSessions();
+    }
   } finally {
     isLoading = false;
     const isReloadDue = isReloadNeeded || app.get().route.map !== map;
@@ -91,14 +92,18 @@ export async function refresh(): Promise<void> {
   }
 }
 
-/** Loads what the texts about a stopped viewer name. */
-async function loadStatus(): Promise<void> {
+/** Loads the sessions that the page offers in place of a missing map. */
+async function loadOtherSessions(): Promise<void> {
   try {
-    const { dataDir, problems } = await api.fetchStatus();
-    app.set({ dataDir, problems });
+    app.set({ sessions: await api.fetchSessionSummaries() });
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error; // the viewer stopped; it connects again
+    api.toApiError(error); // without them it offers the list of all
   }
+}
+
+async function loadStatus(): Promise<void> {
+  const { problems, dataDir, defaultDataDir } = await api.fetchStatus();
+  app.set({ problems, dataDir, defaultDataDir });
 }
 
 function applyMap(id: string, map: Mindmap): void {
@@ -168,7 +173,7 @@ function reloadIfVisible(): void {
 function handleEvent(event: ServerEvent): void {
   if (event.type === "connected") {
     app.set({ connection: "live" });
-    if (!app.get().dataDir) void loadStatus();
+    if (!app.get().dataDir) void loadStatus().catch(api.toApiError); // later events try again
     reloadIfVisible(); // events may have been missed
   } else {
     const { map } = app.get().route;
@@ -281,6 +286,8 @@ export function notify(text: string, isError = false): void {
   noticeTimer = window.setTimeout(() => app.set({ notice: null }), NOTICE_MS);
 }
 
+export const formatError = ({ message, hint }: api.ApiError): string => `${message} ${hint}`.trim();
+
 export async function syncWithGit(): Promise<void> {
   const { map, isSyncing } = app.get();
   if (!map || isSyncing) return;
@@ -294,8 +301,7 @@ export async function syncWithGit(): Promise<void> {
     applyMap(map.id, mindmap);
     notify(synced ? `Git sync: ${synced} ${synced === 1 ? "file" : "files"} attached.` : "Git sync: no changed files.");
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error;
-    notify(`Git sync failed: ${error.message} ${error.hint}`.trim(), true);
+    notify(`Git sync failed: ${formatError(api.toApiError(error))}`, true);
   } finally {
     app.set({ isSyncing: false });
   }
@@ -314,8 +320,7 @@ async function sendMessage(post: (map: string) => Promise<{ mindmap: Mindmap }>)
     applyMap(map.id, (await post(map.id)).mindmap);
     return true;
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error;
-    notify(`${error.message} ${error.hint}`.trim(), true);
+    notify(formatError(api.toApiError(error)), true);
     return false;
   }
 }
@@ -342,7 +347,7 @@ async function notifyOfQuestions(id: string): Promise<void> {
       notification.onclick = () => (window.focus(), select(node.id));
     }
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error; // the next event tries again
+    api.toApiError(error); // the next event tries again
   } finally {
     isCheckingQuestions = false;
   }

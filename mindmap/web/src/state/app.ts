@@ -23,8 +23,11 @@ export interface AppState {
   sessions: SessionSummary[] | null;
   /** Files in the data directory that the viewer cannot read. */
   problems: Problem[];
+  /** Data directory of the viewer, and the one that it has if none is set; empty until they are loaded. */
   dataDir: string;
+  defaultDataDir: string;
   map: Mindmap | null;
+  /** Error of the last request for the map or the sessions; null if it succeeded. */
   failure: ApiError | null;
   collapsed: ReadonlySet<string>;
   /** True if the user has collapsed or expanded something, so that the page does not. */
@@ -65,6 +68,7 @@ export const app = new Store<AppState>({
   sessions: null,
   problems: [],
   dataDir: "",
+  defaultDataDir: "",
   map: null,
   failure: null,
   collapsed: new Set(),

@@ -30,7 +30,8 @@ export function formatRoute({ map, node, view }: Route): string {
 function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
-  } catch {
-    return part;
+  } catch (error) {
+    if (error instanceof URIError) return part;
+    throw error;
   }
 }
