@@ -80,7 +80,7 @@ def test_questions_and_comments(site: Site, session: PageSession) -> None:
     expect(find_card(page, ACTIVE_TASK).locator(".remark").first).to_contain_text("Asks you: Which")
     banner.get_by_role("button", name="HAProxy").click()
     expect(banner).to_contain_text("How long may a chunk take?")
-    banner.get_by_label("Answer").fill("e 20 s ?")  # keys of the page are text here
+    banner.get_by_label("Answer").press_sequentially("e 20 s ?")  # keys of the page are text here
     page.keyboard.press("Enter")
     expect(banner).to_have_count(0)
     expect(page.get_by_role("dialog")).to_have_count(0)

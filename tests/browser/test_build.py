@@ -15,8 +15,6 @@ pytestmark = pytest.mark.timeout(600)  # a build takes minutes on a busy machine
 WEB = Path(__file__).parents[2] / "mindmap" / "web"
 STATIC = WEB.parent / "static"
 FILES = ("index.html", "app.js", "logo.png", "favicon.png", "NOTICE")
-# Size of the gzipped script: small enough to load at once through a slow connection.
-MAX_SCRIPT_BYTES = 70_000
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +48,9 @@ def test_typescript_checks_and_unit_tests(node: str) -> None:
 
 
 def test_script_size() -> None:
-    """The gzipped script stays below the limit."""
-    assert len(gzip.compress((STATIC / "app.js").read_bytes(), 9)) <= MAX_SCRIPT_BYTES
+    """The gzipped script loads within half a second through a tunnel of 1.2 Mbit/s to another machine."""
+    max_script_bytes = 70_000
+    assert len(gzip.compress((STATIC / "app.js").read_bytes(), 9)) <= max_script_bytes
 
 
 def test_page_has_no_inline_code() -> None:

@@ -49,6 +49,7 @@ def test_plan_and_model_side_by_side(site: Site, session: PageSession) -> None:
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
     expect(find_card(page, ACTIVE_TASK, "plan")).to_be_visible()
+    expect(find_card(page, RISK, "model")).to_be_visible()  # the last card of the pane
     expect(find_card(page, ACTIVE_TASK, "model")).to_have_count(0)
     find_card(page, ACTIVE_TASK).click()
     expect(find_card(page, "UploadSession", "model")).to_have_class(re.compile(r"\blit\b"))

@@ -17,7 +17,7 @@ const MAX_ROUTE_POINTS = 30_000;
 const MAX_POINTS = 60_000;
 // A search takes 32 bytes for each.
 const MAX_GRID_POINTS = 500_000;
-// Cost of a label on a point of a route, in pixels of distance from the middle of its own.
+// A label that covers a point of another route is as bad as one this many pixels further from the middle of its own route.
 const COVERED_LINE_COST = 8;
 // Places to try for a label along one straight part of a route.
 const MAX_LABEL_PLACES = 16;
@@ -66,7 +66,10 @@ export class Router {
     return removeStraightPoints([[getNearSide(from, first[0]), first[1]], ...points.map((point) => this.getPosition(point)), [getNearSide(to, last[0]), last[1]]]);
   }
 
-  /** Reserves a place for a label along a route, near its middle, that no card and no other label covers; null if there is none. */
+  /**
+   * Reserves the place for a label along a route that is best: near its middle, and free of cards and other labels. If no
+   * place is free, returns null, or if `mayCoverCards`, a place over cards.
+   */
   placeLabel(route: Point[], width: number, height: number, mayCoverCards: boolean): Box | null {
     const candidates: { box: Box; cost: number }[] = [];
     const [middleX, middleY] = findMiddle(route);
@@ -85,10 +88,10 @@ export class Router {
       }
     }
     candidates.sort((a, b) => a.cost - b.cost);
-    const free = candidates[0]!.cost < Infinity ? candidates[0] : mayCoverCards ? candidates.find(({ box }) => !this.isLabelled(box)) : null;
-    const place = free?.box ?? null;
-    if (place) this.labels.push(place);
-    return place;
+    const free = candidates.find(({ cost }) => cost < Infinity);
+    const place = free ?? (mayCoverCards ? candidates.find(({ box }) => !this.isLabelled(box)) : undefined);
+    if (place) this.labels.push(place.box);
+    return place?.box ?? null;
   }
 
   /** Returns the number of points of routes in a box; infinite if cards or labels are there, or if it is out of bounds. */
@@ -171,7 +174,7 @@ export class Router {
       const arrival = goals.get(point);
       if (arrival !== undefined && direction !== arrival) return this.listPoints(state, previous);
       for (let next = 0; next < 4; next++) {
-        if (next === (direction ^ 2)) continue;
+        if (next === (direction ^ 2)) continue; // the way back
         const [dx, dy] = DIRECTIONS[next]!;
         const column = (point % this.columns) + dx;
         const neighbour = point + dx + dy * this.columns;
@@ -207,11 +210,11 @@ function removeStraightPoints(points: Point[]): Point[] {
 /** Returns the point halfway along a route. */
 export function findMiddle(route: Point[]): Point {
   const lengths = route.slice(1).map(([x, y], index) => Math.abs(x - route[index]![0]) + Math.abs(y - route[index]![1]));
-  let rest = lengths.reduce((sum, length) => sum + length, 0) / 2;
+  let remaining = lengths.reduce((sum, length) => sum + length, 0) / 2;
   for (const [index, length] of lengths.entries()) {
     const [[x1, y1], [x2, y2]] = [route[index]!, route[index + 1]!];
-    if (rest <= length && length) return [x1 + ((x2 - x1) * rest) / length, y1 + ((y2 - y1) * rest) / length];
-    rest -= length;
+    if (remaining <= length && length) return [x1 + ((x2 - x1) * remaining) / length, y1 + ((y2 - y1) * remaining) / length];
+    remaining -= length;
   }
   return route[0]!;
 }

@@ -48,9 +48,9 @@ export function CrossLinks() {
 function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): SVGElement[] {
   const id = hovered ?? route.node;
   const handles = [...panes.values()];
-  const own = handles.findIndex(({ scene }) => scene.currentDrawing?.visibleIdOf.has(id ?? ""));
-  if (!map || !id || handles.length !== 2 || own < 0) return [];
-  const [pane, other] = own ? [handles[1]!, handles[0]!] : [handles[0]!, handles[1]!];
+  const pane = handles.find(({ scene }) => scene.currentDrawing?.visibleIdOf.has(id ?? ""));
+  const other = handles.find((handle) => handle !== pane);
+  if (!map || !id || !pane || !other) return [];
   const origin = svg.getBoundingClientRect();
   const card = pane.scene.findCard(id)!.branch.id;
   const findBox = (handle: PaneHandle, node: string): Box | null => {

@@ -12,6 +12,7 @@ import { NodeButton } from "./node";
 import { Time } from "./time";
 import { FilePath, FileTouchView } from "./touch";
 
+// More are slow to draw, and nobody scrolls through them.
 const MAX_FILES = 200;
 
 export function Files() {
@@ -49,7 +50,7 @@ export function Files() {
         ))}
       </ul>
       {!matchingFiles.length && <p class="muted">No path contains “{filter}”.</p>}
-      {matchingFiles.length > MAX_FILES && <p class="more">and {(matchingFiles.length - MAX_FILES).toLocaleString()} more. Filter to see them.</p>}
+      {matchingFiles.length > MAX_FILES && <p class="more">{(matchingFiles.length - MAX_FILES).toLocaleString()} more. Type a part of their path to see them.</p>}
     </div>
   );
 }
@@ -62,7 +63,7 @@ function GitSync() {
         <ToolIcon name="sync" />
         Attach changed files
       </button>
-      <p class="muted">Attaches the files that differ from HEAD in git to the task in progress.</p>
+      <p class="muted">Files with uncommitted changes are added to the task in progress, or updated at the nodes that have them.</p>
     </div>
   );
 }

@@ -28,14 +28,14 @@ export function Help() {
           <section>
             <h3>Keys</h3>
             <dl class="keys">
-              {KEY_BINDINGS.map(({ labels, description: meaning }) => (
-                <div key={meaning}>
+              {KEY_BINDINGS.map(({ labels, description }) => (
+                <div key={description}>
                   <dt>
                     {labels.map((key) => (
                       <kbd key={key}>{key}</kbd>
                     ))}
                   </dt>
-                  <dd>{meaning}</dd>
+                  <dd>{description}</dd>
                 </div>
               ))}
             </dl>

@@ -11,6 +11,9 @@ import { useSelector } from "../state/store";
 // Pixels, as in the style sheet.
 const WIDTH = 168;
 const HEIGHT = 112;
+const MARGIN = 6;
+// Pixels of the canvas for each pixel of the page, for sharp edges on dense screens.
+const CANVAS_SCALE = 2;
 // A new viewport size causes a page layout, which takes a fifth of an animation frame during a gesture.
 const VIEWPORT_UPDATE_MS = 60;
 
@@ -77,7 +80,7 @@ function Minimap({ part }: { part: MapPart }) {
       }}
       onPointerMove={centreOnPointer}
     >
-      <canvas ref={canvas} width={WIDTH * 2} height={HEIGHT * 2} />
+      <canvas ref={canvas} width={WIDTH * CANVAS_SCALE} height={HEIGHT * CANVAS_SCALE} />
       <div ref={viewport} class="frame" />
     </div>
   );
@@ -94,7 +97,7 @@ function moveViewport(bounds: Box, view: Box, style: CSSStyleDeclaration): void 
 
 /** Returns the transform that fits the map into the minimap. */
 function computeMinimapTransform(bounds: Box): { scale: number; x: number; y: number } {
-  const scale = Math.min((WIDTH - 12) / bounds.width, (HEIGHT - 12) / bounds.height);
+  const scale = Math.min((WIDTH - 2 * MARGIN) / bounds.width, (HEIGHT - 2 * MARGIN) / bounds.height);
   return {
     scale,
     x: (WIDTH - bounds.width * scale) / 2 - bounds.x * scale,
@@ -105,7 +108,7 @@ function computeMinimapTransform(bounds: Box): { scale: number; x: number; y: nu
 function paintCards(canvas: HTMLCanvasElement, { cards, bounds }: Layout): void {
   const context = canvas.getContext("2d")!;
   const { scale, x, y } = computeMinimapTransform(bounds);
-  context.setTransform(2, 0, 0, 2, 0, 0);
+  context.setTransform(CANVAS_SCALE, 0, 0, CANVAS_SCALE, 0, 0);
   context.clearRect(0, 0, WIDTH, HEIGHT);
   for (const placedCard of cards.values()) {
     context.fillStyle = resolveColour(getColourProperty(placedCard.branch.node));

@@ -47,7 +47,7 @@ export class Camera {
     private readonly listener: CameraListener,
   ) {
     const zoomBehaviour = this.zoom.on("zoom", ({ transform }: { transform: ZoomTransform }) => {
-      // `sourceEvent` does not tell them apart: a move of the page gets that of a wheel gesture that has not ended yet.
+      // d3's `sourceEvent` does not tell: until a wheel gesture ends, the page's own moves have the wheel event too.
       if (!this.ownMove) {
         this.animation = null; // a gesture ends the animation
         this.listener.onGesture();

@@ -32,19 +32,23 @@ export interface AppState {
   collapsed: ReadonlySet<string>;
   /** True if the user has collapsed or expanded something, so that the page does not. */
   isCollapsedByUser: boolean;
+  /** Nodes that were added or changed in the last seconds. */
   recentChanges: ReadonlyMap<string, ChangeKind>;
   /** Nodes that were added or changed while the tab was hidden, until they are selected. */
   unseen: ReadonlyMap<string, ChangeKind>;
   /** When the tab was hidden, before the first of these changes; an ISO timestamp. */
   lookedAt: string;
   hovered: string | null;
+  /** Path of the selected file; the nodes without it are faded. */
   file: string | null;
+  /** Text of the search field. */
   search: string;
   types: ReadonlySet<string>;
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
   /** Index of the shown entry of the activity log, 0 the newest; null if none is shown. */
   step: number | null;
+  /** True if the page selects what the agent changes. */
   isFollowing: boolean;
   tab: Tab;
   isPanelOpen: boolean;
@@ -56,9 +60,9 @@ export interface AppState {
   isPhone: boolean;
   /** What a phone shows. */
   phoneTab: "outline" | "map";
-  /** Rows that are collapsed in the outline; null until it is shown. */
+  /** Rows that are collapsed in the outline; null until the outline is shown. */
   collapsedRows: ReadonlySet<string> | null;
-  /** Selected node to which the outline was scrolled last; undefined until it is shown. */
+  /** Selected node to which the outline was scrolled last; undefined until the outline is shown. */
   shownRow: string | null | undefined;
 }
 

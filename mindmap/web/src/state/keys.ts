@@ -9,7 +9,9 @@ import { VIEWS } from "./route";
 import { navigateTree } from "./treeNavigation";
 
 interface KeyBinding {
+  /** Values of `KeyboardEvent.key`. */
   keys: string[];
+  /** Names of the keys in the help. */
   labels: string[];
   description: string;
   run: (key: string) => void;
@@ -34,7 +36,7 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["0"], labels: ["0"], description: "Fit all", run: fitAll },
   { keys: ["H", "J", "K", "L"], labels: ["H", "J", "K", "L"], description: "Move the view", run: (key) => panView(key) },
   { keys: ["e", "c"], labels: ["e", "c"], description: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
-  { keys: ["s"], labels: ["s"], description: "Attach the files that differ from HEAD", run: () => void actions.syncWithGit() },
+  { keys: ["s"], labels: ["s"], description: "Attach the files with uncommitted changes", run: () => void actions.syncWithGit() },
   { keys: ["\\"], labels: ["\\"], description: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
   { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: switchTheme },
   { keys: ["h"], labels: ["h"], description: "All sessions", run: () => goToSessions() },
