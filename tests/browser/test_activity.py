@@ -98,6 +98,29 @@ def test_questions_and_comments(site: Site, session: PageSession) -> None:
     expect(comment).to_have_value("")  # another node has its own field
 
 
+def test_dismissed_question(site: Site, session: PageSession) -> None:
+    """A question that the user puts off leaves the top, also after a reload, and is answered from its card."""
+    document = maps.create_small_map()
+    active = find_id(document, ACTIVE_TASK)
+    for minutes, text in enumerate(("Which proxy?", "How long?")):
+        document = ask_question(document, active, text, (), create_timestamp(60 + minutes)).document
+    site.create_map(document)
+    page = session.open("#/map/mm_test")
+    banner = page.get_by_role("region", name="Question")
+    expect(banner).to_contain_text("1 more open")
+    banner.get_by_role("button", name="Answer later").click()
+    expect(banner).to_contain_text("How long?")
+    page.reload()
+    expect(banner).to_contain_text("How long?")
+    banner.get_by_role("button", name="Answer later").click()
+    expect(banner).to_have_count(0)
+    expect(find_card(page, ACTIVE_TASK).locator(".remark").first).to_contain_text("Asks you: Which proxy?")
+    find_card(page, ACTIVE_TASK).click()
+    page.get_by_label("Answer", exact=True).first.fill("nginx")
+    page.keyboard.press("Enter")
+    expect(page.locator(".talk")).to_contain_text(["nginx"])
+
+
 def test_changes_while_away(site: Site, session: PageSession) -> None:
     """After a return to the tab, new and changed nodes are marked and counted until they are selected."""
     site.create_map(maps.create_small_map())
@@ -110,6 +133,9 @@ def test_changes_while_away(site: Site, session: PageSession) -> None:
         other.goto(page.url)
         expect(other.locator(".card.s-completed")).to_have_count(2)  # the hidden tab has the event too
     page.evaluate(SET_HIDDEN, False)
+    expect(page.locator(".banner")).to_contain_text("1 changed since you looked")
+    expect(find_card(page, ACTIVE_TASK).locator(".unseen")).to_have_text("Changed")
+    page.reload()
     expect(page.locator(".banner")).to_contain_text("1 changed since you looked")
     expect(find_card(page, ACTIVE_TASK).locator(".unseen")).to_have_text("Changed")
     page.get_by_role("button", name="Show next").click()

@@ -2,9 +2,10 @@
 
 import { render } from "preact";
 import { Page } from "./panels/page";
-import { readRoute, loadTheme, repaint, refresh, watchServer } from "./state/actions";
+import { readRoute, repaint, refresh, setTheme, watchServer } from "./state/actions";
 import { app } from "./state/app";
 import { watchKeys } from "./state/keys";
+import { loadTheme, watchTabState } from "./state/storage";
 import cardStyle from "./style/cards.css";
 import colourStyle from "./style/colours.css";
 import frameStyle from "./style/frame.css";
@@ -32,9 +33,10 @@ function watchWindowWidth(): void {
 }
 
 applyStyles();
-loadTheme();
+setTheme(loadTheme());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 watchWindowWidth();
+watchTabState();
 readRoute();
 if (!app.get().route.map) void refresh(); // readRoute() loads a map, but not the session list
 window.addEventListener("hashchange", readRoute);

@@ -3,10 +3,11 @@ import { beforeEach, test } from "node:test";
 import type { MapNode, Mindmap } from "../src/api/types";
 import type { Size } from "../src/layout/layout";
 import type { Scene } from "../src/render/scene";
-import { addComment, answerQuestion, collapseAll, expandAll, readRoute, refresh, select, showNextUnseen, stepBy, toggleCollapsed, watchServer } from "../src/state/actions";
+import { addComment, answerQuestion, collapseAll, dismissQuestion, expandAll, readRoute, refresh, select, showNextUnseen, stepBy, toggleCollapsed, watchServer } from "../src/state/actions";
 import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
 import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
+import { watchTabState } from "../src/state/storage";
 import { navigateTree } from "../src/state/treeNavigation";
 import { createMap } from "./maps";
 
@@ -39,6 +40,9 @@ Object.assign(globalThis, {
   },
 });
 Object.defineProperty(globalThis, "navigator", { value: {} });
+const stored = new Map<string, string>();
+Object.defineProperty(globalThis, "sessionStorage", { value: { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => stored.set(key, value) } });
+watchTabState();
 
 const initialState = app.get();
 const WIDE: Size = { width: 800, height: 800 };
@@ -76,7 +80,9 @@ function createMapWithBranches(updatedAt = "1"): Mindmap {
 }
 
 /** Starts a server that answers with this map. */
-const serve = (map: Mindmap): void => void Object.assign(globalThis, { fetch: () => Promise.resolve(new Response(JSON.stringify(map))) });
+const serve = (map: Mindmap): void => answerWith(() => Promise.resolve(new Response(JSON.stringify(map))));
+
+const answerWith = (fetch: (path: string) => Promise<Response>): void => void Object.assign(globalThis, { fetch });
 
 /** Waits for the running reload of the map. */
 const untilLoaded = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -90,6 +96,12 @@ async function receive(map: Mindmap): Promise<void> {
 const listCollapsed = (): string[] => [...app.get().collapsed].sort();
 
 beforeEach(async () => {
+  await openPage();
+});
+
+/** Opens the page of a map in a new tab, or if `isReload`, again in the same tab. */
+async function openPage(isReload = false): Promise<void> {
+  if (!isReload) stored.clear();
   app.set(initialState);
   panes.clear();
   location.hash = "#/map/mm_1";
@@ -98,7 +110,7 @@ beforeEach(async () => {
   readRoute();
   await untilLoaded();
   assert.equal(app.get().map?.id, "mm_1");
-});
+}
 
 test("panes that the user has moved keep what is collapsed, and the others fit", () => {
   addPane("plan", WIDE, false);
@@ -182,10 +194,66 @@ test("a hidden tab notifies of each new question once, and a click on it opens i
     await untilLoaded();
   }
   assert.deepEqual(shown.map(({ title }) => title), ["An agent asks about p2a"]);
+  shown[0]!.onclick!(); // before the page has loaded the node's question
+  assert.equal(app.get().route.node, "p2a");
   setHidden(false);
   await untilLoaded();
+  location.hash = "#/map/mm_2";
+  readRoute();
+  await untilLoaded();
   shown[0]!.onclick!();
-  assert.equal(app.get().route.node, "p2a");
+  await untilLoaded();
+  assert.deepEqual([app.get().route, app.get().map?.id], [{ map: "mm_1", node: "p2a", view: null }, "mm_1"]);
+});
+
+test("a notification opens a node that is loaded after the click, with its ancestors expanded", async () => {
+  app.set({ collapsed: new Set(["p1", "p2"]), isCollapsedByUser: true });
+  history.pushState(null, "", "#/map/mm_1/node/p2e");
+  readRoute();
+  const map = createMapWithBranches("2");
+  map.nodes["p2"]!.children.push("p2e");
+  map.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [] };
+  await receive(map);
+  assert.deepEqual([app.get().route.node, listCollapsed()], ["p2e", ["p1"]]);
+});
+
+test("marks of unseen nodes and dismissed questions survive a reload, and are those of their map", async () => {
+  app.set({ unseen: new Map([["p1a", "changed"]]), lookedAt: "2026-01-01T12:00:00Z" });
+  dismissQuestion("q1");
+  const getTabState = (): unknown[] => [[...app.get().unseen], app.get().lookedAt, [...app.get().dismissedQuestions]];
+  const expected = [[["p1a", "changed"]], "2026-01-01T12:00:00Z", ["q1"]];
+  await openPage(true);
+  assert.deepEqual(getTabState(), expected);
+  location.hash = "#/map/mm_2";
+  readRoute();
+  assert.deepEqual(getTabState(), [[], "", []]);
+  await untilLoaded();
+  await openPage(true);
+  assert.deepEqual(getTabState(), expected);
+  select("p1a");
+  await openPage(true);
+  assert.deepEqual(getTabState()[0], []);
+});
+
+test("a viewer that stops before or during its answer is offline, and a fault of the page is thrown", async () => {
+  const body = (): ReadableStream => new ReadableStream({ start: (controller) => controller.error(new TypeError("network error")) });
+  for (const fetch of [() => Promise.reject(new TypeError("Failed to fetch")), () => Promise.resolve(new Response(body()))]) {
+    app.set({ failure: null });
+    answerWith(fetch);
+    await refresh();
+    assert.equal(app.get().failure?.status, 0);
+  }
+  answerWith(() => Promise.reject(new RangeError("a fault")));
+  await assert.rejects(refresh(), RangeError);
+});
+
+test("the page of a deleted map offers the others, but a fault while it loads them is thrown", async () => {
+  const missing = (): Promise<Response> => Promise.resolve(new Response(JSON.stringify({ error: { message: "Map not found.", hint: "" } }), { status: 404 }));
+  answerWith((path) => (path === "/api/mindmaps" ? Promise.reject(new TypeError("Failed to fetch")) : missing()));
+  await refresh();
+  assert.deepEqual([app.get().failure?.message, app.get().sessions], ["Map not found.", null]);
+  answerWith((path) => (path === "/api/mindmaps" ? Promise.reject(new RangeError("a fault")) : missing()));
+  await assert.rejects(refresh(), RangeError);
 });
 
 test("an answer is sent to the server, whose map is shown, and an error is told", async () => {

@@ -1,7 +1,7 @@
 // Header with title, connection state, search, views and tools.
 
 import { app, getProgress, getCurrentView, type Theme } from "../state/app";
-import { setTheme, showView } from "../state/actions";
+import { getNextTheme, showView, switchTheme } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
 import { useSelector } from "../state/store";
 import { ROOT } from "../model/vocabulary";
@@ -11,7 +11,6 @@ import { Menu } from "./menu";
 import { Search } from "./search";
 
 const VIEW_NAMES: Record<View, string> = { both: "Side by side", map: "Whole map", plan: "Plan", model: "Model" };
-const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 const THEME_ICON: Record<Theme, string> = { system: "system", light: "sun", dark: "moon" };
 
 export function Header() {
@@ -114,8 +113,6 @@ function PanelButton() {
 function ThemeSwitch() {
   const theme = useSelector(app, (state) => state.theme);
   return (
-    <ToolButton icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${NEXT_THEME[theme]}`} keys="t" onClick={() => switchTheme()} />
+    <ToolButton icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${getNextTheme()}`} keys="t" onClick={switchTheme} />
   );
 }
-
-export const switchTheme = (): void => setTheme(NEXT_THEME[app.get().theme]);

@@ -3,15 +3,16 @@
 import { useRef, useState } from "preact/hooks";
 import type { MapNode, Question } from "../api/types";
 import { listOpenQuestions } from "../model/progress";
-import { addComment, answerQuestion, requestNotifications, select } from "../state/actions";
+import { addComment, answerQuestion, dismissQuestion, requestNotifications, select } from "../state/actions";
 import { app } from "../state/app";
 import { useSelector } from "../state/store";
 import { Time } from "./time";
 
-/** The oldest open question of the map, and how many more there are. */
+/** The oldest open question of the map that the user has not dismissed, and how many more there are. */
 export function QuestionBanner() {
   const map = useSelector(app, (state) => state.map)!;
-  const [first, ...others] = listOpenQuestions(map);
+  const dismissed = useSelector(app, (state) => state.dismissedQuestions);
+  const [first, ...others] = listOpenQuestions(map).filter(({ question }) => !dismissed.has(question.id));
   if (!first) return null;
   const { node, question } = first;
   return (
@@ -24,6 +25,9 @@ export function QuestionBanner() {
         {others.length > 0 && <span class="muted"> · {others.length} more open</span>}
       </p>
       <NotificationButton />
+      <button type="button" class="link-button" title="The question stays open. Select its card to answer it." onClick={() => dismissQuestion(question.id)}>
+        Answer later
+      </button>
       <QuestionForm key={question.id} question={question} />
     </section>
   );

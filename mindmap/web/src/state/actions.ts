@@ -15,6 +15,7 @@ import { chooseCollapsedNodes } from "./collapse";
 import { collapseToFit } from "./drawings";
 import { panes } from "./panes";
 import { parseRoute, type Route, type View, formatRoute } from "./route";
+import { loadTabState, storeTheme } from "./storage";
 
 // Time for which changes are highlighted: long enough to notice after a switch from another window.
 const HIGHLIGHT_MS = 4_000;
@@ -22,13 +23,28 @@ const NOTICE_MS = 6_000;
 
 // ---- route
 
+// What the page shows of a map, when another one is opened.
+const WITHOUT_MAP = {
+  map: null,
+  failure: null,
+  step: null,
+  file: null,
+  collapsedRows: null,
+  shownRow: undefined,
+  recentChanges: new Map(),
+  search: "",
+  types: new Set<string>(),
+  statuses: new Set<string>(),
+  showOnlyMatches: false,
+};
+
 /** Follows the address, after a click on a link, a step through the history or at the start. */
 export function readRoute(): void {
   const route = parseRoute(location.hash);
   const { route: previousRoute, map, isPanelOpen } = app.get();
   const isSameMap = map !== null && route.map === previousRoute.map;
   const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
-  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, collapsedRows: null, shownRow: undefined, recentChanges: new Map(), unseen: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { ...WITHOUT_MAP, ...loadTabState(route.map) }) });
   if (route.node) app.set({ tab: "node", ...(isSameMap ? { step: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }
@@ -43,6 +59,12 @@ function setRoute(route: Route, step: HistoryStep = "replace"): void {
   const isAdded = step === "open" || (step === "move" && history.state !== "move");
   history[isAdded ? "pushState" : "replaceState"](step === "replace" ? history.state : step, "", formatRoute(route));
   app.set({ route });
+}
+
+/** Goes to a route as a click on a link does, at once: the event of the browser arrives later. */
+export function openRoute(route: Route): void {
+  location.hash = formatRoute(route);
+  readRoute();
 }
 
 /** Selects a node, or none, and shows it. An unknown id changes nothing. */
@@ -124,6 +146,7 @@ function applyMap(id: string, map: Mindmap): void {
   app.set({
     map,
     failure: null,
+    ...(route.node && !previous.nodes[route.node] ? { collapsed: expandTo(map, [route.node]) } : {}),
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
     ...(hiddenBefore && changes.size ? { unseen: new Map([...unseen, ...changes]), lookedAt: unseen.size ? lookedAt : hiddenBefore } : {}),
     step: step === null ? null : Math.min(step + countNewEntries(previous, map), map.activityLog.length - 1),
@@ -182,7 +205,7 @@ function handleEvent(event: ServerEvent): void {
   }
 }
 
-// ---- changes while the tab was hidden
+// ---- changes while the tab was hidden, and dismissed questions
 
 export function markAsSeen(ids: Iterable<string>): void {
   const unseen = new Map(app.get().unseen);
@@ -198,6 +221,11 @@ export function showNextUnseen(): void {
     markAsSeen([id]);
     if (map?.nodes[id]) return select(id);
   }
+}
+
+/** Hides an open question above the map. It stays on its card, in the panel of its node, and for the agent. */
+export function dismissQuestion(id: string): void {
+  app.set({ dismissedQuestions: new Set([...app.get().dismissedQuestions, id]) });
 }
 
 // ---- collapsing
@@ -276,7 +304,7 @@ export function stepTo(step: number | null): void {
 
 export const stepBy = (count: number): void => stepTo((app.get().step ?? -1) + count);
 
-// ---- notices, git sync, theme
+// ---- notices and git sync
 
 let noticeTimer = 0;
 
@@ -344,7 +372,7 @@ async function notifyOfQuestions(id: string): Promise<void> {
       notified.add(question.id);
       // The tag is the same in other tabs, so there is one notification for all.
       const notification = new Notification(`${question.client ?? "An agent"} asks about ${node.label}`, { body: question.text, tag: question.id });
-      notification.onclick = () => (window.focus(), select(node.id));
+      notification.onclick = () => (window.focus(), showNodeOfMap(id, node.id));
     }
   } catch (error) {
     api.toApiError(error); // the next event tries again
@@ -353,33 +381,31 @@ async function notifyOfQuestions(id: string): Promise<void> {
   }
 }
 
+/** Opens a node, whether its map is on the page, is not loaded as far as the node, or is another one. */
+function showNodeOfMap(map: string, node: string): void {
+  const { route } = app.get();
+  if (route.map === map && app.get().map?.nodes[node]) select(node);
+  else openRoute({ map, node, view: route.map === map ? route.view : null });
+}
+
 const notified = new Set<string>();
 
-// Key in the local storage.
-const THEME = "mindmap-theme";
+// ---- theme
+
+const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+export const getNextTheme = (): Theme => NEXT_THEME[app.get().theme];
+export const switchTheme = (): void => setTheme(getNextTheme());
 
 export function setTheme(theme: Theme): void {
   app.set({ theme });
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
   repaint();
-  try {
-    localStorage.setItem(THEME, theme);
-  } catch {
-    // The browser stores nothing for the site.
-  }
+  storeTheme(theme);
 }
 
 /** Repaints the canvases after a switch between light and dark. */
 export function repaint(): void {
   clearColourCache();
   for (const { repaint: repaintPane } of panes.values()) repaintPane();
-}
-
-export function loadTheme(): void {
-  try {
-    setTheme((localStorage.getItem(THEME) as Theme | null) ?? "system");
-  } catch {
-    setTheme("system");
-  }
 }

@@ -38,6 +38,8 @@ export interface AppState {
   unseen: ReadonlyMap<string, ChangeKind>;
   /** When the tab was hidden, before the first of these changes; an ISO timestamp. */
   lookedAt: string;
+  /** Ids of open questions that the user does not want to see above the map. */
+  dismissedQuestions: ReadonlySet<string>;
   hovered: string | null;
   /** Path of the selected file; the nodes without it are faded. */
   file: string | null;
@@ -80,6 +82,7 @@ export const app = new Store<AppState>({
   recentChanges: new Map(),
   unseen: new Map(),
   lookedAt: "",
+  dismissedQuestions: new Set(),
   hovered: null,
   file: null,
   search: "",

@@ -2,9 +2,7 @@
 
 import { app } from "./app";
 import * as actions from "./actions";
-import { switchTheme } from "../panels/header";
-import { fitAll } from "../panels/controls";
-import { getCurrentPane } from "./panes";
+import { fitAll, getCurrentPane, zoomIn, zoomOut } from "./panes";
 import { VIEWS } from "./route";
 import { navigateTree } from "./treeNavigation";
 
@@ -32,14 +30,14 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
   { keys: ["F"], labels: ["Shift", "F"], description: "Follow the agent: select what it changes", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
   { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], description: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
-  { keys: ["+", "=", "-"], labels: ["+", "-"], description: "Zoom in or out", run: (key) => getCurrentPane()?.scene.scaleBy(key === "-" ? 1 / 1.3 : 1.3) },
+  { keys: ["+", "=", "-"], labels: ["+", "-"], description: "Zoom in or out", run: (key) => (key === "-" ? zoomOut() : zoomIn()) },
   { keys: ["0"], labels: ["0"], description: "Fit all", run: fitAll },
   { keys: ["H", "J", "K", "L"], labels: ["H", "J", "K", "L"], description: "Move the view", run: (key) => panView(key) },
   { keys: ["e", "c"], labels: ["e", "c"], description: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
   { keys: ["s"], labels: ["s"], description: "Attach the files with uncommitted changes", run: () => void actions.syncWithGit() },
   { keys: ["\\"], labels: ["\\"], description: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
-  { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: switchTheme },
-  { keys: ["h"], labels: ["h"], description: "All sessions", run: () => goToSessions() },
+  { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: actions.switchTheme },
+  { keys: ["h"], labels: ["h"], description: "All sessions", run: () => actions.openRoute({ map: null, node: null, view: null }) },
   { keys: ["Escape"], labels: ["Esc"], description: "Clear highlight, search or selection, one at a time", run: () => clearTopmost() },
   { keys: ["?"], labels: ["?"], description: "This help", run: () => app.set({ dialog: "help" }) },
 ];
@@ -93,11 +91,6 @@ function focusPanel(): void {
   app.set({ isPanelOpen: true, tab: "node" });
   // The microtask runs after the panel is rendered and before the next key.
   queueMicrotask(() => document.getElementById("side-body")?.focus());
-}
-
-function goToSessions(): void {
-  location.hash = "#/";
-  actions.readRoute(); // the hashchange event arrives late, and another key can come before it
 }
 
 /** Moves to an older log entry for "[", else to a newer one. Entry 0 is the newest, and after it comes the present. */

@@ -25,3 +25,10 @@ export function getCurrentPane(): PaneHandle | null {
   const allPanes = [...panes.values()];
   return allPanes.find(({ tree }) => tree.contains(document.activeElement)) ?? allPanes[0] ?? null;
 }
+
+// Change of the scale by one press of a button or key.
+const ZOOM_FACTOR = 1.3;
+
+export const zoomIn = (): void => getCurrentPane()?.scene.scaleBy(ZOOM_FACTOR);
+export const zoomOut = (): void => getCurrentPane()?.scene.scaleBy(1 / ZOOM_FACTOR);
+export const fitAll = (): void => panes.forEach(({ scene }) => scene.fit());

@@ -1,0 +1,49 @@
+// What the browser stores for the page: the theme, and for each tab what the user has not seen yet of the maps.
+
+import type { ChangeKind } from "../model/changes";
+import { type AppState, type Theme, app } from "./app";
+
+// Keys in the local storage and, before the id of a map, in that of the tab. Another format needs another key.
+const THEME = "mindmap-theme";
+const TAB_STATE = "mindmap-tab ";
+
+/** Part of the state that survives a reload of the page. */
+type TabState = Pick<AppState, "unseen" | "lookedAt" | "dismissedQuestions">;
+
+interface StoredTabState {
+  unseen: [string, ChangeKind][];
+  lookedAt: string;
+  dismissedQuestions: string[];
+}
+
+/** Returns the result of an access to a storage; null if the browser stores nothing for the site, or no more. */
+function tryAccess<Result>(access: () => Result): Result | null {
+  try {
+    return access();
+  } catch (error) {
+    if (error instanceof DOMException) return null;
+    throw error;
+  }
+}
+
+export const loadTheme = (): Theme => (tryAccess(() => localStorage.getItem(THEME)) as Theme | null) ?? "system";
+export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME, theme));
+
+/** Returns what the tab has stored about a map; nothing for the list of all maps. */
+export function loadTabState(map: string | null): TabState {
+  const text = map && tryAccess(() => sessionStorage.getItem(TAB_STATE + map));
+  const { unseen, lookedAt, dismissedQuestions }: StoredTabState = text ? (JSON.parse(text) as StoredTabState) : { unseen: [], lookedAt: "", dismissedQuestions: [] };
+  return { unseen: new Map(unseen), lookedAt, dismissedQuestions: new Set(dismissedQuestions) };
+}
+
+/** Stores the state of the shown map after each change of it. */
+export function watchTabState(): void {
+  let { unseen: storedUnseen, dismissedQuestions: storedQuestions } = app.get();
+  app.subscribe(() => {
+    const { route, unseen, lookedAt, dismissedQuestions } = app.get();
+    if (!route.map || (unseen === storedUnseen && dismissedQuestions === storedQuestions)) return;
+    [storedUnseen, storedQuestions] = [unseen, dismissedQuestions];
+    const tabState: StoredTabState = { unseen: [...unseen], lookedAt, dismissedQuestions: [...dismissedQuestions] };
+    tryAccess(() => sessionStorage.setItem(TAB_STATE + route.map, JSON.stringify(tabState)));
+  });
+}
