@@ -176,7 +176,9 @@ def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) 
     """
     repo = Repo.create(tmp_path / "work")
     repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads\n\nIn one piece")
-    repo.commit_file("media/uploads.py", "a = 1\n" * 50 + "b = 2  # \u202efine\n" + "a = 1\n" * 79, "Change \u2067b")
+    repo.commit_file(
+        "media/uploads.py", "a = 1\n" * 50 + "b = 2  # \u202efine\n" + "a = 1\n" * 79, "Change \u2067b"
+    )
     repo.write(
         "media/uploads.py",
         "a = 1\n" * 50 + "b = 2  # \u202efine\n" + "a = 1\n" * 19 + "c = 3\n" + "a = 1\n" * 60,

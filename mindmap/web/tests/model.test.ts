@@ -187,6 +187,14 @@ test("a question and its answer change a node, but their delivery does not, thou
   assert.deepEqual(maps.map((map) => listOpenQuestions(map).length), [0, 1, 0, 0, 0]);
 });
 
+test("groups of the log keep their keys when entries are added and the oldest are dropped", () => {
+  const map = createMap({});
+  const listKeys = (...times: string[]): string[] => groupEntries(map, buildRelations(map), times.map((timestamp, step) => ({ entry: { timestamp, message: "A note" }, step }))).map(({ key }) => key);
+  const keys = listKeys("3", "2", "2", "1");
+  assert.equal(new Set(keys).size, 4);
+  assert.deepEqual(listKeys("4", "3", "2", "2").slice(1), keys.slice(0, 3));
+});
+
 test("entries of several agents are no burst, and are told apart by their authors", () => {
   const map = createMap({ a: {}, b: {} });
   const log = ["one", "one", "two"].map((client, index) => ({ timestamp: "2026-01-01T12:00:00Z", message: "a: planned -> completed", nodeId: index ? "a" : "b", client }));

@@ -26,6 +26,8 @@ export interface LogEntry {
 
 /** A burst of entries of the same kind, newest first; most groups have a single entry. */
 export interface LogGroup extends EntryText {
+  /** Time of the oldest entry, and a number if groups have the same: newer entries do not change it. */
+  key: string;
   entries: LogEntry[];
   /** Ids of the nodes of the entries, or of those that they mention, each once. */
   nodes: string[];
@@ -98,22 +100,35 @@ const BURST_MS = 120_000;
 
 /** Groups entries of a log, newest first, into bursts of the same kind and author at the same node. */
 export function groupEntries(map: Mindmap, relations: Relations, entries: LogEntry[]): LogGroup[] {
-  const bursts: { key: string; entries: LogEntry[] }[] = [];
+  const bursts: { shared: string; entries: LogEntry[] }[] = [];
   for (const logEntry of entries) {
-    const key = buildKey(logEntry.entry);
+    const shared = findSharedTraits(logEntry.entry);
     const last = bursts.at(-1);
     const isSoon = last && Date.parse(last.entries.at(-1)!.entry.timestamp) - Date.parse(logEntry.entry.timestamp) <= BURST_MS;
-    if (key && isSoon && last.key === key) last.entries.push(logEntry);
-    else bursts.push({ key, entries: [logEntry] });
+    if (shared && isSoon && last.shared === shared) last.entries.push(logEntry);
+    else bursts.push({ shared, entries: [logEntry] });
   }
-  return bursts.map((burst) => {
+  const keys = createKeys(bursts.map((burst) => burst.entries.at(-1)!.entry.timestamp));
+  return bursts.map((burst, index) => {
     const nodes = [...new Set(burst.entries.flatMap(({ entry }) => (map.nodes[entry.nodeId ?? ""] ? entry.nodeId! : [...findMentions(map, relations, entry)])))];
-    return { ...describeBurst(map, burst.entries, nodes), entries: burst.entries, nodes };
+    return { ...describeBurst(map, burst.entries, nodes), key: keys[index]!, entries: burst.entries, nodes };
   });
 }
 
+/** Returns the timestamps, newest first, with numbers that make them unique, counted from the oldest. */
+function createKeys(timestamps: string[]): string[] {
+  const counts = new Map<string, number>();
+  const keys: string[] = [];
+  for (const timestamp of [...timestamps].reverse()) {
+    const count = (counts.get(timestamp) ?? 0) + 1;
+    counts.set(timestamp, count);
+    keys.unshift(`${timestamp} ${count}`);
+  }
+  return keys;
+}
+
 /** Returns what entries of a burst have in common; empty for an entry that stands alone. */
-function buildKey(entry: Activity): string {
+function findSharedTraits(entry: Activity): string {
   const text = describeEntry(entry);
   const shared: Partial<Record<EntryKind, string | undefined>> = {
     add: getParentLabel(text),

@@ -19,28 +19,15 @@ export function ActivityLog() {
 export function LogEntries({ map, entries, about }: { map: Mindmap; entries: LogEntry[]; about?: string }) {
   const list = useRef<HTMLOListElement>(null);
   useLayoutEffect(() => list.current!.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), []);
-  const groups = groupEntries(map, getRelations(map), entries);
-  const keys = createKeys(groups);
   return (
     <ol ref={list} class="entries">
-      {groups.map((group, index) => (
-        <li key={keys[index]}>
+      {groupEntries(map, getRelations(map), entries).map((group) => (
+        <li key={group.key}>
           {group.entries.length > 1 || group.nodes.length > 1 ? <Group map={map} group={group} about={about} /> : <Entry map={map} group={group} about={about} />}
         </li>
       ))}
     </ol>
   );
-}
-
-/** Returns a key of each group that newer entries do not change: the time of its oldest entry, and a number for equal times. */
-function createKeys(groups: LogGroup[]): string[] {
-  const counts = new Map<string, number>();
-  const keys = groups.map((_, index) => {
-    const { timestamp } = groups.at(-1 - index)!.entries.at(-1)!.entry;
-    counts.set(timestamp, (counts.get(timestamp) ?? 0) + 1);
-    return `${timestamp} ${counts.get(timestamp)!}`;
-  });
-  return keys.reverse();
 }
 
 interface GroupProps {
