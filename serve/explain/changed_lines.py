@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
+    compute_dice,
     compute_similarity,
     extract_features,
     extract_literals,
@@ -20,6 +21,8 @@ from serve.explain.line_similarity import (
 SUPPORT_LINES: Final = 2
 # Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
 MIN_SUPPORT_WEIGHT: Final = 0.1
+# A removed line is not the source of a line if another added line is more similar to it by this much.
+RIVAL_ADVANTAGE: Final = 0.1
 # Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
 MAX_CANDIDATES: Final = 40
 # Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
@@ -75,17 +78,14 @@ class ChangedLines:
         return by_word
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines of equal text; if there are none, those that share a rare word."""
-        if features.key in self._removed_by_key:
-            return self._removed_by_key[features.key][:MAX_CANDIDATES]
+        """Return the removed lines of equal text, and those that share a rare word."""
+        candidates = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
         by_word = self._removed_by_word
         postings = sorted((by_word[word] for word in features.words if word in by_word), key=len)
-        return [
-            line
-            for posting in postings[:MAX_SEARCH_WORDS]
-            if len(posting) <= MAX_CANDIDATES
-            for line in posting
-        ]
+        for posting in postings[:MAX_SEARCH_WORDS]:
+            if len(posting) <= MAX_CANDIDATES:
+                candidates = [*candidates, *posting]
+        return candidates
 
     def compute_best_support(self, removed: ChangedLine) -> float:
         """Return the best support of the added lines of this text; 0 if no more were added than removed.
@@ -100,6 +100,11 @@ class ChangedLines:
             compute_support(line.lines, line.number, removed.lines, removed.number)
             for line in added[:MAX_CANDIDATES]
         )
+
+    def has_better_rival(self, removed: ChangedLine, similarity: float) -> bool:
+        """Check whether an added line of its file is clearly more similar to a removed line."""
+        added_texts = (line.text for line in self.added if line.path == removed.path)
+        return has_better_rival(removed.features, added_texts, similarity)
 
     def share_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
         """Check whether a line has a literal that only one removed and one added line of the commit have."""
@@ -130,6 +135,19 @@ def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str],
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
     """Check whether a line is a copy of an equal line of the parent: the lines around both must be similar."""
     return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
+
+
+def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
+    """Check whether an added line is more similar to a removed line than `similarity` by `RIVAL_ADVANTAGE`."""
+    least = similarity + RIVAL_ADVANTAGE
+    if least >= 1:
+        return False
+    rivals = map(extract_features, added_texts)
+    # The Dice ratio is half of the similarity, and takes less time than the other half.
+    return any(
+        (1 + compute_dice(rival, removed)) / 2 > least and compute_similarity(rival, removed) > least
+        for rival in rivals
+    )
 
 
 def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:

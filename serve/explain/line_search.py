@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from pipeline.git.git_cli import GitProgram
+from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.changed_lines import compute_support
 from serve.explain.file_history import FileHistoryReader
@@ -145,7 +145,9 @@ class LineSearcher:
             if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
                 source = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
                 least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
-                return source if source and self._measure_support(line, source) >= least_support else None
+                if source is None or self._measure_support(line, source) < least_support:
+                    return None
+                return source if is_same_name or not self._is_idiom(line, parents[0]) else None
         return None
 
     def _measure_support(self, line: UnsourcedLine, source: LineSource) -> float:
@@ -153,6 +155,10 @@ class LineSearcher:
         lines = read_lines(self.repository, find_blob(self.repository, line.commit_sha, line.path))
         old_lines = read_lines(self.repository, find_blob(self.repository, source.parent, source.path))
         return compute_support(lines, line.number, old_lines, source.number)
+
+    def _is_idiom(self, line: UnsourcedLine, revision: str) -> bool:
+        """Check whether several lines of a revision are equal to a line, such as an import."""
+        return bool(find_idioms(self.git, revision, {line.text.strip()}, RUN_TIMEOUT_SECONDS))
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added an anchor of the line to a file with the same suffix."""

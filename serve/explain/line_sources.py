@@ -17,12 +17,11 @@ from pipeline.git.changes import TREE_MODE, FileChange, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
-from serve.explain.changed_lines import ChangedLine, ChangedLines, compute_support
+from serve.explain.changed_lines import ChangedLine, ChangedLines, compute_support, has_better_rival
 from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
     compute_containment,
-    compute_dice,
     compute_similarity,
     extract_features,
 )
@@ -44,8 +43,6 @@ ROLE_SUPPORT: Final = 0.5
 UNSUPPORTED_WEIGHT: Final = 2.0
 # A moved line of equal text is exact if it has at least this support.
 EXACT_SUPPORT: Final = 0.5
-# A removed line is not the source of a line if another added line is more similar to it by this much.
-RIVAL_ADVANTAGE: Final = 0.1
 # Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
 # Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
@@ -171,19 +168,24 @@ class SourceFinder:
         if changed_lines is None:
             changed_lines = self._changed_lines[parent_index] = self._load_changed_lines(parent_index)
         best: tuple[float, float, ChangedLine] | None = None
+        least_score = MIN_SUPPORTED_MOVE_SCORE
         for candidate in changed_lines.find_candidates(features):
-            score = compute_similarity(features, candidate.features)
+            score = similarity = compute_similarity(features, candidate.features)
             if score < MIN_MOVE_SCORE and features.anchors & candidate.features.anchors:
                 score = max(score, compute_containment(features, candidate.features))
-            if score < MIN_SUPPORTED_MOVE_SCORE:
+            if score < least_score:
                 continue
             support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
             if score == 1 and support < changed_lines.compute_best_support(candidate):
+                least_score = (
+                    1 - MOVE_ADVANTAGE
+                )  # a copy of a line that another one continues is hardly an edit
                 continue
             is_move = _is_move(
                 score, support, features, comparison.path, candidate.path, comparison.old_path
             ) or changed_lines.share_unique_literal(features, candidate)
-            if is_move and (best is None or (score, support) > best[:2]):
+            is_best = is_move and (best is None or (score, support) > best[:2])
+            if is_best and not changed_lines.has_better_rival(candidate, similarity):
                 best = score, support, candidate
         if best is None:
             return None
@@ -290,7 +292,8 @@ class _FileComparison:
                 step = self._get_step_of_equal_line(old_number, number)
                 return _Match(score, self._create_source(old_number, step, is_exact=True))
             old = extract_features(self.old_lines[old_number - 1])
-            if old.key not in self.added_keys and not self._has_better_rival(part, number, old, similarity):
+            rivals = (self.lines[rival - 1] for rival in part.added[:MAX_BLOCK_LINES] if rival != number)
+            if old.key not in self.added_keys and not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return None
 
@@ -316,17 +319,6 @@ class _FileComparison:
             return "renamed"
         is_same = self.old_lines[old_number - 1].rstrip("\r") == self.lines[number - 1].rstrip("\r")
         return "moved" if is_same else "reformatted"
-
-    def _has_better_rival(self, part: PatchPart, number: int, old: LineFeatures, similarity: float) -> bool:
-        """Check whether another added line of the block is clearly more similar to the removed line."""
-        least = similarity + RIVAL_ADVANTAGE
-        for rival_number in part.added[:MAX_BLOCK_LINES] if least < 1 else ():
-            rival = extract_features(self.lines[rival_number - 1])
-            # The Dice ratio is half of the similarity, and takes less time than the other half.
-            may_be_better = rival_number != number and (1 + compute_dice(rival, old)) / 2 > least
-            if may_be_better and compute_similarity(rival, old) > least:
-                return True
-        return False
 
     def _create_source(self, number: int, step: SourceStep, *, is_exact: bool) -> LineSource:
         return LineSource(self.parent, self.old_path, number, step, is_exact)
