@@ -290,6 +290,35 @@ def test_unique_literal_moves(repo: Repo, home: Path, is_unique: bool) -> None:
     assert subjects == (["Define a getter"] if is_unique else [])
 
 
+def test_moved_line_has_no_better_rival(repo: Repo, home: Path) -> None:
+    """A line is no source of a similar one elsewhere if another added line of its file is clearly more similar."""
+    check, neighbours = (
+        "    check_false(end_range.is_tracked())\n",
+        ("    end_range = find_end()\n", "    start = begin()\n"),
+    )
+    old = f"def test_end():\n{neighbours[0]}{check}{neighbours[1]}{OTHER}"
+    edited, similar = check.replace("false", "true"), "    check_true(end_range.is_implicit())\n"
+    new = f"def test_end():\n{neighbours[0]}{edited}{neighbours[1]}{OTHER}"
+    new += f"\n\ndef test_implicit_end():\n{neighbours[0]}{similar}{neighbours[1]}"
+    repo.commit_file("ranges.py", old, "Check the end")
+    repo.commit_file("ranges.py", new, "Track implicit ends")
+    number = 1 + new.splitlines().index(similar.rstrip())
+    assert trace(repo, home, "ranges.py", number).evolution == ()
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+def test_common_line_is_not_restored(repo: Repo, home: Path, copies: int) -> None:
+    """A line of a removed file is restored in a file of another name, unless files of the parent have the line."""
+    for number in range(copies):
+        repo.commit_file(f"user{number}.py", TIMEOUT, "Use it")
+    repo.remove("net.py")
+    repo.commit("Remove net")
+    repo.commit_file("sockets.py", CONNECT + OTHER, "Add sockets")
+    build_index(repo, home)
+    steps = [step for step, *_ in list_steps(trace(repo, home, "sockets.py", 3))]
+    assert steps == (["introduced"] if copies == 0 else [])
+
+
 def test_better_rival_is_the_descendant(repo: Repo, home: Path) -> None:
     """A line next to an edited one is new: the edited one is clearly more similar to the old line."""
     edited, new = TIMEOUT.replace("DELAY", "PAUSE"), "    socket.set_option(retries * LIMIT)\n"
