@@ -21,6 +21,8 @@ from serve.explain.line_similarity import (
 SUPPORT_LINES: Final = 2
 # Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
 MIN_SUPPORT_WEIGHT: Final = 0.1
+# A moved line must be better than an edited one by this much, because most edits stay where they were.
+MOVE_ADVANTAGE: Final = 0.1
 # A removed line is not the source of a line if another added line is more similar to it by this much.
 RIVAL_ADVANTAGE: Final = 0.1
 # Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
@@ -34,11 +36,15 @@ COPY_SUPPORT: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChangedLine:
-    """Line that a commit removes or adds. `lines`: all lines of its file; `number`: that of the line, from 1."""
+    """Line that a commit removes or adds.
+
+    `lines`: all lines of its file. `number`: that of the line, from 1. `block`: that of its block in the file's diff.
+    """
 
     path: bytes
     lines: Sequence[str]
     number: int
+    block: int
 
     @property
     def text(self) -> str:
@@ -101,10 +107,22 @@ class ChangedLines:
             for line in added[:MAX_CANDIDATES]
         )
 
-    def has_better_rival(self, removed: ChangedLine, similarity: float) -> bool:
-        """Check whether an added line of its file is clearly more similar to a removed line."""
-        added_texts = (line.text for line in self.added if line.path == removed.path)
-        return has_better_rival(removed.features, added_texts, similarity)
+    def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
+        """Check whether a removed line rather became another added line of its file than the line `number` of `path`.
+
+        Most lines stay where they were, so an added line of its block may be less similar by `MOVE_ADVANTAGE`.
+        """
+        if similarity == 1:
+            return False
+        return any(
+            _is_more_similar(
+                line.features,
+                removed.features,
+                similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),
+            )
+            for line in self.added
+            if line.path == removed.path and (line.path, line.number) != (path, number)
+        )
 
     def share_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
         """Check whether a line has a literal that only one removed and one added line of the commit have."""
@@ -140,14 +158,13 @@ def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_num
 def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
     """Check whether an added line is more similar to a removed line than `similarity` by `RIVAL_ADVANTAGE`."""
     least = similarity + RIVAL_ADVANTAGE
-    if least >= 1:
-        return False
-    rivals = map(extract_features, added_texts)
+    return least < 1 and any(_is_more_similar(extract_features(text), removed, least) for text in added_texts)
+
+
+def _is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
     # The Dice ratio is half of the similarity, and takes less time than the other half.
-    return any(
-        (1 + compute_dice(rival, removed)) / 2 > least and compute_similarity(rival, removed) > least
-        for rival in rivals
-    )
+    may_be = (1 + compute_dice(first, second)) / 2 > similarity
+    return may_be and compute_similarity(first, second) > similarity
 
 
 def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:

@@ -52,6 +52,7 @@ CONTAINED_HALF_WEIGHT: Final = 3.0
 NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor the words can be an idiom
 # A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
 WHOLE_SCORE: Final = 0.55
+WHOLE_ANCHOR_SCORE: Final = 0.9  # with an anchor and enough words
 MIN_WHOLE_TOKENS: Final = 4
 MIN_WHOLE_WEIGHT: Final = 1.0
 # Longer lines (minified files, data) are compared only for equality.
@@ -153,6 +154,8 @@ def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
     if shared_weight < MIN_CONTAINED_WEIGHT or shared_weight < MIN_CONTAINMENT * smaller_weight:
         is_whole = shared_weight >= MIN_WHOLE_WEIGHT and _is_whole_part(first, second)
         return WHOLE_SCORE if is_whole else 0.0
+    if first.anchors & second.anchors and _is_whole_part(first, second):
+        return WHOLE_ANCHOR_SCORE
     common = count_common_tokens(first.tokens, second.tokens) / min(len(first.tokens), len(second.tokens))
     score = CONTAINED_SHARE * min(shared_weight / smaller_weight, common)
     score += CONTAINED_BONUS * shared_weight / (shared_weight + CONTAINED_HALF_WEIGHT)

@@ -11,13 +11,21 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Final, Literal
 
 from pipeline.git.changes import TREE_MODE, FileChange, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
-from serve.explain.changed_lines import ChangedLine, ChangedLines, compute_support, has_better_rival
+from serve.explain.changed_lines import (
+    MAX_CANDIDATES,
+    MOVE_ADVANTAGE,
+    ChangedLine,
+    ChangedLines,
+    compute_support,
+    has_better_rival,
+)
 from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
@@ -30,8 +38,6 @@ SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
 # Least similarity of an edited line. If no removed line reaches it, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
-# A moved line must be better than an edited one by this much, because most edits stay where they were.
-MOVE_ADVANTAGE: Final = 0.1
 # Least similarity of a moved line: alone, and with at least this support.
 MIN_MOVE_SCORE: Final = 0.8
 MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
@@ -108,8 +114,7 @@ class SourceFinder:
             for change in self._list_changes(parent_index):
                 if (change.old_path or change.path) == path:
                     lines = read_lines(self.repository, change.old_blob)
-                    removed_numbers, _ = self._list_changed_lines(change)
-                    for number in removed_numbers:
+                    for number in chain.from_iterable(part.removed for part in self._list_parts(change)):
                         if extract_features(lines[number - 1]).key == key:
                             return LineSource(parent, path, number, "moved", is_exact=False)
         return None
@@ -177,15 +182,16 @@ class SourceFinder:
                 continue
             support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
             if score == 1 and support < changed_lines.compute_best_support(candidate):
-                least_score = (
-                    1 - MOVE_ADVANTAGE
-                )  # a copy of a line that another one continues is hardly an edit
+                # A copy of a line that another one continues is hardly the edit of a third line.
+                least_score = 1 - MOVE_ADVANTAGE
                 continue
             is_move = _is_move(
                 score, support, features, comparison.path, candidate.path, comparison.old_path
             ) or changed_lines.share_unique_literal(features, candidate)
             is_best = is_move and (best is None or (score, support) > best[:2])
-            if is_best and not changed_lines.has_better_rival(candidate, similarity):
+            if is_best and not changed_lines.has_better_successor(
+                candidate, comparison.path, number, similarity
+            ):
                 best = score, support, candidate
         if best is None:
             return None
@@ -202,29 +208,26 @@ class SourceFinder:
         for change in self._list_changes(parent_index)[:MAX_MOVE_FILES]:
             if change.has_same_content or change.kind == "type_changed":
                 continue
-            removed_numbers, added_numbers = self._list_changed_lines(change)
-            remaining_lines -= len(removed_numbers) + len(added_numbers)
+            parts = self._list_parts(change)
+            remaining_lines -= sum(len(part.removed) + len(part.added) for part in parts)
             if remaining_lines < 0:
                 break
             old_lines, new_lines = (
                 read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
             )
             old_path = change.old_path or change.path
-            removed += (ChangedLine(old_path, old_lines, number) for number in removed_numbers)
-            added += (ChangedLine(change.path, new_lines, number) for number in added_numbers)
+            for block, part in enumerate(parts):
+                removed += (ChangedLine(old_path, old_lines, number, block) for number in part.removed)
+                added += (ChangedLine(change.path, new_lines, number, block) for number in part.added)
         return ChangedLines(removed, added)
 
-    def _list_changed_lines(self, change: FileChange) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the numbers of the removed and of the added lines of a change."""
+    def _list_parts(self, change: FileChange) -> Sequence[PatchPart]:
+        """Return the blocks of a change: one with all lines if the file was added or deleted."""
         old_blob, new_blob = change.old_blob, change.new_blob
         old_lines, new_lines = (read_lines(self.repository, blob) for blob in (old_blob, new_blob))
         if not (old_lines and new_lines and old_blob and new_blob):
-            return range(1, len(old_lines) + 1), range(1, len(new_lines) + 1)
-        parts = self.repository.diff_blobs(old_blob, new_blob)
-        return (
-            [number for part in parts for number in part.removed],
-            [number for part in parts for number in part.added],
-        )
+            return (_create_whole_part(len(old_lines), len(new_lines)),)
+        return self.repository.diff_blobs(old_blob, new_blob)
 
 
 @dataclass(frozen=True)
@@ -274,11 +277,15 @@ class _FileComparison:
         ]
 
     def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
+        equal_number = self._pair_equal_lines(part, features.key).get(number)
+        if equal_number is not None:
+            step = self._get_step_of_equal_line(equal_number, number)
+            return _Match(1.0, self._create_source(equal_number, step, is_exact=True))
         relative_position = (number - part.added[0]) / len(part.added)
         candidates: list[tuple[float, float, int, float]] = []
         for index, old_number in enumerate(part.removed[:MAX_BLOCK_LINES]):
             old = extract_features(self.old_lines[old_number - 1])
-            if not features.words & old.words and features.key != old.key:
+            if not features.words & old.words or old.key in self.added_keys:
                 continue
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
@@ -286,32 +293,35 @@ class _FileComparison:
                 distance = abs(index / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
-            if score == 1 and self._is_continued_elsewhere(part, number, old_number):
-                continue
-            if score == 1:
-                step = self._get_step_of_equal_line(old_number, number)
-                return _Match(score, self._create_source(old_number, step, is_exact=True))
             old = extract_features(self.old_lines[old_number - 1])
             rivals = (self.lines[rival - 1] for rival in part.added[:MAX_BLOCK_LINES] if rival != number)
-            if old.key not in self.added_keys and not has_better_rival(old, rivals, similarity):
+            if not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return None
 
-    def _is_continued_elsewhere(self, part: PatchPart, number: int, old_number: int) -> bool:
-        """Check whether another added line of the block continues a removed line of equal text.
+    def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
+        """Return the removed line of a block that each added line with this key continues, if there is one.
 
-        Only one does if more lines of the text were added than removed: the one whose neighbours changed least.
+        The pairs with the most similar neighbours come first, then those at about the same place.
         """
-        key = build_key(self.lines[number - 1])
-        equal_lines = [
-            added for added in part.added[:MAX_BLOCK_LINES] if build_key(self.lines[added - 1]) == key
+        added = [number for number in part.added if build_key(self.lines[number - 1]) == key]
+        removed = [number for number in part.removed if build_key(self.old_lines[number - 1]) == key]
+        shift = (part.removed or (0,))[0] - part.added[0]
+        pairs = [
+            (
+                -compute_support(self.lines, number, self.old_lines, old_number),
+                abs(old_number - number - shift),
+                number,
+                old_number,
+            )
+            for number in added[:MAX_CANDIDATES]
+            for old_number in removed[:MAX_CANDIDATES]
         ]
-        if len(equal_lines) <= sum(build_key(self.old_lines[removed - 1]) == key for removed in part.removed):
-            return False
-        supports = {
-            line: compute_support(self.lines, line, self.old_lines, old_number) for line in equal_lines
-        }
-        return supports.get(number, 0.0) < max(supports.values())
+        sources: dict[int, int] = {}
+        for _, _, number, old_number in sorted(pairs):
+            if number not in sources and old_number not in sources.values():
+                sources[number] = old_number
+        return sources
 
     def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
         """Return the step for a removed line that is equal to a line in the same block."""
