@@ -89,6 +89,7 @@ def test_questions_and_comments(site: Site, session: PageSession) -> None:
     comment.fill("The proxy is out of our hands")
     comment.evaluate("field => { field.form.requestSubmit(); field.form.requestSubmit(); }")  # sent once
     expect(page.locator(".talk")).to_contain_text(["HAProxy", "The proxy is out of our hands"])
+    expect(page.locator(".talk").first).to_contain_text("the agent that asked gets it with its next call")
     node = site.maps.read("mm_test").nodes[active]
     assert [question.answer for question in node.questions] == ["HAProxy", "e 20 s ?"]
     assert [comment.text for comment in node.comments] == ["The proxy is out of our hands"]

@@ -117,7 +117,7 @@ test("the labels of a map are read once for all entries that quote some", () => 
 });
 
 test("log entries are shown in words, whatever their labels contain", () => {
-  const describe = (message: string, fields: { nodeId?: string; file?: string } = {}): string => {
+  const describe = (message: string, fields: { nodeId?: string; file?: string; client?: string } = {}): string => {
     const { kind, verb, subject, detail, status } = describeEntry({ timestamp: "", message, ...fields });
     return [kind + (status && `:${status}`), verb, subject, detail].join("|");
   };
@@ -128,12 +128,18 @@ test("log entries are shown in words, whatever their labels contain", () => {
   assert.equal(describe("Moved 2 nodes under 'Tests'"), "move|Moved 2 nodes under|Tests|");
   assert.equal(describe("Lexer: now: planned -> in_progress", { nodeId }), "status:in_progress|Started|Lexer: now|");
   assert.equal(describe("Lexer: renamed to 'a, b', task -> plan, no status -> completed", { nodeId }), "status:completed|Completed|Lexer|renamed to a, b, Task → Plan");
+  assert.equal(describe("Lexer: renamed to 'read -> parse', task -> plan", { nodeId }), "change|Changed|Lexer|renamed to read -> parse, Task → Plan");
+  assert.equal(describe("Lexer: reason removed", { nodeId }), "change|Changed|Lexer|reason removed");
+  assert.equal(describe("Lexer: renamed to 'Scanner', reason removed", { nodeId }), "change|Changed|Lexer|renamed to Scanner, reason removed");
   assert.equal(describe("Lexer: task -> data_flow", { nodeId }), "change|Changed|Lexer|Task → Data flow");
   assert.equal(describe("Lexer: planned -> blocked, reason: no grammar: ask", { nodeId }), "status:blocked|Blocked|Lexer|no grammar: ask");
   assert.equal(describe("Lexer: reason: none yet", { nodeId }), "change|Changed|Lexer|none yet");
   assert.equal(describe("Asked the user: Which?", { nodeId }), "ask|Asked you:|Which?|");
   assert.equal(describe("User answered 'Which?': nginx", { nodeId }), "comment|You answered:|nginx|");
   assert.equal(describe("User commented on 'Lexer': Slow", { nodeId }), "comment|You commented on|Lexer|Slow");
+  for (const message of ["User answered 'Which?': nginx", "User commented on 'Lexer': Slow"]) {
+    assert.equal(describe(message, { nodeId, client: "An agent" }), `note||${message}|`);
+  }
   assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
   assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
   assert.equal(describe("Removed 'x': 1 node, 0 links"), "remove|Removed|x|");
@@ -161,7 +167,7 @@ test("bursts of entries of a kind at a node are groups, but notes and later entr
     ["11:58:30", "Read x.py", { nodeId: "d", file: "x.py" }],
   ];
   const log = messages.map(([time, message, fields]) => ({ timestamp: `2026-01-01T${time}Z`, message, ...fields }));
-  const groups = groupEntries(map, buildRelations(map), log.map((entry, step) => ({ entry, step })));
+  const groups = groupEntries(map, buildRelations(map), log.map((entry, index) => ({ entry, index })));
   assert.deepEqual(
     groups.map(({ verb, subject, detail, entries, nodes }) => `${[verb, subject, detail].filter(Boolean).join(" ")}: ${entries.length}, ${nodes.join(" ")}`),
     [
@@ -174,6 +180,16 @@ test("bursts of entries of a kind at a node are groups, but notes and later entr
       "Touched 2 files: 2, d",
     ],
   );
+});
+
+test("numbers in labels are not counted as nodes or links of a burst", () => {
+  const map = createMap({ tests: { label: "Check 7 nodes", type: "component" } });
+  const group = (...messages: string[]): string[] =>
+    groupEntries(map, buildRelations(map), messages.map((message, index) => ({ entry: { timestamp: "2026-01-01T12:00:00Z", message }, index }))).map(({ verb, subject }) => `${verb} ${subject}`);
+  assert.deepEqual(group("Added 'Fix 12 links' under 'Check 7 nodes'", "Added 1,200 nodes under 'Check 7 nodes'"), ["Added 1,201 nodes under Check 7 nodes"]);
+  assert.deepEqual(group("Added 'Fix 12 links' under 'Check 7 nodes'"), ["Added Fix 12 links"]);
+  assert.deepEqual(group("Removed '12 nodes': 1 node, 0 links", "Removed 3 nodes: 3 nodes, 0 links"), ["Removed 4 nodes"]);
+  assert.deepEqual(group("Linked '12 links' -> 'b'", "Linked 4 pairs, Removed 2 links"), ["Linked 5 pairs"]);
 });
 
 test("a question and its answer change a node, but their delivery does not, though the page shows it", () => {
@@ -189,7 +205,7 @@ test("a question and its answer change a node, but their delivery does not, thou
 
 test("groups of the log keep their keys when entries are added and the oldest are dropped", () => {
   const map = createMap({});
-  const listKeys = (...times: string[]): string[] => groupEntries(map, buildRelations(map), times.map((timestamp, step) => ({ entry: { timestamp, message: "A note" }, step }))).map(({ key }) => key);
+  const listKeys = (...times: string[]): string[] => groupEntries(map, buildRelations(map), times.map((timestamp, index) => ({ entry: { timestamp, message: "A note" }, index }))).map(({ key }) => key);
   const keys = listKeys("3", "2", "2", "1");
   assert.equal(new Set(keys).size, 4);
   assert.deepEqual(listKeys("4", "3", "2", "2").slice(1), keys.slice(0, 3));
@@ -198,7 +214,7 @@ test("groups of the log keep their keys when entries are added and the oldest ar
 test("entries of several agents are no burst, and are told apart by their authors", () => {
   const map = createMap({ a: {}, b: {} });
   const log = ["one", "one", "two"].map((client, index) => ({ timestamp: "2026-01-01T12:00:00Z", message: "a: planned -> completed", nodeId: index ? "a" : "b", client }));
-  const groups = groupEntries(map, buildRelations(map), log.map((entry, step) => ({ entry, step })));
+  const groups = groupEntries(map, buildRelations(map), log.map((entry, index) => ({ entry, index })));
   assert.deepEqual(groups.map(({ entries }) => entries.length), [2, 1]);
   assert.deepEqual([hasSeveralAuthors(log), hasSeveralAuthors(log.slice(0, 2))], [true, false]);
 });

@@ -163,12 +163,18 @@ test("nodes that changed while the tab was hidden are marked until they are sele
   setHidden(false);
   await untilLoaded();
   assert.deepEqual(listUnseen(), ["p2a changed", "p2e added"]);
-  await receive(complete("5", "p1a", "p1b", "p2a", "p2b"));
+  showNextUnseen();
+  assert.deepEqual([app.get().route.node, listUnseen()], ["p2a", ["p2e added"]]);
+  await receive(complete("5", "p1a", "p1b", "p2a"));
+  assert.deepEqual(listUnseen(), []); // the other was deleted
   showNextUnseen();
   assert.equal(app.get().route.node, "p2a");
-  assert.deepEqual(listUnseen(), ["p2e added"]);
-  showNextUnseen();
-  assert.deepEqual([app.get().route.node, listUnseen()], ["p2a", []]); // the other was removed again
+});
+
+test("a map that is opened has no marks of nodes that were deleted since", async () => {
+  app.set({ map: null, unseen: new Map([["p1a", "changed"], ["gone", "added"]]), lookedAt: "2026-01-01T12:00:00Z" });
+  await receive(createMapWithBranches("2"));
+  assert.deepEqual([...app.get().unseen], [["p1a", "changed"]]);
 });
 
 test("a hidden tab notifies of each new question once, and a click on it opens its node", async () => {
@@ -351,14 +357,14 @@ test("a step through the log selects what its entry mentions, shows it in the pa
   await receive({ ...createMapWithBranches("2"), activityLog: log });
   app.set({ tab: "files" });
   stepBy(1);
-  assert.deepEqual([app.get().step, app.get().route.node, app.get().tab], [0, null, "files"]);
+  assert.deepEqual([app.get().logIndex, app.get().route.node, app.get().tab], [0, null, "files"]);
   stepBy(1);
-  assert.deepEqual([app.get().step, app.get().route.node, app.get().tab], [1, "m2b", "node"]);
+  assert.deepEqual([app.get().logIndex, app.get().route.node, app.get().tab], [1, "m2b", "node"]);
   assert.deepEqual(getHighlightedNodes(app.get()), { nodes: new Set(["m2b"]), isExclusive: false });
   stepBy(5);
-  assert.equal(app.get().step, 2);
+  assert.equal(app.get().logIndex, 2);
   select("p1");
-  assert.equal(app.get().step, null);
+  assert.equal(app.get().logIndex, null);
   stepBy(-1);
-  assert.equal(app.get().step, null);
+  assert.equal(app.get().logIndex, null);
 });

@@ -16,17 +16,19 @@ export interface EntryText {
   detail: string;
   /** The new status of a task; empty for other kinds. */
   status: string;
+  /** Number of nodes or links that the entry is about. */
+  count: number;
 }
 
 /** Entry with its index in the log, 0 the newest. */
 export interface LogEntry {
   entry: Activity;
-  step: number;
+  index: number;
 }
 
 /** A burst of entries of the same kind, newest first; most groups have a single entry. */
 export interface LogGroup extends EntryText {
-  /** Time of the oldest entry, and a number if groups have the same: newer entries do not change it. */
+  /** Time of the oldest entry and a number that makes it unique; newer entries do not change it. */
   key: string;
   entries: LogEntry[];
   /** Ids of the nodes of the entries, or of those that they mention, each once. */
@@ -43,7 +45,8 @@ const UPDATED = /^Updated ([\d,]+ nodes?)$/u;
 const CREATED = new RegExp(`^Created (${LABEL})$`, "u");
 const LINKED = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
 const LINKED_MANY = /^(Linked|Removed) ([\d,]+ (?:pairs?|links?).*)$/u;
-const CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+`;
+const CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+|reason removed`;
+// "Lexer: renamed to 'Scanner', planned -> completed, reason: tests pass": a label, then changes, a reason, or both.
 const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)?(?:(?:, |(?<=: ))reason: (.*))?$`, "su");
 const TOUCHED = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
 const SYNCED = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
@@ -55,23 +58,24 @@ const COMMENTED = new RegExp(`^User commented on (${LABEL}): (.*)$`, "su");
 const STATUS_VERBS: Record<string, string> = { planned: "Planned", in_progress: "Started", completed: "Completed", blocked: "Blocked" };
 
 /** Returns an entry in words. An entry of an unknown form is a note. */
-export function describeEntry({ message, nodeId, file }: Activity): EntryText {
-  const describe = (kind: EntryKind, verb: string, subject: string, detail = "", status = ""): EntryText => ({ kind, verb, subject, detail, status });
+export function describeEntry({ message, nodeId, file, client }: Activity): EntryText {
+  const describe = (kind: EntryKind, verb: string, subject: string, detail = "", count = 1): EntryText => ({ kind, verb, subject, detail, status: "", count });
   let match: RegExpExecArray | null;
   if ((match = ADDED_OR_MOVED.exec(message))) {
     const [, verb, subject, parent] = match as unknown as [string, string, string, string];
     const kind = verb === "Added" ? "add" : "move";
-    return isQuoted(subject) ? describe(kind, verb, unquote(subject), `under ${unquote(parent)}`) : describe(kind, `${verb} ${subject} under`, unquote(parent));
+    return isQuoted(subject) ? describe(kind, verb, unquote(subject), `under ${unquote(parent)}`) : describe(kind, `${verb} ${subject} under`, unquote(parent), "", parseCount(subject));
   }
-  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2] === "1 node, 0 links" ? "" : match[2]!.replace(", 0 links", ""));
+  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2] === "1 node, 0 links" ? "" : match[2]!.replace(", 0 links", ""), parseCount(match[1]!));
   if ((match = LINKED.exec(message))) return describe("link", "Linked", `${unquote(match[1]!)} → ${unquote(match[2]!)}`, match[3]);
-  if ((match = LINKED_MANY.exec(message))) return describe("link", match[1]!, match[2]!);
-  if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!);
+  if ((match = LINKED_MANY.exec(message))) return describe("link", match[1]!, match[2]!, "", parseCount(match[2]!));
+  if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!, "", parseCount(match[1]!));
   if ((match = CREATED.exec(message))) return describe("create", "Created", unquote(match[1]!));
   if ((match = SYNCED.exec(message))) return describe("sync", match[1]!, match[2]!);
   if ((match = ASKED.exec(message))) return describe("ask", "Asked you:", match[1]!);
-  if ((match = ANSWERED.exec(message))) return describe("comment", "You answered:", match[1]!);
-  if ((match = COMMENTED.exec(message))) return describe("comment", "You commented on", unquote(match[1]!), match[2]);
+  // Entries of the user have no client: an agent's note may begin like them.
+  if (!client && (match = ANSWERED.exec(message))) return describe("comment", "You answered:", match[1]!);
+  if (!client && (match = COMMENTED.exec(message))) return describe("comment", "You commented on", unquote(match[1]!), match[2]);
   if (file && (match = TOUCHED.exec(message))) return describe("file", getLabel(ACTIONS, match[1]!.toLowerCase()), match[2]!, match[3]);
   return (nodeId && describeChange(message)) || describe("note", "", message);
 }
@@ -83,30 +87,33 @@ function describeChange(message: string): EntryText | null {
   let status = "";
   for (const [change] of changes.matchAll(new RegExp(CHANGE, "gu"))) {
     const [from, to] = change.split(" -> ") as [string, string?];
-    if (to === undefined) details.push(`renamed to ${unquote(from.replace("renamed to ", ""))}`);
+    if (change.startsWith("renamed to ")) details.push(`renamed to ${unquote(change.slice("renamed to ".length))}`);
+    else if (to === undefined) details.push(change);
     else if (to in STATUS_VERBS) status = to;
     else if (to in TYPES) details.push(`${getTypeName(from.trim())} → ${getTypeName(to)}`);
   }
   if (reason) details.push(reason);
   if (!status && !details.length) return null;
-  return { kind: status ? "status" : "change", verb: STATUS_VERBS[status] ?? "Changed", subject, detail: details.join(", "), status };
+  return { kind: status ? "status" : "change", verb: STATUS_VERBS[status] ?? "Changed", subject, detail: details.join(", "), status, count: 1 };
 }
 
 const isQuoted = (text: string): boolean => /^['"]/u.test(text);
+/** Returns the number of "1,200 nodes"; 1 for a quoted label. */
+const parseCount = (subject: string): number => (isQuoted(subject) ? 1 : Number(/^[\d,]+/u.exec(subject)?.[0].replace(/,/gu, "") ?? 1));
 const unquote = (text: string): string => (isQuoted(text) ? text.slice(1, -1).replace(/\\(.)/gu, "$1") : text);
 
 // Entries of a burst follow each other within this time.
 const BURST_MS = 120_000;
 
-/** Groups entries of a log, newest first, into bursts of the same kind and author at the same node. */
+/** Groups entries of a log, newest first, into bursts: entries with the same burst key, close in time. */
 export function groupEntries(map: Mindmap, relations: Relations, entries: LogEntry[]): LogGroup[] {
-  const bursts: { shared: string; entries: LogEntry[] }[] = [];
+  const bursts: { burstKey: string; entries: LogEntry[] }[] = [];
   for (const logEntry of entries) {
-    const shared = findSharedTraits(logEntry.entry);
+    const burstKey = getBurstKey(logEntry.entry);
     const last = bursts.at(-1);
     const isSoon = last && Date.parse(last.entries.at(-1)!.entry.timestamp) - Date.parse(logEntry.entry.timestamp) <= BURST_MS;
-    if (shared && isSoon && last.shared === shared) last.entries.push(logEntry);
-    else bursts.push({ shared, entries: [logEntry] });
+    if (burstKey && isSoon && last.burstKey === burstKey) last.entries.push(logEntry);
+    else bursts.push({ burstKey, entries: [logEntry] });
   }
   const keys = createKeys(bursts.map((burst) => burst.entries.at(-1)!.entry.timestamp));
   return bursts.map((burst, index) => {
@@ -127,10 +134,13 @@ function createKeys(timestamps: string[]): string[] {
   return keys;
 }
 
-/** Returns what entries of a burst have in common; empty for an entry that stands alone. */
-function findSharedTraits(entry: Activity): string {
+/**
+ * Returns a key that entries of one burst share (kind, author, and parent, node, verb or status by kind); empty if the
+ * entry is never grouped.
+ */
+function getBurstKey(entry: Activity): string {
   const text = describeEntry(entry);
-  const shared: Partial<Record<EntryKind, string | undefined>> = {
+  const trait: Partial<Record<EntryKind, string | undefined>> = {
     add: getParentLabel(text),
     move: getParentLabel(text),
     file: entry.nodeId,
@@ -140,7 +150,7 @@ function findSharedTraits(entry: Activity): string {
     remove: "",
     sync: "",
   };
-  return text.kind in shared ? [text.kind, entry.client, shared[text.kind]].join(" ") : "";
+  return text.kind in trait ? [text.kind, entry.client, trait[text.kind]].join(" ") : "";
 }
 
 /** Returns the label of the parent under which an entry added or moved nodes. */
@@ -148,7 +158,7 @@ const getParentLabel = ({ subject, detail }: EntryText): string => detail.replac
 
 function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {
   const text = describeEntry(entries[0]!.entry);
-  const count = entries.reduce((sum, { entry }) => sum + countSubjects(describeEntry(entry)), 0);
+  const count = entries.reduce((sum, { entry }) => sum + describeEntry(entry).count, 0);
   const mentioned = nodes.flatMap((id) => map.nodes[id] ?? []);
   const noun = (text.kind === "status" || (mentioned.length > 0 && mentioned.every(isTask))) && text.kind !== "remove" ? "tasks" : "nodes";
   if (text.kind === "add" || text.kind === "move") {
@@ -168,12 +178,9 @@ function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): Entr
 /** Checks whether several agents wrote entries. */
 export const hasSeveralAuthors = (entries: Activity[]): boolean => new Set(entries.flatMap(({ client }) => client ?? [])).size > 1;
 
-/** Returns the number of nodes or links that an entry is about. */
-const countSubjects = ({ verb, subject }: EntryText): number => Number(/([\d,]+) (?:nodes?|pairs?|links?)\b/u.exec(`${verb} ${subject}`)?.[1]?.replace(/,/gu, "") ?? 1);
-
 /**
- * Returns the ids of the entry's node and the nodes with its file; without any, of nodes that its edit wrote last, or else
- * of those whose label the message quotes.
+ * Returns the ids of the entry's node and of the nodes with its file. If there are none: of the nodes last updated at the
+ * entry's time, else of those whose label the message quotes.
  */
 export function findMentions(map: Mindmap, relations: Relations, entry: Activity): Set<string> {
   const ids = new Set<string>();

@@ -12,7 +12,7 @@ import { Time } from "./time";
 
 export function ActivityLog() {
   const map = useSelector(app, (state) => state.map)!;
-  return <LogEntries map={map} entries={map.activityLog.map((entry, step) => ({ entry, step }))} />;
+  return <LogEntries map={map} entries={map.activityLog.map((entry, index) => ({ entry, index }))} />;
 }
 
 /** List of entries; in the list about a node, its name is not repeated. */
@@ -38,10 +38,10 @@ interface GroupProps {
 
 /** Entry that selects its node. */
 function Entry({ map, group, about }: GroupProps) {
-  const { step } = group.entries[0]!;
-  const isCurrent = useSelector(app, (state) => state.step === step);
+  const { index } = group.entries[0]!;
+  const isCurrent = useSelector(app, (state) => state.logIndex === index);
   return (
-    <button type="button" class="entry" aria-current={isCurrent ? "step" : undefined} onClick={() => stepTo(step)}>
+    <button type="button" class="entry" aria-current={isCurrent ? "step" : undefined} onClick={() => stepTo(index)}>
       <Summary map={map} group={group} about={about} />
     </button>
   );
@@ -58,7 +58,7 @@ function Group({ map, group, about }: GroupProps) {
       {entries.length > 1 ? (
         <ol class="entries">
           {entries.map((entry) => (
-            <li key={entry.step}>
+            <li key={entry.index}>
               <Entry map={map} group={groupEntries(map, getRelations(map), [entry])[0]!} about={about} />
             </li>
           ))}

@@ -72,7 +72,7 @@ function FileLine({ file, isSelected }: { file: FileTouches; isSelected: boolean
   const actions = [...new Set(file.touches.map(({ touch }) => getLabel(ACTIONS, touch.action)))];
   const kinds = [...new Set(file.touches.flatMap(({ touch }) => (touch.changes ?? []).map((change) => change.kind)))];
   return (
-    <button type="button" class="file-line" aria-expanded={isSelected} onClick={() => app.set({ file: isSelected ? null : file.path, step: null })}>
+    <button type="button" class="file-line" aria-expanded={isSelected} onClick={() => app.set({ file: isSelected ? null : file.path, logIndex: null })}>
       <FilePath path={file.path} />
       <span class="file-facts">
         <span>{actions.join(", ")}</span>

@@ -10,37 +10,37 @@ import { Time } from "./time";
 
 export function LogBar() {
   const map = useSelector(app, (state) => state.map)!;
-  const step = useSelector(app, (state) => state.step);
+  const logIndex = useSelector(app, (state) => state.logIndex);
   const isFollowing = useSelector(app, (state) => state.isFollowing);
-  const entry = map.activityLog[step ?? 0];
+  const entry = map.activityLog[logIndex ?? 0];
   const last = map.activityLog.length - 1;
   if (!entry) return null;
   const text = describeEntry(entry);
   return (
-    <footer class={`log-bar${step === null ? "" : " stepping"}`} aria-label="Activity log" role="group">
-      <ToolButton icon="left" label="Older entry of the log" keys="[" disabled={step === last} onClick={() => stepBy(1)} />
+    <footer class={`log-bar${logIndex === null ? "" : " stepping"}`} aria-label="Activity log" role="group">
+      <ToolButton icon="left" label="Older entry of the log" keys="[" disabled={logIndex === last} onClick={() => stepBy(1)} />
       <input
         type="range"
         min={0}
         max={last + 1}
-        value={step === null ? last + 1 : last - step}
+        value={logIndex === null ? last + 1 : last - logIndex}
         aria-label="Position in the activity log"
-        aria-valuetext={step === null ? "No entry selected" : entry.message}
+        aria-valuetext={logIndex === null ? "No entry selected" : entry.message}
         onInput={(event) => {
           const value = Number(event.currentTarget.value);
           stepTo(value > last ? null : last - value);
         }}
       />
-      <ToolButton icon="right" label="Newer entry of the log" keys="]" disabled={step === null} onClick={() => (step === 0 ? stepTo(null) : stepBy(-1))} />
-      <button type="button" class="current-entry" title={entry.message} onClick={() => stepTo(step ?? 0)}>
+      <ToolButton icon="right" label="Newer entry of the log" keys="]" disabled={logIndex === null} onClick={() => (logIndex === 0 ? stepTo(null) : stepBy(-1))} />
+      <button type="button" class="current-entry" title={entry.message} onClick={() => stepTo(logIndex ?? 0)}>
         <EntryIcon text={text} />
         <EntryWords text={text} />
         <span class="current-entry-time">
-          {step !== null && `${step + 1} of ${last + 1}, `}
+          {logIndex !== null && `${logIndex + 1} of ${last + 1}, `}
           <Time at={entry.timestamp} />
         </span>
       </button>
-      {step !== null && <ToolButton icon="close" label="Leave the log" onClick={() => stepTo(null)} />}
+      {logIndex !== null && <ToolButton icon="close" label="Leave the log" onClick={() => stepTo(null)} />}
       <ToolButton
         icon="follow"
         label="Follow the agent: select what it changes"

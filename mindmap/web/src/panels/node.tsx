@@ -208,7 +208,7 @@ const ChildNodes = ({ map, node }: { map: Mindmap; node: MapNode }) => (
 );
 
 function NodeActivity({ map, node }: { map: Mindmap; node: MapNode }) {
-  const entries = map.activityLog.map((entry, step) => ({ entry, step })).filter(({ entry }) => entry.nodeId === node.id);
+  const entries = map.activityLog.map((entry, index) => ({ entry, index })).filter(({ entry }) => entry.nodeId === node.id);
   if (!entries.length) return null;
   return (
     <section>

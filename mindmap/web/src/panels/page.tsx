@@ -82,7 +82,8 @@ function Panes() {
   const mapId = useSelector(app, (state) => state.map?.id);
   const parts = listParts(view);
   useLayoutEffect(() => {
-    collapseToFit([], false); // the panes have their sizes: their effects run first
+    // Layout effects of children run first, so each Pane has registered its size here.
+    collapseToFit([], false);
     const watcher = new ResizeObserver(resizePanes);
     for (const { tree } of panes.values()) watcher.observe(tree);
     return () => watcher.disconnect();

@@ -116,7 +116,7 @@ export function NodeMessages({ node }: { node: MapNode }) {
           {comments.map((comment) => (
             <li key={comment.id}>
               <p>{comment.text}</p>
-              <Delivery at={comment.timestamp} isDelivered={!!comment.deliveredAt} />
+              <Delivery at={comment.timestamp} isDelivered={!!comment.deliveredAt} recipient="an agent" />
             </li>
           ))}
         </ul>
@@ -130,13 +130,13 @@ const AnsweredQuestion = ({ question: { text, answer, answeredAt, deliveredAt } 
   <>
     <p class="muted">{text}</p>
     <p>{answer}</p>
-    <Delivery at={answeredAt} isDelivered={!!deliveredAt} />
+    <Delivery at={answeredAt} isDelivered={!!deliveredAt} recipient="the agent that asked" />
   </>
 );
 
-const Delivery = ({ at, isDelivered }: { at: string | undefined; isDelivered: boolean }) => (
+const Delivery = ({ at, isDelivered, recipient }: { at: string | undefined; isDelivered: boolean; recipient: string }) => (
   <p class="entry-facts">
     {at && <Time at={at} />}
-    {isDelivered ? "delivered to an agent" : "an agent gets it with its next call"}
+    {isDelivered ? `delivered to ${recipient}` : `${recipient} gets it with its next call`}
   </p>
 );

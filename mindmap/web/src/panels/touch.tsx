@@ -19,7 +19,7 @@ export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }
           class="file"
           aria-pressed={isSelected}
           title={`Highlight the nodes with ${touch.path}`}
-          onClick={() => app.set({ file: isSelected ? null : touch.path, step: null })}
+          onClick={() => app.set({ file: isSelected ? null : touch.path, logIndex: null })}
         >
           <FilePath path={touch.path} />
         </button>

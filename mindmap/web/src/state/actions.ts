@@ -27,7 +27,7 @@ const NOTICE_MS = 6_000;
 const WITHOUT_MAP = {
   map: null,
   failure: null,
-  step: null,
+  logIndex: null,
   file: null,
   collapsedRows: null,
   shownRow: undefined,
@@ -45,7 +45,7 @@ export function readRoute(): void {
   const isSameMap = map !== null && route.map === previousRoute.map;
   const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
   app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { ...WITHOUT_MAP, ...loadTabState(route.map) }) });
-  if (route.node) app.set({ tab: "node", ...(isSameMap ? { step: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
+  if (route.node) app.set({ tab: "node", ...(isSameMap ? { logIndex: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }
 
@@ -73,7 +73,7 @@ export function select(id: string | null, { expandsAncestors = true, historyStep
   if (id && !map?.nodes[id]) return;
   if (id !== route.node) setRoute({ ...route, node: id }, historyStep);
   markAsSeen(id ? [id] : []);
-  if (id) app.set({ tab: "node", file: null, step: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
+  if (id) app.set({ tab: "node", file: null, logIndex: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
 export function showView(view: View): void {
@@ -129,13 +129,14 @@ async function loadStatus(): Promise<void> {
 }
 
 function applyMap(id: string, map: Mindmap): void {
-  const { route, map: previous, step, unseen, lookedAt } = app.get();
+  const { route, map: previous, logIndex, lookedAt } = app.get();
   if (route.map !== id) return;
   const hiddenBefore = hiddenSince;
   if (!document.hidden) hiddenSince = "";
+  const unseen = new Map([...app.get().unseen].filter(([node]) => map.nodes[node])); // without deleted nodes
   if (!previous) {
     // The panes are not on the page yet; they expand what fits.
-    app.set({ map, failure: null, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []) });
+    app.set({ map, failure: null, unseen, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []) });
     return;
   }
   if (previous.updatedAt === map.updatedAt && JSON.stringify(previous) === JSON.stringify(map)) {
@@ -148,8 +149,9 @@ function applyMap(id: string, map: Mindmap): void {
     failure: null,
     ...(route.node && !previous.nodes[route.node] ? { collapsed: expandTo(map, [route.node]) } : {}),
     recentChanges: new Map([...app.get().recentChanges, ...changes]),
-    ...(hiddenBefore && changes.size ? { unseen: new Map([...unseen, ...changes]), lookedAt: unseen.size ? lookedAt : hiddenBefore } : {}),
-    step: step === null ? null : Math.min(step + countNewEntries(previous, map), map.activityLog.length - 1),
+    unseen: hiddenBefore ? new Map([...unseen, ...changes]) : unseen,
+    lookedAt: hiddenBefore && changes.size && !unseen.size ? hiddenBefore : lookedAt,
+    logIndex: logIndex === null ? null : Math.min(logIndex + countNewEntries(previous, map), map.activityLog.length - 1),
   });
   const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
   if (hasTreeChanged || findActiveTask(previous) !== findActiveTask(map)) collapseToFit(added, true);
@@ -216,11 +218,10 @@ export function markAsSeen(ids: Iterable<string>): void {
 
 /** Selects the next node that changed while the tab was hidden. */
 export function showNextUnseen(): void {
-  const { map, unseen } = app.get();
-  for (const id of unseen.keys()) {
-    markAsSeen([id]);
-    if (map?.nodes[id]) return select(id);
-  }
+  const [id] = app.get().unseen.keys();
+  if (!id) return;
+  markAsSeen([id]);
+  select(id);
 }
 
 /** Hides an open question above the map. It stays on its card, in the panel of its node, and for the agent. */
@@ -290,19 +291,19 @@ export function zoomTo(id: string): void {
 // ---- activity log
 
 /** Shows an entry of the log, 0 the newest, and selects the first node that it mentions; null or a negative number shows none. */
-export function stepTo(step: number | null): void {
+export function stepTo(index: number | null): void {
   const { map } = app.get();
-  const entry = step === null ? undefined : map?.activityLog[Math.min(step, map.activityLog.length - 1)];
+  const entry = index === null ? undefined : map?.activityLog[Math.min(index, map.activityLog.length - 1)];
   if (!map || !entry) {
-    app.set({ step: null });
+    app.set({ logIndex: null });
     return;
   }
   const [id] = findMentions(map, getRelations(map), entry);
   if (id) select(id, { historyStep: "move" });
-  app.set({ step: map.activityLog.indexOf(entry), file: null });
+  app.set({ logIndex: map.activityLog.indexOf(entry), file: null });
 }
 
-export const stepBy = (count: number): void => stepTo((app.get().step ?? -1) + count);
+export const stepBy = (count: number): void => stepTo((app.get().logIndex ?? -1) + count);
 
 // ---- notices and git sync
 

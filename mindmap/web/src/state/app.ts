@@ -49,7 +49,7 @@ export interface AppState {
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
   /** Index of the shown entry of the activity log, 0 the newest; null if none is shown. */
-  step: number | null;
+  logIndex: number | null;
   /** True if the page selects what the agent changes. */
   isFollowing: boolean;
   tab: Tab;
@@ -89,7 +89,7 @@ export const app = new Store<AppState>({
   types: new Set(),
   statuses: new Set(),
   showOnlyMatches: false,
-  step: null,
+  logIndex: null,
   isFollowing: false,
   tab: "node",
   isPanelOpen: true,
@@ -137,12 +137,12 @@ export interface HighlightedNodes {
 }
 
 /** Returns the nodes to highlight for the log entry, the file, or the hovered or selected node, in this order. */
-export const getHighlightedNodes = (state: AppState): HighlightedNodes => findHighlightedNodes(state.map, state.step, state.file, state.hovered ?? state.route.node);
+export const getHighlightedNodes = (state: AppState): HighlightedNodes => findHighlightedNodes(state.map, state.logIndex, state.file, state.hovered ?? state.route.node);
 
-const findHighlightedNodes = memoizeLast((map: Mindmap | null, step: number | null, file: string | null, node: string | null): HighlightedNodes => {
+const findHighlightedNodes = memoizeLast((map: Mindmap | null, logIndex: number | null, file: string | null, node: string | null): HighlightedNodes => {
   if (!map) return { nodes: new Set(), isExclusive: false };
   const relations = getRelations(map);
-  const entry = step === null ? undefined : map.activityLog[step];
+  const entry = logIndex === null ? undefined : map.activityLog[logIndex];
   if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: false };
   if (file !== null) return { nodes: findNodesWithFile(relations, file), isExclusive: true };
   return { nodes: node ? findRelated(map, relations, node) : new Set(), isExclusive: false };

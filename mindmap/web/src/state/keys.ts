@@ -95,9 +95,9 @@ function focusPanel(): void {
 
 /** Moves to an older log entry for "[", else to a newer one. Entry 0 is the newest, and after it comes the present. */
 function stepThroughLog(key: string): void {
-  const { step } = app.get();
+  const { logIndex } = app.get();
   if (key === "[") actions.stepBy(1);
-  else if (step !== null) actions.stepTo(step === 0 ? null : step - 1);
+  else if (logIndex !== null) actions.stepTo(logIndex === 0 ? null : logIndex - 1);
 }
 
 function panView(key: string): void {
@@ -107,8 +107,8 @@ function panView(key: string): void {
 
 /** Clears the first of these that is set: log entry, file, search, selection. */
 function clearTopmost(): void {
-  const { step, file, search, types, statuses } = app.get();
-  if (step !== null) actions.stepTo(null);
+  const { logIndex, file, search, types, statuses } = app.get();
+  if (logIndex !== null) actions.stepTo(null);
   else if (file !== null) app.set({ file: null });
   else if (search || types.size || statuses.size) actions.clearSearch();
   else actions.select(null);
