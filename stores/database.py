@@ -359,6 +359,11 @@ def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
     return storage_error
 
 
+def reports_damage(file: Path, error: duckdb.Error) -> bool:
+    """Return whether DuckDB's error reports a corrupt file, rather than a failed write, a lack of memory or a bug."""
+    return isinstance(_translate_error(file, error), DamagedIndex)
+
+
 def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(

@@ -1,9 +1,11 @@
 """Embedding cache: a database beside the index with vectors by content, which survives a rebuild of the index.
 
-An entry has a content hash, a model and the digest of the text that was embedded. It is used only for the same text,
-and is replaced if the content gets another text, for example from a newer parser. Entries are deleted only by
-`delete_unused_entries`. The cache only saves time: a damaged file is replaced, and a run continues without a cache
-that it cannot write. There is no primary key; the write transaction keeps entries unique.
+`content_hash`: hash of what the text is made from (message, path, change, diff). `text_digest`: digest of the embedded
+text, which a newer parser may build differently from the same content. A vector is used only if both match; a new text
+for the same content replaces the entry. Entries are deleted only by `delete_unused_entries`.
+
+The cache only saves time: a damaged file is replaced, and a run continues without a cache that it cannot read or write.
+There is no primary key; the write transaction keeps entries unique.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Other commands hold the cache briefly. Only one index run can hold it, because an index has one run at a time.
+# Only short commands can compete for the lock: an index has one index run at a time.
 WAIT_SECONDS: Final = 10.0
 # An index run holds the cache until its end, so waiting longer would not help.
 PRUNE_WAIT_SECONDS: Final = 2.0
@@ -67,15 +69,18 @@ class EmbeddingCache:
         try:
             self._open()
         except duckdb.Error as error:
-            self._replace_file(error)
+            self._handle_read_error(error)
 
     def look_up(self, keys: pa.Table) -> pa.Table:
-        """Return digest and vector (RESULT_SCHEMA) of each cached text; `keys` has the texts (LOOKUP_SCHEMA)."""
+        """Return (text_digest, embedding) of each cached text (RESULT_SCHEMA).
+
+        keys: content hash and text digest of the texts to look up (LOOKUP_SCHEMA).
+        """
         if self._engine is not None:
             try:
                 return self._select(self._engine, keys)
             except duckdb.Error as error:
-                self._replace_file(error)
+                self._handle_read_error(error)
         return RESULT_SCHEMA.empty_table()
 
     def store(self, entries: pa.Table) -> None:
@@ -85,17 +90,16 @@ class EmbeddingCache:
         try:
             self._write(self._engine, entries)
         except duckdb.Error as error:
-            logger.warning(
-                "Writing to the embedding cache failed. This run continues without it: %s",
-                _get_first_line(error),
-            )
-            self.close()
+            self._disable("Writing to", error)
 
     def count(self) -> int:
         """Return the number of entries of all models; 0 if the file cannot be used."""
-        if self._engine is None:
-            return 0
-        return int(self._engine.execute("SELECT count(*) FROM embeddings").fetchall()[0][0])
+        if self._engine is not None:
+            try:
+                return int(self._engine.execute("SELECT count(*) FROM embeddings").fetchall()[0][0])
+            except duckdb.Error as error:
+                self._handle_read_error(error)
+        return 0
 
     def close(self) -> None:
         """Checkpoint and close the file."""
@@ -120,12 +124,25 @@ class EmbeddingCache:
             raise
         self._engine = engine
 
-    def _replace_file(self, error: duckdb.Error) -> None:
-        """Replace an unreadable file with an empty one, unless another program has it open."""
-        self.close()
+    def _handle_read_error(self, error: duckdb.Error) -> None:
+        """Replace a damaged file with an empty one. After another error, such as a lack of memory, use no cache."""
+        has_other_columns = isinstance(error, (duckdb.BinderException, duckdb.CatalogException))
         if "lock on file" in str(error):
             logger.warning(IN_USE_MESSAGE)
-            return
+            self.close()
+        elif has_other_columns or database.reports_damage(self.location.embeddings, error):
+            self._replace_file(error)
+        else:
+            self._disable("Reading", error)
+
+    def _disable(self, action: str, error: duckdb.Error) -> None:
+        logger.warning(
+            "%s the embedding cache failed. This run continues without it: %s", action, _get_first_line(error)
+        )
+        self.close()
+
+    def _replace_file(self, error: duckdb.Error) -> None:
+        self.close()
         logger.warning(
             "This run cannot read the embedding cache %s and replaces it: %s",
             self.location.embeddings,
@@ -205,7 +222,7 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
 
 
 def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
-    """Return the DDL of the cache's table, which another version may have created, for the new file."""
+    """Return the DDL for the new file. It is copied from the old table, which another version may have created."""
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)

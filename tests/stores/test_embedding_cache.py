@@ -146,6 +146,30 @@ def test_other_database_is_replaced(location: IndexLocation, caplog: pytest.LogC
     assert "cannot read the embedding cache" in caplog.text
 
 
+def test_lack_of_memory_deletes_nothing(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """If a lookup gets no memory, the run continues without the cache, and all entries stay."""
+    pairs = [(f"c{n}", f"t{n}") for n in range(1_000)]
+    store(location, pairs)
+    with embedding_cache.open_cache(location, "model") as cache:
+        assert cache is not None and cache._engine is not None
+        cache._engine.execute("SET memory_limit = '1MB'")
+        assert cache.look_up(make_lookup(pairs)).num_rows == 0
+        cache.store(make_entries([("a", "x")]))
+        assert cache.count() == 0
+    assert "Reading the embedding cache failed" in caplog.text
+    assert len(find_digests(location, pairs)) == len(pairs)
+
+
+def test_count_of_an_unusable_file(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that can no longer be read has no entries to count."""
+    store(location, [("a", "x")])
+    with embedding_cache.open_cache(location, "model") as cache:
+        assert cache is not None and cache._engine is not None
+        cache._engine.execute("DROP TABLE embeddings")
+        assert cache.count() == 0
+    assert "cannot read the embedding cache" in caplog.text
+
+
 def test_locked_file_is_not_used(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
     """While another program has the file open, the run works without the cache, and no entry is lost."""
     store(location, [("a", "x")])
