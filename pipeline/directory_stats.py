@@ -47,7 +47,7 @@ class HistoryChanges:
 
 def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     """Read the changes of every readable commit that `head` reaches."""
-    shas = [sha for sha in repository.walk(head) if repository.is_readable(sha)]
+    shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     stdin = "".join(f"{sha}\n" for sha in shas).encode()
     with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as git_process:
         assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it

@@ -25,12 +25,14 @@ def compute_reachability_delta(
 ) -> ReachabilityDelta:
     """Return the commits that `head` reaches, as a difference to those that `recorded_head` reached.
 
-    If `recorded_head` is None or no longer exists, the delta is complete: `added` has every commit that `head` reaches.
+    If `recorded_head` is None or no longer exists, `added_commits` has every commit that `head` reaches.
     """
     if head == recorded_head and head is not None:
         return ReachabilityDelta()
     if head is None or recorded_head is None or not repository.contains(recorded_head):
-        return ReachabilityDelta(added_commits=tuple(repository.walk(head)) if head else (), is_complete=True)
+        return ReachabilityDelta(
+            added_commits=tuple(repository.walk(head)) if head else (), lists_all_commits=True
+        )
     return ReachabilityDelta(
         removed_commits=tuple(repository.walk(recorded_head, hide=[head])),
         added_commits=tuple(repository.walk(head, hide=[recorded_head])),
@@ -46,7 +48,7 @@ def find_unreachable(
     `unreachable_before`: commits that the earlier HEAD did not reach.
     """
     added_commits = set(delta.added_commits)
-    if delta.is_complete:
+    if delta.lists_all_commits:
         return sorted(set(recorded_commits) - added_commits)
     return sorted(
         (set(unreachable_before) | set(delta.removed_commits)) & set(recorded_commits) - added_commits

@@ -136,7 +136,7 @@ def start_run(
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
     # HEAD does not reach the commits that the repository no longer has.
-    commits_without_hunks = [sha for sha in commits_without_hunks if repository.is_readable(sha)]
+    commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
@@ -291,13 +291,13 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that HEAD does not reach.
 
-    If the delta is not complete, only the commits that it may change are looked up.
+    If the delta does not list all commits, only those that it may change are looked up.
     """
     previously_unreached = history.load_unreached_commits(connection)
     candidates = {*previously_unreached, *delta.removed_commits}
     recorded_commits = (
         history.list_recorded_commits(connection)
-        if delta.is_complete
+        if delta.lists_all_commits
         else history.find_recorded_commits(connection, candidates)
     )
     return find_unreachable(delta, previously_unreached, recorded_commits)

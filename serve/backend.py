@@ -1,7 +1,7 @@
 """Backends that answer requests: the shared daemon, or an engine in this process.
 
-Commands import this module before they know which backend answers, so it imports neither models nor the database. The
-engine imports them when it is created.
+Commands import this module before they know which backend answers, so it imports neither models nor the database.
+Creating an engine imports the database; models are imported by the first request that needs one.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _make_absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`
 
 
-class LoadedModels:
-    """Models that are loaded when first needed. Thread-safe."""
+class ModelCache:
+    """Models, each created at its first request and then shared. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -195,7 +195,7 @@ class Engine:
         from stores.connections import ReaderPools
 
         self.home = home
-        self.models = LoadedModels()
+        self.models = ModelCache()
         self._reader_pools = ReaderPools()
         self._explainer = self._create_explainer()
         self._lock = threading.Lock()
@@ -243,7 +243,7 @@ class Engine:
         return Explainer(self.home, self._reader_pools)
 
     def _create_reranker(self, precision: Precision) -> CrossEncoderReranker:
-        # Not imported with the explainer, which needs neither Arrow nor numpy.
+        # Imported here rather than in __init__: explain requests need neither Arrow nor NumPy.
         from serve.search.rerank import CrossEncoderReranker
 
         return CrossEncoderReranker(partial(self.models.get_cross_encoder, precision))

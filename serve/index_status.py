@@ -314,7 +314,7 @@ def _count_commits_behind(repository: Repository, connection: Connection, summar
         if entry.reason == BEYOND_SHALLOW_BOUNDARY
     ]
     # Commits at the former shallow boundary become readable when the clone is unshallowed.
-    readable_again = {sha for sha in at_boundary if repository.is_readable(sha)}
+    readable_again = {sha for sha in at_boundary if repository.can_diff(sha)}
     if head is None or (head == summary.last_indexed_commit and not readable_again):
         return 0
     recorded = partial(history.find_recorded_commits, connection)

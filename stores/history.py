@@ -1,6 +1,6 @@
 """Queries of the recorded history: commits, status numbers, changes of a file and of a symbol.
 
-Imports neither NumPy nor pyarrow, because every command imports this module.
+Imports neither NumPy nor pyarrow: commands that only need the status stay fast.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ReachabilityDelta:
     """Difference between the commits that the current HEAD reaches and those that the recorded HEAD reaches.
 
     The recorded HEAD is that of the newest index run. `removed_commits`: commits that only the recorded HEAD reaches.
-    `added_commits`: commits that only the current HEAD reaches. `is_complete`: the recorded HEAD no longer exists, and
-    `added_commits` lists every commit that the current HEAD reaches.
+    `added_commits`: commits that only the current HEAD reaches. `lists_all_commits`: True if there is no recorded HEAD,
+    or it no longer exists, or HEAD has no commit: `added_commits` then lists every commit that HEAD reaches.
     """
 
     removed_commits: tuple[str, ...] = ()
     added_commits: tuple[str, ...] = ()
-    is_complete: bool = False
+    lists_all_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class IndexSummary:
 
 @dataclass(frozen=True, slots=True)
 class FileCommit:
-    """Commit that changed a file, with the number of `@@` sections of the change."""
+    """Commit that changed a file. `section_count`: number of `@@` sections of the change."""
 
     commit_sha: str
     commit_message: str
     commit_author: str
     commit_date: datetime
-    touched_hunks: int
+    section_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,13 @@ def find_possible_copies(
     return copies
 
 
-def load_messages_with_numbers(
+def load_messages_with_issue_numbers(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, numbers: Collection[str]
 ) -> dict[str, str]:
-    """Return the messages of reachable commits with one of the numbers, as `#12`, `!12`, `GH-12` or `/12`, by sha."""
+    """Return the messages of reachable commits that mention an issue or pull request number, by sha.
+
+    A number is written as `#12`, `!12`, `GH-12` or `/12`.
+    """
     if not numbers:
         return {}
     pattern = rf"(?:[#!/]|[Gg][Hh]-)(?:{'|'.join(map(re.escape, numbers))})(?:[^0-9]|$)"
@@ -186,7 +189,10 @@ def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def list_commits_without_hunks(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the recorded commits without a row in `hunks`, parents first. Programs before schema 3 wrote them."""
+    """Return the recorded commits without a row in `hunks`, parents first.
+
+    Lineage versions before schema 3 wrote no row for a commit without file changes.
+    """
     sql = "SELECT commit_sha FROM commits ANTI JOIN hunks USING (commit_sha) ORDER BY commits.rowid"
     return [sha for (sha,) in connection.execute(sql).fetchall()]
 
@@ -217,7 +223,10 @@ def load_branch_patterns(connection: duckdb.DuckDBPyConnection) -> tuple[str, ..
 
 
 def load_branch_tips(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Return the commits of these refs in the newest finished index run; the index has every commit that they reach."""
+    """Return the commits that the branch patterns matched in the newest finished index run.
+
+    The index has every commit that they reach, except unreadable ones.
+    """
     return frozenset(sha for (sha,) in connection.execute("SELECT commit_sha FROM branch_tips").fetchall())
 
 
@@ -263,13 +272,15 @@ def load_file_history(
     return tuple((sha, hunk_by_sha[sha]) for sha in positions if sha in hunk_by_sha)
 
 
-def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> tuple[FileCommit, ...]:
+def load_file_commits(
+    connection: duckdb.DuckDBPyConnection, hunk_ids: Sequence[int]
+) -> tuple[FileCommit, ...]:
     """Return the commit of each of these hunks, in their order."""
     # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
-    hunk_ids = ", ".join(map(str, hunks))
-    rows = connection.execute(_FILE_COMMITS.format(hunks=hunk_ids)).fetchall() if hunk_ids else []
-    commit_by_hunk = {hunk: FileCommit(*columns) for hunk, *columns in rows}
-    return tuple(commit_by_hunk[hunk] for hunk in hunks)
+    id_list = ", ".join(map(str, hunk_ids))
+    rows = connection.execute(_FILE_COMMITS.format(hunks=id_list)).fetchall() if id_list else []
+    commit_by_hunk = {hunk_id: FileCommit(*columns) for hunk_id, *columns in rows}
+    return tuple(commit_by_hunk[hunk_id] for hunk_id in hunk_ids)
 
 
 def _load_changes_by_path(
@@ -296,10 +307,29 @@ def build_reachability_test(
 ) -> Callable[[str], bool]:
     """Return a function that says whether HEAD reaches a recorded commit."""
     added = frozenset(reachability.added_commits)
-    if reachability.is_complete:
+    if reachability.lists_all_commits:
         return added.__contains__
     removed = load_unreached_commits(connection) | set(reachability.removed_commits)
     return lambda sha: sha not in removed or sha in added
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTouch:
+    """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is by a merge.
+
+    `date`: committer date in seconds since 1970. `path`: path after the change, or before a deletion. `old_path`: path
+    before a rename. `parent`: as in `hunk_symbols`; None if unknown. `is_exact`: False if only git's hunk header names
+    the symbol. `may_define`: the change can introduce or remove the symbol.
+    """
+
+    hunk_id: int
+    commit_sha: str
+    date: int
+    path: bytes
+    old_path: bytes | None
+    parent: str | None
+    is_exact: bool
+    may_define: bool
 
 
 # The last column is `SymbolTouch.may_define`: only a change of a line that can define the name can introduce or remove
@@ -350,25 +380,6 @@ WITH names AS (
 SELECT name FROM names WHERE similarity >= $min_similarity ORDER BY similarity DESC, touches DESC, name LIMIT $limit"""
 # Below this similarity, names look unrelated.
 MIN_SIMILARITY: Final = 0.88
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolTouch:
-    """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is by a merge.
-
-    `date`: committer date in seconds since 1970. `path`: path after the change, or before a deletion. `old_path`: path
-    before a rename. `parent`: as in `hunk_symbols`; None if unknown. `is_exact`: False if only git's hunk header names
-    the symbol. `may_define`: the change can introduce or remove the symbol.
-    """
-
-    hunk_id: int
-    commit_sha: str
-    date: int
-    path: bytes
-    old_path: bytes | None
-    parent: str | None
-    is_exact: bool
-    may_define: bool
 
 
 def load_symbol_touches(

@@ -50,7 +50,11 @@ REPOSITORY: Final = pa.schema(
             "HEAD of the newest index run, finished or not; `unreached` refers to it.",
             nullable=True,
         ),
-        field("clustered_hunks", pa.int64(), "Postings of hunks with a lower `hunk_id` are sorted by term."),
+        field(
+            "clustered_hunks",
+            pa.int64(),
+            "Hunk id below which all postings are sorted by term; later ones follow unsorted.",
+        ),
         field(
             "completed_commit",
             pa.string(),
@@ -68,7 +72,7 @@ METADATA: Final = pa.schema(
         field(
             "version",
             pa.string(),
-            "Recorded by the newest finished index run: the version of all rows, or else an outdated one.",
+            "Version of all rows as of the newest finished index run; an older version if some rows still have it.",
             nullable=True,
         ),
         field(
@@ -80,6 +84,7 @@ METADATA: Final = pa.schema(
     ]
 )
 
+# Versions of the components that wrote the rows of each part.
 MADE_BY: Final = pa.schema(
     [
         field(
@@ -129,6 +134,7 @@ COMMITS: Final = pa.schema(
     ]
 )
 
+# One row per changed file of a commit: a "hunk" here is the file's whole diff, with all its `@@` sections.
 HUNKS: Final = pa.schema(
     [
         field("hunk_id", pa.int64(), "Row number, assigned on insertion; within a batch, counted from 0."),
@@ -168,8 +174,8 @@ HUNKS: Final = pa.schema(
         field(
             "diff",
             pa.string(),
-            "The `@@` sections as git prints them; empty if the file is not text. Of a merge without a file, the files "
-            "that it changes against its first parent.",
+            "The `@@` sections as git prints them; empty if the file is not text. In the only row of a merge without "
+            "own changes: the list of paths that it changes against its first parent.",
         ),
         field("diff_truncated", pa.bool_(), "True if `diff` was cut at the size limit."),
         field(
@@ -355,7 +361,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
 EMBEDDINGS: Final = pa.schema(
     [
         field("text_digest", DIGEST, "First 16 bytes of the text's BLAKE2b."),
-        field("embedding", VECTOR, "Embedding of the text, of length 1."),
+        field("embedding", VECTOR, "Embedding of the text, normalized (Euclidean norm 1)."),
     ]
 )
 

@@ -72,7 +72,7 @@ from pipeline.git.tree_diff import (
 
 __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# The blob cache has the last blobs, because the parser and the diff of the next version read them again.
+# Blobs read last stay cached: the parser, and the diff with the file's next version, read them again.
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
@@ -222,8 +222,8 @@ class Repository:
         """Return whether the object exists in this clone and is a commit."""
         return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
 
-    def is_readable(self, sha: str) -> bool:
-        """Return whether a commit exists in this clone and is not at the shallow boundary."""
+    def can_diff(self, sha: str) -> bool:
+        """Return whether a commit exists in this clone and its parents are not cut off by a shallow clone."""
         return sha not in self.shallow_boundary and self.contains(sha)
 
     def walk(self, tip: str, *, hide: Iterable[str] = ()) -> list[str]:
@@ -355,9 +355,9 @@ class Repository:
 
     def list_files(self, sha: str) -> list[tuple[str, str]]:
         """Return (path, blob sha) of each regular file in a commit's tree, without symlinks and submodules."""
-        return [(decode_path(path), blob) for path, blob in self.list_raw_files(sha)]
+        return [(decode_path(path), blob) for path, blob in self.list_files_with_raw_paths(sha)]
 
-    def list_raw_files(self, sha: str) -> list[tuple[bytes, str]]:
+    def list_files_with_raw_paths(self, sha: str) -> list[tuple[bytes, str]]:
         """Return the same as `list_files`, with each path as git's bytes."""
         with ErrorTranslation(sha):
             return list(self._tree_reader.iter_files(self._read_links(sha).tree))

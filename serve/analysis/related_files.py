@@ -295,7 +295,7 @@ class _Finder:
     @cached_property
     def _head_files(self) -> Mapping[str, tuple[bytes, str]]:
         """Files of HEAD, by path as text: the path in bytes, and the blob."""
-        files = self.repository.list_raw_files(self.head) if self.head else []
+        files = self.repository.list_files_with_raw_paths(self.head) if self.head else []
         return {decode_path(path): (path, blob) for path, blob in files}
 
     def _build_details(

@@ -197,7 +197,7 @@ def _load_versions_if_current(
         git = commit_graph.create_git_program(repository)
         if not indexed_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):
             return None
-    is_retry_useful = any(repository.is_readable(commit.commit_sha) for commit in unreadable_commits)
+    is_retry_useful = any(repository.can_diff(commit.commit_sha) for commit in unreadable_commits)
     return None if is_retry_useful else versions
 
 

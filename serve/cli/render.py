@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from stores.index_location import IndexLocation
 
 
-# Maximum lines of a diff, with the mark for omitted lines: several hits fit a screen. The JSON has the full excerpt.
+# Maximum lines of a diff, including the mark above them but not the one below, so that several hits fit a screen. The
+# JSON has the full excerpt.
 MAX_EXCERPT_LINES: Final = 12
 # Maximum lines of a commit message's body. They usually contain its first paragraph.
 MAX_BODY_LINES: Final = 3
@@ -39,7 +40,7 @@ MAX_SYMBOLS: Final = 4
 # Shown in place of the path for a commit that changes no file itself.
 NO_FILE: Final = "(no file)"
 
-# If an explanation has more lines than these, two screens, each run shows only its first lines.
+# In an explanation with more lines than this (about two screens), each run shows only its first LINES_PER_RUN lines.
 MAX_FULL_LINES: Final = 60
 LINES_PER_RUN: Final = 3
 # Width of the column before the lines: number of the hit, two spaces and SHA of its commit.
@@ -101,7 +102,7 @@ def print_hit(
 
 def format_message_lines(message: str) -> list[str]:
     """Return a message's subject and the first lines of its body, without control characters."""
-    # Messages that were written on GitHub's web page have CRLF line endings. The last one may be cut to CR.
+    # GitHub's web editor writes CRLF. A message cut within its last CRLF ends in CR, which strip() removes.
     message = message.strip().replace("\r\n", "\n")
     lines = [line.strip() for line in escape_controls(message).splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
@@ -111,10 +112,10 @@ def format_message_lines(message: str) -> list[str]:
 
 def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails) -> str:
     """Return the references, release and copies of a commit, after two spaces. Return an empty text without any."""
-    # References in the message are repeated, because only a part of it is shown; those in the subject are not.
-    message = hit.commit_subject if isinstance(hit, ChangeHit) else get_subject(hit.commit_message)
+    # Only the subject is certain to be shown, so only its references are left out here.
+    subject = hit.commit_subject if isinstance(hit, ChangeHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
-    description = describe_evidence(hit.references, tag, hit.also, message)
+    description = describe_evidence(hit.references, tag, hit.also, subject)
     return f"  {description}" if description else ""
 
 
@@ -266,7 +267,7 @@ def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
         row.append(" ≈ " if step.provenance == "INFERRED" else " = ", style="dim")
         yield row.append(escape_controls(step.text).expandtabs(4))
     if details.leads:
-        yield Text("Leads, which are guesses about the idea of the lines:", style="dim")
+        yield Text("Possible sources of the idea behind the lines (guesses):", style="dim")
     for lead in details.leads:
         row = _format_sha_and_date(lead.commit_sha, lead.commit_date)
         row.append(f"  {format_message_lines(lead.commit_message)[0]}")

@@ -222,7 +222,7 @@ def build_related_commit(commit: FileCommit) -> RelatedCommit:
         commit_message=commit.commit_message,
         commit_author=commit.commit_author,
         commit_date=format_rfc3339(commit.commit_date),
-        touched_hunks=commit.touched_hunks,
+        touched_hunks=commit.section_count,
     )
 
 

@@ -25,7 +25,7 @@ from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.maintenance.doctor import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.setup.config_languages import LANGUAGES
+from serve.setup.config_formats import FORMATS
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
 from serve.setup.mcp_clients import (
@@ -317,7 +317,7 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
     content = b""
     try:
         content = read_file(file.path) or b""
-        servers = LANGUAGES[shape.language].parse(content.decode()).get(shape.key)
+        servers = FORMATS[shape.config_format].parse(content.decode()).get(shape.key)
     except FileAccessError:
         yield report_warning(
             name, f"{file.path} cannot be read", "Check its permissions: the client may need them too."

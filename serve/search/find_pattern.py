@@ -187,7 +187,9 @@ class PatternSearcher:
                     evidence,
                     find_candidates=partial(history.find_possible_copies, connection, status.reachability),
                 )
-                load_messages = partial(history.load_messages_with_numbers, connection, status.reachability)
+                load_messages = partial(
+                    history.load_messages_with_issue_numbers, connection, status.reachability
+                )
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),

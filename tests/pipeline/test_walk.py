@@ -127,7 +127,7 @@ def test_missing_commit(tmp_path: Path) -> None:
     opened = open_repository(repo.path)
     assert opened.walk(merge) == [base, main, missing, child, merge]
     assert opened.walk(merge, hide=[main]) == [missing, child, merge]
-    assert not opened.is_readable(missing)
+    assert not opened.can_diff(missing)
 
 
 def test_missing_watermark(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_reachability_after_head_moved() -> None:
         make_sha(3),
         make_sha(1),
     ]
-    assert list_commits(ReachabilityDelta(added_commits=(make_sha(1),), is_complete=True)) == [make_sha(1)]
+    assert list_commits(ReachabilityDelta(added_commits=(make_sha(1),), lists_all_commits=True)) == [
+        make_sha(1)
+    ]
 
 
 def test_default_limit() -> None:

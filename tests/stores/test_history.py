@@ -41,7 +41,7 @@ def test_file_history() -> None:
 
     assert list_numbers("new", ReachabilityDelta()) == [8, 5, 4, 2, 1]
     assert list_numbers("old", ReachabilityDelta()) == [7, 1]
-    complete_delta = ReachabilityDelta(added_commits=(make_sha(1), make_sha(6)), is_complete=True)
+    complete_delta = ReachabilityDelta(added_commits=(make_sha(1), make_sha(6)), lists_all_commits=True)
     assert list_numbers("new", complete_delta) == [6]
     assert list_numbers("nowhere", ReachabilityDelta()) == []
 
@@ -65,7 +65,7 @@ def test_file_commits() -> None:
     diff = "@@ -1 +1 @@ f\n-@@ -1 +1 @@\n+@@ x\n@@ -9 +9 @@\n @@ y\n"
     connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(2)])
     commits = history.load_file_commits(connection, [1, 0])
-    assert [(commit.commit_sha, commit.touched_hunks) for commit in commits] == [
+    assert [(commit.commit_sha, commit.section_count) for commit in commits] == [
         (make_sha(2), 2),
         (make_sha(1), 1),
     ]

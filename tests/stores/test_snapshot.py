@@ -19,7 +19,7 @@ deltas = st.builds(
     ReachabilityDelta,
     removed_commits=commit_lists.map(lambda commits: tuple(map(make_sha, commits))),
     added_commits=commit_lists.map(lambda commits: tuple(map(make_sha, commits))),
-    is_complete=st.booleans(),
+    lists_all_commits=st.booleans(),
 )
 hunk_lists = st.lists(
     st.builds(
@@ -38,7 +38,7 @@ hunk_lists = st.lists(
 def is_reachable(hunk: SampleHunk, unreached: list[int], delta: ReachabilityDelta) -> bool:
     """Return whether HEAD reaches the hunk's commit; `unreached`: commits that the index's HEAD does not reach."""
     was_reachable = hunk.commit not in unreached and hunk.sha not in delta.removed_commits
-    return hunk.sha in delta.added_commits or (was_reachable and not delta.is_complete)
+    return hunk.sha in delta.added_commits or (was_reachable and not delta.lists_all_commits)
 
 
 @settings(max_examples=60)

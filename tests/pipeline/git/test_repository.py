@@ -127,13 +127,13 @@ def test_a_shallow_clone_ends_at_its_boundary(repo: Repo, tmp_path: Path) -> Non
     assert opened.find_root_commit(repo.head) == boundary
     assert opened.read_commit(boundary).message == "Second"
     assert opened.read_commit(boundary).parents == ()
-    assert not opened.is_readable(boundary)
+    assert not opened.can_diff(boundary)
     with pytest.raises(UnreadableObject, match="beyond the shallow boundary"):
         extract_hunks(opened, boundary, ignore_nothing)
     clone.git("fetch", "--quiet", "--unshallow")
     deepened = open_repository(clone.path)
     assert not deepened.is_shallow
-    assert deepened.is_readable(boundary)
+    assert deepened.can_diff(boundary)
     assert len(extract_hunks(deepened, boundary, ignore_nothing).hunks) == 1
     assert deepened.find_root_commit(repo.head) == repo.git("rev-parse", "HEAD~2")
 

@@ -453,13 +453,13 @@ def test_owners_of_files_with_any_name(
 ) -> None:
     """Names that are not UTF-8 are blamed as well. HEAD's files are listed once, for them and all related files."""
     listings: list[str] = []
-    list_raw_files = Repository.list_raw_files
+    list_files_with_raw_paths = Repository.list_files_with_raw_paths
 
     def list_and_record(repository: Repository, sha: str) -> list[tuple[bytes, str]]:
         listings.append(sha)
-        return list_raw_files(repository, sha)
+        return list_files_with_raw_paths(repository, sha)
 
-    monkeypatch.setattr(Repository, "list_raw_files", list_and_record)
+    monkeypatch.setattr(Repository, "list_files_with_raw_paths", list_and_record)
     details = find_special(".").meta.related
     names = [
         name for name in special.git_bytes("ls-files", "-z").split(b"\0") if name and name != b"logo.bin"

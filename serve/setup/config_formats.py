@@ -1,4 +1,4 @@
-"""Edits of one entry in a JSON or TOML text: the languages of MCP clients' configuration files.
+"""Insert, replace and remove one entry in the text of an MCP client's JSON or TOML configuration.
 
 `JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
 
@@ -38,7 +38,10 @@ _decode_value: Final = json.JSONDecoder().raw_decode
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text with comments; {} if it has none. Raise ValueError if it is invalid."""
+    """Return the value of a JSON text, which may have comments; {} if the text has no value.
+
+    Raise ValueError if it is invalid.
+    """
     plain = _blank_extensions(text)
     return json.loads(plain) if plain.strip() else {}
 
@@ -118,7 +121,7 @@ class _JsonObject:
         return bool(self.members) and "\n" not in text[self.start : self.end]
 
     def has_nothing_but(self, name: str, text: str) -> bool:
-        """Return whether `text` has no other member and no comment in the object, except in the member."""
+        """Return whether the object has only this member, and no comment outside the member. `text`: with comments."""
         member = self.members[name]
         around_member = text[self.start + 1 : member.name_start] + text[member.value_end : self.end - 1]
         return len(self.sequence) == 1 and not around_member.strip(" \t\r\n,")
@@ -152,7 +155,7 @@ class _Style:
         is_inline = self.indent is None or parent.is_inline(plain)
         formatted_value = self.format_value(value, depth=depth + 1, is_inline=is_inline)
         member = f"{json.dumps(name, ensure_ascii=False)}: {formatted_value}"
-        line_break, end_line_break = self._format_line_break(depth + 1), self._format_line_break(depth)
+        line_break, closing_line_break = self._format_line_break(depth + 1), self._format_line_break(depth)
         if not parent.sequence:
             before, after = text[: parent.start + 1], text[parent.end - 1 :]
             comment = text[parent.start + 1 : parent.end - 1]
@@ -160,11 +163,12 @@ class _Style:
                 return f"{before}{line_break}{member}{comment}{after}"
             if is_inline:
                 return f"{before}{member}{after}"
-            return f"{before}{line_break}{member}{end_line_break}{after}"
+            return f"{before}{line_break}{member}{closing_line_break}{after}"
         value_end = parent.sequence[-1].value_end
         if is_inline:
             return f"{text[:value_end]}, {member}{text[value_end:]}"
-        # A comment behind the last member stays behind it. The new member gets a trailing comma if that one has it.
+        # A comment after the last member stays on its line. If that member had a trailing comma, the new one gets one,
+        # too.
         line_end = _find_line_end(plain, value_end)
         has_comma = "," in _blank_comments(text[value_end:line_end])
         comma, trailing_comma = ("", ",") if has_comma else (",", "")
@@ -179,6 +183,7 @@ class _Style:
         return formatted.replace("\n", self._format_line_break(depth))
 
     def _format_line_break(self, depth: int) -> str:
+        """Return a line ending and the indentation of nesting level `depth`."""
         return self.line_ending + (self.indent or "") * depth
 
 
@@ -259,7 +264,7 @@ def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str
     line_ending = "\r\n" if "\r\n" in text else "\n"
     table = format_toml_document(key, name, entry).replace("\n", line_ending)
     if text and not text.endswith("\n"):
-        # The table is written without a final line break, so that `_remove_lines` restores a text without one.
+        # Without a final line break, as the text had none: _remove_lines can then restore the original exactly.
         return text + line_ending * 2 + table.removesuffix(line_ending)
     return text + (line_ending if text else "") + table
 
@@ -311,7 +316,10 @@ def _remove_table(text: str, key: str, name: str) -> str:
 
 
 def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: dict[str, Any]) -> str:
-    """Return the text with the fields of the entry in its table. New fields come first."""
+    """Update the fields of an existing table.
+
+    New fields go directly below the header if possible, else to the end. Existing fields that `entry` lacks stay.
+    """
     expected_content = document.unwrap()
     expected_content[key][name] = entry
     table: Any = document[key][name]
@@ -335,7 +343,7 @@ def _has_content(text: str, expected_content: dict[str, Any], key: str) -> bool:
         parsed = parse_toml(text)
     except ValueError:
         return False
-    return bool({key: {}} | parsed == {key: {}} | expected_content)
+    return bool(({key: {}} | parsed) == ({key: {}} | expected_content))
 
 
 def _convert_inline_tables(entry: dict[str, Any]) -> dict[str, Any]:
@@ -356,8 +364,8 @@ def _build_key_pattern(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigLanguage:
-    """Functions of a configuration language. An entry has a name and is a member of a top-level key.
+class ConfigFormat:
+    """Functions of a configuration format. An entry has a name and is a member of a top-level key.
 
     `parse(text)`: the value of a text. Raises ValueError if it is invalid.
     `format_document(key, name, entry)`: a text with only this entry.
@@ -371,6 +379,6 @@ class ConfigLanguage:
     remove_entry: Callable[[str, str, str], str]
 
 
-JSON: Final = ConfigLanguage("JSON", parse_json, format_json_document, set_json_entry, remove_json_entry)
-TOML: Final = ConfigLanguage("TOML", parse_toml, format_toml_document, set_toml_entry, remove_toml_entry)
-LANGUAGES: Final = {"json": JSON, "toml": TOML}
+JSON: Final = ConfigFormat("JSON", parse_json, format_json_document, set_json_entry, remove_json_entry)
+TOML: Final = ConfigFormat("TOML", parse_toml, format_toml_document, set_toml_entry, remove_toml_entry)
+FORMATS: Final = {"json": JSON, "toml": TOML}

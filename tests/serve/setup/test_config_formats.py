@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.setup.config_languages import JSON, TOML
+from serve.setup.config_formats import JSON, TOML
 
 ENTRY = {"command": "/opt/a b/lineage-mcp", "args": [], "env": {"LINEAGE_HOME": "/h"}}
 NAMES = st.sampled_from(["mcpServers", "lineage", "other", "", "ü", 'quo"te', "a\\b"])
