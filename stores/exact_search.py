@@ -13,6 +13,7 @@ import re2
 
 from stores.errors import LineageError
 from stores.filters import CommitRange
+from stores.history import OLD_PATH_BYTES
 
 # Parts of an expression with which it can match a line, but not the file with that line: `\A` and `\z`, or a flag that
 # is switched off.
@@ -161,12 +162,12 @@ _OCCURRENCES: Final = (
     f"(strlen({_LINE_TEXT}) - strlen(replace({_LINE_TEXT}, $pattern, ''))) // strlen($pattern::VARCHAR)"
 )
 
-_INCOMPLETE_HUNKS: Final = """
+_INCOMPLETE_HUNKS: Final = f"""
 SELECT hunk_id, commit_sha, commit_date, commits.rowid, parents[1],
        CASE change_kind WHEN 'deleted' THEN NULL ELSE coalesce(file_path_bytes, encode(file_path)) END,
-       CASE change_kind WHEN 'added' THEN NULL ELSE coalesce(encode(old_path), file_path_bytes, encode(file_path)) END
+       CASE change_kind WHEN 'added' THEN NULL ELSE coalesce({OLD_PATH_BYTES}, file_path_bytes, encode(file_path)) END
 FROM hunks JOIN commits USING (commit_sha)
-WHERE {incomplete} AND {condition}"""
+WHERE {{incomplete}} AND {{condition}}"""
 
 _TRUNCATED_MERGES: Final = """
 SELECT DISTINCT commit_sha FROM hunks JOIN commits USING (commit_sha)

@@ -332,10 +332,17 @@ class SymbolTouch:
     may_define: bool
 
 
+# The old path of a rename is recorded as text. If its bytes are not UTF-8, the row of an earlier change has them.
+OLD_PATH_BYTES: Final = """
+coalesce((SELECT any_value(earlier.file_path_bytes) FROM hunks AS earlier
+          WHERE earlier.file_path = hunks.old_path AND earlier.file_path_bytes IS NOT NULL),
+         encode(hunks.old_path))"""
+
 # The last column is `SymbolTouch.may_define`: only a change of a line that can define the name can introduce or remove
 # its symbol. A truncated diff may lack the line.
 _TOUCHES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)), encode(old_path),
+SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
+       {old_path_bytes},
        parent, confidence = 'ExactSpan',
        change_kind IN ('added', 'deleted', 'renamed') OR diff_truncated OR CASE language
            WHEN 'python' THEN regexp_matches(diff, $python)
@@ -359,7 +366,8 @@ _HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = 
 # Changes without rows in `hunk_symbols` that may still concern a symbol: a rename without a changed line moves all
 # symbols of the file, and for lines that a merge removes the index has no symbols.
 _RENAMES_AND_MERGES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)), encode(old_path),
+SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
+       {old_path_bytes},
        NULL, TRUE, TRUE
 FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN (
@@ -390,7 +398,7 @@ def load_symbol_touches(
     hunks = [hunk for (hunk,) in connection.execute(_HUNKS_OF_NAME, {"name": name}).fetchall()]
     if not hunks:
         return []
-    sql = _TOUCHES.format(hunks=", ".join(map(str, hunks)))
+    sql = _TOUCHES.format(hunks=", ".join(map(str, hunks)), old_path_bytes=OLD_PATH_BYTES)
     patterns = {
         language: _build_line_pattern(name, prefix) for language, prefix in _DEFINITION_PREFIXES.items()
     }
@@ -403,7 +411,7 @@ def load_renames_and_merges(
 ) -> list[SymbolTouch]:
     """Return the reachable renames of files, and merges that change lines with the name, parents before children."""
     merges = [str(hunk) for (hunk,) in connection.execute(_MERGE_HUNKS).fetchall()]
-    sql = _RENAMES_AND_MERGES.format(merges=", ".join(merges) or "NULL")
+    sql = _RENAMES_AND_MERGES.format(merges=", ".join(merges) or "NULL", old_path_bytes=OLD_PATH_BYTES)
     parameters = {"line": _build_line_pattern(name, "")}
     touches = (SymbolTouch(*row) for row in connection.execute(sql, parameters).fetchall())
     return [touch for touch in touches if is_reachable(touch.commit_sha)]

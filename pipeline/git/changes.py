@@ -11,7 +11,7 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", 
 
 # git's default threshold for a rename, in percent of equal content.
 RENAME_SIMILARITY: Final = 50
-# git's `diff.renameLimit`: with more pairs of deleted and added files than its square, only equal contents are paired.
+# git's `diff.renameLimit`: if deleted x added files exceeds its square, only files with equal content are paired.
 RENAME_LIMIT: Final = 1000
 # Comparing two files reads both completely. Larger files are paired only by equal content; the commit's other files
 # are compared as usual.
@@ -88,8 +88,8 @@ EMPTY_PATCH: Final = RawPatch(b"", 0, 0, is_binary=False)
 
 
 def is_regular(mode: int) -> bool:
-    """Check that a mode is a regular file's: neither a symlink's nor a submodule's."""
-    return mode not in (SYMLINK_MODE, SUBMODULE_MODE)
+    """Check that a mode is a regular file's: not that of a directory, symlink or submodule."""
+    return mode not in (TREE_MODE, SYMLINK_MODE, SUBMODULE_MODE)
 
 
 def decode_path(path: bytes) -> str:

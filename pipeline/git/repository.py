@@ -21,7 +21,7 @@ from pygit2.enums import ObjectType, ReferenceFilter, SortMode
 
 from pipeline.git import patches
 from pipeline.git.attributes import AttributeReader
-from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
+from pipeline.git.changes import RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     UnreadableObject,
@@ -181,15 +181,15 @@ class Repository:
 
         Raises UnreadableObject if it names another kind of object.
         """
-        try:
-            sha = str(self._git.revparse_single(revision.partition("\0")[0]).id)
-            return self._peel_to_commit(sha, revision)
-        except (pygit2.GitError, KeyError, ValueError):
-            return None
+        with suppress(pygit2.GitError, KeyError, ValueError):
+            if "\0" not in revision:  # libgit2 would read only the text before it
+                return self._peel_to_commit(str(self._git.revparse_single(revision).id), revision)
+        return None
 
     def list_references(self) -> list[str]:
-        """Return the short names of all branches and tags."""
-        return [reference.shorthand for reference in self._git.references.iterator()]
+        """Return the short names of all branches, remote branches and tags, but not of the stash, notes and others."""
+        folders = ("refs/heads/", "refs/remotes/", "refs/tags/")
+        return [item.shorthand for item in self._git.references.iterator() if item.name.startswith(folders)]
 
     def _peel_to_commit(self, sha: str, revision: str) -> str:
         """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about.
@@ -402,7 +402,7 @@ class Repository:
         head = self.read_head()
         with suppress(UnreadableObject):
             entry = self.find_entry(head, os.fsencode(path)) if head else None
-            if entry and entry.mode != TREE_MODE and is_regular(entry.mode):
+            if entry and is_regular(entry.mode):
                 return self.read_blob(entry.sha)
         return None
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final, Literal
 
-from pipeline.git.changes import TREE_MODE, FileChange, is_binary, is_regular
+from pipeline.git.changes import FileChange, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
@@ -337,8 +337,7 @@ class _FileComparison:
 def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
     """Return the blob of a commit's file; None if the commit has no regular file there."""
     entry = repository.find_entry(sha, path)
-    is_file = entry is not None and entry.name == path and entry.mode != TREE_MODE and is_regular(entry.mode)
-    return entry.sha if entry and is_file else None
+    return entry.sha if entry and entry.name == path and is_regular(entry.mode) else None
 
 
 def read_lines(repository: Repository, blob: str | None) -> list[str]:

@@ -13,6 +13,7 @@ import pygit2
 import pytest
 from pygit2.enums import FileMode
 
+from pipeline.git.changes import is_regular
 from pipeline.git.commit_graph import create_git_program
 from pipeline.git.errors import DamagedRepository, UnreadableObject
 from pipeline.git.repository import Commit, Repository, open_repository
@@ -52,6 +53,20 @@ def ignore_nothing(path: str) -> bool:
 def extract_all(repository: Repository, head: str) -> list[CommitChanges]:
     """Return the changes of every commit that `head` reaches."""
     return [extract_hunks(repository, sha, ignore_nothing) for sha in repository.walk(head)]
+
+
+def test_revision_with_a_nul(repo: Repo) -> None:
+    """A name with a NUL names nothing, rather than what the text before it names."""
+    opened = open_repository(repo.path)
+    assert opened.resolve_revision("HEAD") == repo.head
+    assert opened.resolve_revision("HEAD\0x") is None
+
+
+def test_references_are_branches_and_tags(repo: Repo) -> None:
+    """Names of references are those that `--branch` takes: not the stash, notes and other kinds."""
+    for name in ("heads/topic", "remotes/origin/main", "tags/v1", "stash", "notes/commits", "pull/1/head"):
+        repo.git("update-ref", f"refs/{name}", "HEAD")
+    assert {"topic", "origin/main", "v1"} == set(open_repository(repo.path).list_references()) - {"main"}
 
 
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
@@ -287,6 +302,16 @@ def test_only_regular_files_are_listed(repo: Repo) -> None:
     files = opened.list_files(sha)
     assert [path for path, _ in files] == ["a.py", "run.sh", "src/b.py"]
     assert opened.read_blob(dict(files)["run.sh"]) == b"#!/bin/sh\n"
+
+
+def test_directory_is_no_file_at_head(repo: Repo) -> None:
+    """A directory has no content at HEAD, and its mode is not that of a regular file."""
+    repo.commit_file("lib/a.py", "a\n")
+    opened = open_repository(repo.path)
+    entry = opened.find_entry(repo.head, b"lib")
+    assert entry is not None
+    assert not is_regular(entry.mode)
+    assert (opened.read_file_at_head("lib"), opened.read_file_at_head("lib/a.py")) == (None, b"a\n")
 
 
 def test_a_missing_object_names_the_commit_that_needs_it(repo: Repo) -> None:

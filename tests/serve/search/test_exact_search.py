@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,22 @@ def test_text_equals_git_log_s(repo: Repo, search: History, pattern: str) -> Non
 def test_expression_equals_git_log_g(repo: Repo, search: History, pattern: str) -> None:
     """An expression finds the commits of `git log -G`, line by line: nothing matches across two lines."""
     assert get_shas(search(pattern, is_regex=True)) == repo.git("log", f"-G{pattern}", "--format=%H").split()
+
+
+def test_renamed_from_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    """A long diff is completed from the file before a rename, also if its name is not UTF-8."""
+    repo = Repo.create(tmp_path / "repo")
+    latin_path = os.fsdecode(b"gr\xf6\xdfe.txt")
+    long_line = f"one of many {'-' * 70_000}\n"
+    repo.commit_file(latin_path, long_line + LONG_TEXT.replace("many", "all"), "Add")
+    repo.rename(latin_path, "renamed.txt")
+    repo.commit_file(
+        "renamed.txt", long_line.replace("many", "few") + LONG_TEXT.replace("many", "all"), "Rename"
+    )
+    build_index(repo, tmp_path / "home")
+    for pattern, subjects in (("of many", ["Rename", "Add"]), ("of few", ["Rename"]), ("of all", ["Add"])):
+        request = ChangeSearchRequest(pattern)
+        assert get_subjects(search_changes(request, repo.path, tmp_path / "home")) == subjects
 
 
 def test_lines_and_counts(search: History) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -179,6 +180,18 @@ def test_renamed_file(repo: Repo, trace: Trace) -> None:
             ("renamed", "Move the file", "src/net.py:connect from net.py"),
             ("modified", "Wait longer", "src/net.py:connect"),
         ]
+
+
+def test_renamed_from_a_path_that_is_not_utf8(repo: Repo, trace: Trace) -> None:
+    """The commits before the rename are found although the recorded old path is escaped text."""
+    latin_path = os.fsdecode(b"gr\xf6\xdfe.py")
+    repo.commit_file(latin_path, CONNECT, "Add")
+    repo.rename(latin_path, "net.py")
+    repo.commit("Rename the file")
+    assert list_steps(trace("net.py:connect")) == [
+        ("introduced", "Add", r"gr\xf6\xdfe.py:connect"),
+        ("renamed", "Rename the file", r"net.py:connect from gr\xf6\xdfe.py"),
+    ]
 
 
 def test_moved_to_another_file(repo: Repo, trace: Trace) -> None:
