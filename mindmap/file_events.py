@@ -177,9 +177,10 @@ class WatchedWorkspace:
     """State of a watched workspace.
 
     `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
-    started. The event of the directory's deletion sets `is_deleted`. A periodic check sets `is_replaced` if the path is
-    missing or is another directory. `map_ids` are the maps that record its changes. `ignored_directories` are those
-    that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards it.
+    started. The event of the directory's deletion sets `is_deleted`. A periodic check sets `is_missing_or_replaced` if
+    the path is missing or is another directory. `map_ids` are the maps that record its changes. `ignored_directories`
+    are those that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards
+    it.
     """
 
     root: bytes
@@ -187,7 +188,7 @@ class WatchedWorkspace:
     identity: tuple[int, int] | None = None
     observer: WorkspaceObserver | None = None
     is_deleted: bool = False
-    is_replaced: bool = False
+    is_missing_or_replaced: bool = False
     map_ids: set[str] = field(default_factory=set)
     ignored_directories: frozenset[bytes] = frozenset()
     pending: EventBatch = field(default_factory=EventBatch)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
@@ -64,7 +65,8 @@ class WorkspaceEventHandler(FileSystemEventHandler):
         """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
-            # A recursive observer reports the files in a moved directory one by one.
+            # Only a recursive observer sends this (WorkspaceObserver splits it).
+            # It also reports the moved files one by one.
             self._add_directory_event("created", os.fsencode(event.dest_path))
         elif event.is_directory:
             self._add_directory_event(event.event_type, path)
@@ -100,34 +102,37 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once, and collects some of them for the next answer to an agent."""
+    """Logger that writes each warning once per workspace, and collects some for the next answer to its agent.
+
+    A workspace is given as its root.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._logged: set[str] = set()
-        self._unreported: list[str] = []
+        self._logged: set[tuple[bytes, str]] = set()
+        self._unreported: dict[bytes, list[str]] = {}
 
-    def warn(self, message: str) -> None:
+    def warn(self, root: bytes, message: str) -> None:
         """Log a warning unless it was logged before."""
-        self._warn(message, is_reported=False)
+        self._warn(root, message, is_reported=False)
 
-    def warn_and_report(self, message: str) -> None:
+    def warn_and_report(self, root: bytes, message: str) -> None:
         """Log a warning unless it was logged before, and add it to the messages of `take_messages`."""
-        self._warn(message, is_reported=True)
+        self._warn(root, message, is_reported=True)
 
-    def take_messages(self) -> str:
-        """Return the collected warnings as one text, and clear them."""
+    def take_messages(self, root: bytes) -> str:
+        """Return the collected warnings of a workspace as one text, and clear them."""
         with self._lock:
-            messages, self._unreported = " ".join(self._unreported), []
-        return messages
+            return " ".join(self._unreported.pop(root, []))
 
-    def _warn(self, message: str, *, is_reported: bool) -> None:
+    def _warn(self, root: bytes, message: str, *, is_reported: bool) -> None:
         with self._lock:
-            if message in self._logged:
+            if (root, message) in self._logged:
                 return
-            self._logged.add(message)
-            self._unreported += [message] if is_reported else []
-        logger.warning("event=watching %s", message)
+            self._logged.add((root, message))
+            if is_reported:
+                self._unreported.setdefault(root, []).append(message)
+        logger.warning("event=watch_warning workspace=%s %s", decode_path(root), message)
 
 
 class Watcher:
@@ -159,7 +164,7 @@ class Watcher:
             try:
                 workspace = None if reason else self._ensure_watched(root)
             except OSError as error:
-                workspace, reason = None, f"Cannot watch {decode_path(root)}: {error.strerror or error}."
+                workspace, reason = None, _describe_watch_error(root, error)
             with self._lock:
                 for other_workspace in self._workspaces.values():
                     other_workspace.map_ids.discard(mindmap_id)
@@ -167,8 +172,8 @@ class Watcher:
                     self._workspaces[root] = workspace
                     workspace.map_ids.add(mindmap_id)
         if reason:
-            self._warnings.warn(reason)
-        return WatchStatus(workspace is not None, reason or self._warnings.take_messages())
+            self._warnings.warn(root, reason)
+        return WatchStatus(workspace is not None, reason or self._warnings.take_messages(root))
 
     def watch_status(self, mindmap_id: str) -> WatchStatus:
         """Return the watch status of a map's workspace now, without a message."""
@@ -179,15 +184,19 @@ class Watcher:
         return WatchStatus(any(workspace.is_watched() for workspace in workspaces))
 
     def stop(self) -> None:
-        """Record the last events and stop, in at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS."""
+        """Record the last events and stop, in at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS.
+
+        If an observer is starting then, wait until it has started, and stop it.
+        """
         if self._thread is None:
             return
         time.sleep(EVENT_DELAY_SECONDS)
         self._stopped.set()
         self._wake.set()
         self._thread.join(LAST_BATCH_SECONDS)
-        for workspace in self._list_workspaces():
-            self._stop_observer(workspace)
+        with self._start_lock:
+            for workspace in self._list_workspaces():
+                self._stop_observer(workspace)
 
     def _ensure_watched(self, root: bytes) -> WatchedWorkspace:
         """Return the workspace, with a running observer of the directory that is at its path now. Raises OSError."""
@@ -204,11 +213,14 @@ class Watcher:
     def _start_observer(self, workspace: WatchedWorkspace) -> None:
         self._stop_observer(workspace)
         workspace.identity = read_directory_identity(workspace.root)
-        workspace.is_deleted = workspace.is_replaced = False
+        workspace.is_deleted = workspace.is_missing_or_replaced = False
         workspace.ignored_directories = self._find_ignored_directories(workspace)
         handler = WorkspaceEventHandler(workspace, self._wake)
         observer = WorkspaceObserver(
-            workspace.root, handler, workspace.ignores_directory, self._warnings.warn_and_report
+            workspace.root,
+            handler,
+            workspace.ignores_directory,
+            partial(self._warnings.warn_and_report, workspace.root),
         )
         observer.start()
         workspace.observer = observer
@@ -240,9 +252,13 @@ class Watcher:
             logger.exception("event=watch_failed workspace=%s", decode_path(workspace.root))
 
     def _process_workspace(self, workspace: WatchedWorkspace) -> None:
-        was_replaced = workspace.is_replaced
-        workspace.is_replaced = workspace.observer is not None and not workspace.is_watched()
-        if workspace.is_replaced and not was_replaced:
+        """Record the batch and update the observer.
+
+        If the path is now missing or another directory, wait one batch longer.
+        """
+        was_missing_or_replaced = workspace.is_missing_or_replaced
+        workspace.is_missing_or_replaced = workspace.observer is not None and not workspace.is_watched()
+        if workspace.is_missing_or_replaced and not was_missing_or_replaced:
             self._wake.set()  # processes it after another BATCH_SECONDS, as its last events may still arrive
             return
         self._record_batch(workspace)
@@ -275,9 +291,11 @@ class Watcher:
                     self._detach_map(workspace, mindmap_id)
             except (NoSuchMindmap, *UNREADABLE_ERRORS) as error:
                 self._detach_map(workspace, mindmap_id)
-                self._warnings.warn(f"Changed files no longer attach to {mindmap_id}. {error.message}")
+                self._warnings.warn(
+                    workspace.root, f"Changed files no longer attach to {mindmap_id}. {error.message}"
+                )
             except LineageError as error:
-                self._warnings.warn(str(error))
+                self._warnings.warn(workspace.root, str(error))
 
     def _detach_map(self, workspace: WatchedWorkspace, mindmap_id: str) -> None:
         with self._lock:
@@ -287,7 +305,9 @@ class Watcher:
         try:
             return detect_changes(workspace.ignore_rules, batch, self._open_workspace(workspace))
         except (LineageError, OSError) as error:
-            self._warnings.warn_and_report(f"Files that git ignores are recorded too. {error}")
+            self._warnings.warn_and_report(
+                workspace.root, f"Files that git ignores are recorded too. {error}"
+            )
             return detect_changes(workspace.ignore_rules, batch, None)
 
     def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
@@ -314,7 +334,9 @@ class Watcher:
                 find_ignored_directories(git_workspace, under) if git_workspace is not None else frozenset()
             )
         except (LineageError, OSError) as error:
-            self._warnings.warn_and_report(f"Directories that git ignores are watched too. {error}")
+            self._warnings.warn_and_report(
+                workspace.root, f"Directories that git ignores are watched too. {error}"
+            )
             return frozenset()
 
     def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
@@ -327,14 +349,27 @@ class Watcher:
     def _update_observer(self, workspace: WatchedWorkspace) -> None:
         """Stop watching a workspace without maps; restart the observer if another directory has its path."""
         with self._start_lock:
+            if self._stopped.is_set():
+                return
             if not workspace.map_ids:
                 with self._lock:
                     del self._workspaces[workspace.root]
                 self._stop_observer(workspace)
-            elif workspace.observer is None or (workspace.is_replaced and not workspace.is_watched()):
+            elif workspace.observer is None or (
+                workspace.is_missing_or_replaced and not workspace.is_watched()
+            ):
                 self._stop_observer(workspace)
-                with suppress(OSError):  # the directory does not exist; the next check tries again
+                # The next check tries again after an error.
+                try:
                     self._start_observer(workspace)
+                except (FileNotFoundError, NotADirectoryError):
+                    pass  # no directory is there now
+                except OSError as error:
+                    self._warnings.warn(workspace.root, _describe_watch_error(workspace.root, error))
+
+
+def _describe_watch_error(root: bytes, error: OSError) -> str:
+    return f"Cannot watch {decode_path(root)}: {error.strerror or error}."
 
 
 def _belongs_to(document: Mindmap, workspace: WatchedWorkspace) -> bool:

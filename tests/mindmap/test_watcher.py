@@ -17,9 +17,17 @@ from watchdog.events import FileSystemEventHandler
 from watchdog.observers.api import BaseObserver
 
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
-from mindmap.file_events import DetectedChanges, EventBatch, EventKind, FileChange, detect_changes
+from mindmap.file_events import (
+    DetectedChanges,
+    EventBatch,
+    EventKind,
+    FileChange,
+    WatchStatus,
+    detect_changes,
+)
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
 from mindmap.map_store import MapStore
+from mindmap.observer import OWN_LIMIT_REACHED
 from mindmap.watcher import Watcher
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.mindmap.watcher_helpers import (
@@ -265,6 +273,94 @@ def test_system_limit_is_logged_once(
         caplog.records[0].getMessage()
     ]
     assert "fs.inotify.max_user_watches" in caplog.text
+
+
+@pytest.mark.parametrize(("error", "is_logged"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
+def test_failed_restart_is_logged(
+    store: MapStore,
+    watcher: Watcher,
+    repo: Repo,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: int,
+    is_logged: bool,
+) -> None:
+    """If the observer of a replaced workspace cannot start, that is logged once, except for a missing directory."""
+    create_watched_map(store, watcher, repo.path)
+    attempts = threading.Semaphore(0)
+
+    def fail(*_: object, **__: object) -> object:
+        attempts.release()
+        raise OSError(error, os.strerror(error))
+
+    with caplog.at_level(logging.WARNING):
+        monkeypatch.setattr("mindmap.watcher.CHECK_SECONDS", 0.05)
+        monkeypatch.setattr("mindmap.watcher.BATCH_SECONDS", 0.05)
+        monkeypatch.setattr(BaseObserver, "schedule", fail)
+        repo.path.rename(repo.path.with_name("moved"))
+        repo.path.mkdir()
+        for _ in range(3):
+            assert attempts.acquire(timeout=TIMEOUT_SECONDS)
+    messages = [record.getMessage() for record in caplog.records if record.name == "mindmap.watcher"]
+    message = f"event=watch_warning workspace={repo.path} Cannot watch {repo.path}: {os.strerror(error)}."
+    assert messages == [message] * is_logged
+
+
+def test_stopped_watcher_starts_no_observer(
+    store: MapStore, watcher: Watcher, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is still being recorded when `stop` returns does not start the observer again."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    is_recording, may_end = threading.Event(), threading.Event()
+    change = store.change
+
+    def change_slowly(*arguments: Any) -> object:
+        is_recording.set()
+        assert may_end.wait(TIMEOUT_SECONDS)
+        return change(*arguments)
+
+    monkeypatch.setattr(MapStore, "change", lambda _, *arguments: change_slowly(*arguments))
+    monkeypatch.setattr("mindmap.watcher.EVENT_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("mindmap.watcher.LAST_BATCH_SECONDS", 0.0)
+    repo.write("a.py", "x\n")
+    assert is_recording.wait(TIMEOUT_SECONDS)
+    watcher.stop()
+    may_end.set()
+    assert watcher._thread is not None
+    watcher._thread.join(TIMEOUT_SECONDS)
+    assert read_actions_by_path(store.read(mindmap_id)) == {"a.py": "create"}
+    assert not watcher.watch_status(mindmap_id).is_watched
+
+
+def test_warnings_of_another_workspace(
+    store: MapStore,
+    watcher: Watcher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An agent gets each warning about its own workspace, and none about another one."""
+    monkeypatch.setattr("mindmap.observer.MAX_WATCHES", 1)
+    limit = OWN_LIMIT_REACHED.format(1)
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for path in paths:
+        path.mkdir()
+    first, second = (create_watched_map(store, watcher, path) for path in paths)
+
+    def exceed_limit(mindmap_id: str, path: Path) -> None:
+        (path / "new").mkdir()
+        (path / "a.py").write_text("x\n")
+        wait_until(store, mindmap_id, lambda document: bool(read_actions_by_path(document)))
+
+    with caplog.at_level(logging.WARNING):
+        exceed_limit(first, paths[0])
+        assert watcher.watch(second, str(paths[1])) == WatchStatus(is_watched=True)
+        assert watcher.watch(first, str(paths[0])).message == limit
+        exceed_limit(second, paths[1])
+        assert watcher.watch(second, str(paths[1])).message == limit
+    assert [record.getMessage() for record in caplog.records] == [
+        f"event=watch_warning workspace={path} {limit}" for path in paths
+    ]
 
 
 def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tmp_path: Path) -> None:
