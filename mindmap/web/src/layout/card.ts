@@ -2,7 +2,7 @@
 
 import type { MapNode } from "../api/types";
 import { type Progress, listOpenQuestionsOf } from "../model/progress";
-import { isTask } from "../model/tree";
+import { getStatus } from "../model/tree";
 import { ROOT, getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { GRID } from "./layout";
 import { type Measure, truncateText, wrapText } from "./text";
@@ -90,7 +90,7 @@ export const describeCrossLinks = (count: number): string => `${count} ${count =
 
 /** Returns the text that screen readers announce for a card. */
 export function buildAccessibleName(node: MapNode, card: Card): string {
-  const status = isTask(node) ? (node.status ?? "planned").replace(/_/gu, " ") : "";
+  const status = (getStatus(node) ?? "").replace(/_/gu, " ");
   const files = node.files?.length ?? 0;
   const parts = [
     node.id === ROOT ? "Map" : getTypeName(node.type),

@@ -1,7 +1,7 @@
 // Node search by words, type, status and file.
 
 import type { MapNode, Mindmap } from "../api/types";
-import { isTask } from "./tree";
+import { getStatus } from "./tree";
 
 /** Conditions that a node must all meet. */
 export interface SearchQuery {
@@ -48,7 +48,7 @@ export function findNodes(map: Mindmap, query: SearchQuery): string[] {
 
 export function isMatch(node: MapNode, query: SearchQuery): boolean {
   if (query.types.size && !query.types.has(node.type)) return false;
-  if (query.statuses.size && !(isTask(node) && query.statuses.has(node.status ?? "planned"))) return false;
+  if (query.statuses.size && !query.statuses.has(getStatus(node) ?? "")) return false;
   const paths = collectPaths(node);
   if (!query.files.every((pathPart) => paths.some((path) => path.includes(pathPart)))) return false;
   const text = query.words.length ? getSearchText(node) : "";

@@ -17,6 +17,8 @@ export interface Branch {
 export type NodeFilter = (node: MapNode) => boolean;
 
 export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES.includes(node.type);
+/** Returns the status of a task, `planned` if it has none; null for other nodes. */
+export const getStatus = (node: MapNode): string | null => (isTask(node) ? (node.status ?? "planned") : null);
 export const isModel = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
 
 /** Returns the ids of the mental model's nodes. Notes and files belong to the part of their parent. */

@@ -12,8 +12,8 @@ import { ToolButton } from "./icon";
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 
-// More are on the page of all sessions.
-const MAX_MAPS = 3;
+// Sessions to offer, each with one map; the page of all sessions has the others.
+const MAX_SESSIONS = 3;
 
 /** What to do after a failure: start the viewer again, open another map, or what the server says. */
 export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
@@ -21,11 +21,13 @@ export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
   const defaultDataDir = useSelector(app, (state) => state.defaultDataDir);
   const sessions = useSelector(app, (state) => state.sessions);
   if (status === 0) return <TextWithCode text={`Run \`${buildViewerCommand(location, { dataDir, defaultDataDir })}\`. This page reconnects by itself.`} />;
-  if (status !== 404 || !sessions?.some(({ id }) => hint.includes(id))) return <TextWithCode text={hint} />;
+  // The hint of an unknown map lists the existing ids; show them as links instead.
+  const listedIds = parseListedIds(hint);
+  if (status !== 404 || !sessions?.some(({ id }) => listedIds.includes(id))) return <TextWithCode text={hint} />;
   return (
     <>
       Open:{" "}
-      {sessions.slice(0, MAX_MAPS).map(({ id, title }) => (
+      {sessions.slice(0, MAX_SESSIONS).map(({ id, title }) => (
         <span key={id}>
           <a href={formatRoute({ map: id, node: null, view: null })}>{title}</a>,{" "}
         </span>
@@ -35,14 +37,17 @@ export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
   );
 }
 
+/** Returns the ids in the hint of an unknown map; none for another hint. */
+export const parseListedIds = (hint: string): string[] => /^Existing mindmaps: ([\w, -]+?)(?: and [\d,]+ more)?\.$/u.exec(hint)?.[1]!.split(", ") ?? [];
+
 /** Text in a box with a button that copies it. */
 export function CopyableText({ text, name }: { text: string; name: string }) {
-  const [copied, setCopied] = useState("");
-  const copy = (): void => void navigator.clipboard.writeText(text).then(() => setCopied(text), () => notify(`The browser does not allow copying. Select the ${name} and copy it.`, true));
+  const [copiedText, setCopiedText] = useState("");
+  const copy = (): void => void navigator.clipboard.writeText(text).then(() => setCopiedText(text), () => notify(`The browser does not allow copying. Select the ${name} and copy it.`, true));
   return (
     <p class="copyable">
       <code>{text}</code>
-      <ToolButton icon="copy" label={`Copy the ${name}`} text={copied === text ? "Copied" : "Copy"} onClick={copy} />
+      <ToolButton icon="copy" label={`Copy the ${name}`} text={copiedText === text ? "Copied" : "Copy"} onClick={copy} />
     </p>
   );
 }

@@ -4,9 +4,8 @@ import { useState } from "preact/hooks";
 import type { Link, MapNode, Mindmap } from "../api/types";
 import { findActiveTask } from "../model/progress";
 import { findRelated } from "../model/relations";
-import { findAncestors, isTask } from "../model/tree";
+import { findAncestors, getStatus } from "../model/tree";
 import { ROOT, STATUSES, getLabel, getTypeName } from "../model/vocabulary";
-import { getStatus } from "../render/card";
 import { app, getRelations, getProgress } from "../state/app";
 import { select } from "../state/actions";
 import { useSelector } from "../state/store";
@@ -24,16 +23,17 @@ export function NodePanel() {
   const id = useSelector(app, (state) => state.route.node);
   const node = map.nodes[id ?? ROOT];
   if (!node) return <RemovedNode />;
+  const status = getStatus(node);
   return (
     <article class="node" key={node.id}>
       <AncestorPath map={map} id={node.id} />
       <h2>
-        <NodeIcon type={node.type} status={getStatus(node)} />
+        <NodeIcon type={node.type} status={status} />
         <span>{node.label}</span>
       </h2>
       <p class="facts">
         <span class={`pill t-${node.type}`}>{getTypeName(node.type)}</span>
-        {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{getLabel(STATUSES, node.status ?? "planned")}</span>}
+        {status && <span class={`pill s-${status}`}>{getLabel(STATUSES, status)}</span>}
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
       {node.reason && <p class="reason">{node.reason}</p>}
@@ -79,7 +79,7 @@ function AncestorPath({ map, id }: { map: Mindmap; id: string }) {
 function MapOverview({ map }: { map: Mindmap }) {
   const nodes = Object.values(map.nodes);
   const active = findActiveTask(map);
-  const inProgress = nodes.filter((node) => isTask(node) && node.status === "in_progress");
+  const inProgress = nodes.filter((node) => getStatus(node) === "in_progress");
   inProgress.sort((a, b) => Number(b.id === active) - Number(a.id === active));
   return (
     <>
@@ -89,7 +89,7 @@ function MapOverview({ map }: { map: Mindmap }) {
         </p>
       )}
       <NodeList title="In progress" nodes={inProgress} />
-      <NodeList title="Blocked" nodes={nodes.filter((node) => isTask(node) && node.status === "blocked")} />
+      <NodeList title="Blocked" nodes={nodes.filter((node) => getStatus(node) === "blocked")} />
       <NodeList title="Risks" nodes={nodes.filter((node) => node.type === "risk")} />
       <NodeList title="Hypotheses" nodes={nodes.filter((node) => node.type === "hypothesis")} />
     </>

@@ -2,9 +2,8 @@
 
 import { useRef, useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { findAncestors, isTask } from "../model/tree";
+import { findAncestors, getStatus } from "../model/tree";
 import { ROOT, STATUSES, TYPES, getTypeName } from "../model/vocabulary";
-import { getStatus } from "../render/card";
 import { app, getMatches } from "../state/app";
 import { clearSearch, selectNextMatch, select, toggleInSet } from "../state/actions";
 import { useSelector } from "../state/store";
@@ -79,7 +78,7 @@ function SearchResults({ map, ids, close }: { map: Mindmap; ids: string[]; close
   };
   if (!ids.length) return <div class="search-results none">No matches.</div>;
   return (
-    <ul class="search-results" aria-label="Found" onKeyDown={onArrowKey}>
+    <ul class="search-results" aria-label="Search results" onKeyDown={onArrowKey}>
       {ids.slice(0, MAX_RESULTS).map((id) => {
         const node = map.nodes[id]!;
         return (
@@ -135,7 +134,7 @@ function Filters({ map, types, statuses }: { map: Mindmap; types: ReadonlySet<st
           <FilterOption
             key={status}
             isChecked={statuses.has(status)}
-            count={nodes.filter((node) => isTask(node) && (node.status ?? "planned") === status).length}
+            count={nodes.filter((node) => getStatus(node) === status).length}
             toggle={() => app.set({ statuses: toggleInSet(statuses, status) })}
           >
             <NodeIcon type="task" status={status} />

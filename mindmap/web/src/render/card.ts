@@ -1,8 +1,7 @@
 // SVG elements of a card.
 
-import type { MapNode } from "../api/types";
 import { computePercent } from "../model/progress";
-import { isTask } from "../model/tree";
+import { getStatus } from "../model/tree";
 import { CARD_METRICS, type Card, buildAccessibleName, describeCrossLinks } from "../layout/card";
 import type { PlacedCard } from "../layout/layout";
 import { type Icon, getIcon } from "./icons";
@@ -43,8 +42,6 @@ export function createCardElement(placedCard: PlacedCard, prefix: string, treePo
   if (card.crossLinkCount) group.append(createBadge(card));
   return group;
 }
-
-export const getStatus = (node: MapNode): string | null => (isTask(node) ? (node.status ?? "planned") : null);
 
 // Types and statuses of other programs may contain any character.
 const removeSpecialCharacters = (word: string): string => word.replace(/[^a-z_]/gu, "");

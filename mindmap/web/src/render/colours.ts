@@ -1,8 +1,7 @@
 // Colours of the style sheet, for canvases and exported files.
 
 import type { MapNode } from "../api/types";
-import { isModel } from "../model/tree";
-import { getStatus } from "./card";
+import { isModel, getStatus } from "../model/tree";
 
 let colourByProperty = new Map<string, string>();
 

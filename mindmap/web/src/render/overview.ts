@@ -1,9 +1,8 @@
 // Overview at small scales: cards as boxes merged into a few paths, and names of the largest branches.
 
 import type { PlacedCard } from "../layout/layout";
-import { isModel } from "../model/tree";
+import { isModel, getStatus } from "../model/tree";
 import { truncateText } from "../layout/text";
-import { getStatus } from "./card";
 
 // A path covers at most this many pixels. Browsers paint a path again for every tile of 256 pixels that it reaches.
 const CELL_PIXELS = 400;
