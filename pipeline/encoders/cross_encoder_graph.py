@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import MEANS_PRODUCT_SCALE, SEGMENTS
-from pipeline.encoders.minilm import HIDDEN_SIZE, MICROSOFT, WEIGHT_LEVELS, quantize
+from pipeline.encoders.minilm import HIDDEN_SIZE, MAX_WEIGHT_CODE, MICROSOFT, quantize
 from pipeline.encoders.onnx_graph import OPSET, Tensors, TransformerGraph, serialize_model
 from pipeline.options import Precision
 
@@ -57,7 +57,7 @@ class _CrossEncoderGraph(TransformerGraph):
                 "MatMul", [x, self.add_constant(f"{name}.matrix", matrix)], f"{label}.product"
             )
             return self.add_node("Add", [product, self.add_model_tensor(f"{name}.bias")], label)
-        codes, scales = quantize(matrix, 0, WEIGHT_LEVELS)
+        codes, scales = quantize(matrix, 0, MAX_WEIGHT_CODE)
         inputs = [
             x,
             self.add_constant(f"{name}.table", codes),

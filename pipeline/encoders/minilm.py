@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float32]
-Weights = dict[str, Floats]
+NamedArrays = dict[str, Floats]
+Weights = NamedArrays
 
 LAYER_COUNT: Final = 6
 HEAD_COUNT: Final = 12
@@ -37,9 +38,9 @@ PROBE_TOKENS: Final = 128
 # Lower ids are the vocabulary's unused and single-character entries.
 FIRST_PROBE_TOKEN: Final = 1_000
 
-# Largest absolute int8 code. Weights have 7 bits, so that AVX2's 16-bit sums of two u8 products do not overflow.
-WEIGHT_LEVELS: Final = 63
-EMBEDDING_LEVELS: Final = 127
+# Largest absolute int8 code. Weights have 7 bits, so that AVX2's 16-bit sums of two u8 x s8 products do not overflow.
+MAX_WEIGHT_CODE: Final = 63
+MAX_EMBEDDING_CODE: Final = 127
 
 # Operator sets, each with its version: ONNX's own, and ONNX Runtime's.
 DEFAULT_DOMAIN: Final = ("", 18)
@@ -54,10 +55,10 @@ class NumpyMiniLM:
     """
 
     weights: Weights
-    peaks: Weights = field(default_factory=dict)
+    peaks: NamedArrays = field(default_factory=dict)
 
     def embed(self, tokens: Sequence[int]) -> Floats:
-        """Return the unit vector of one text's token ids."""
+        """Return the unit vector of one text's token ids, at most MAX_TOKENS."""
         x = self._apply_layer_norm(
             get_position_embeddings(self.weights)[: len(tokens)] + self._look_up_words(tokens),
             "embeddings.LayerNorm",
@@ -122,7 +123,7 @@ def get_position_embeddings(weights: Weights) -> Floats:
     return positions
 
 
-def compute_outlier_divisors(weights: Weights) -> Weights:
+def compute_outlier_divisors(weights: Weights) -> NamedArrays:
     """Return a divisor for each input channel of each matrix product, from their peaks for random tokens.
 
     The divisor is 1 except for outlier channels, whose peak is more than OUTLIER_RATIO times the median peak. It is
@@ -139,26 +140,26 @@ def compute_outlier_divisors(weights: Weights) -> Weights:
     }
 
 
-def quantize(table: Floats, axis: int, levels: int) -> tuple[NDArray[np.int8], Floats]:
-    """Quantize a matrix to symmetric int8 with codes up to `levels`; return the codes and the scales.
+def quantize(table: Floats, axis: int, max_code: int) -> tuple[NDArray[np.int8], Floats]:
+    """Quantize a matrix to symmetric int8 with codes up to `max_code`; return the codes and the scales.
 
     Each slice along `axis` has a scale of its own: axis 0 gives one for each column.
     """
     peaks = np.maximum(np.abs(table).max(axis, keepdims=True), np.finfo(np.float32).tiny)
-    scales = (peaks / levels).astype(np.float32)
+    scales = (peaks / max_code).astype(np.float32)
     return np.round(table / scales).astype(np.int8), scales
 
 
 @dataclass(frozen=True, slots=True)
-class QuantizedGraph:
-    """Builder of the graph. Every method adds nodes and returns the name of its output.
+class QuantizedGraphBuilder:
+    """Builder of the int8 graph. Methods add nodes or constants and return the name of the output.
 
     `divisors`: for each matrix product the number by which the graph divides each channel of its input, and multiplies
     the weights. It is above 1 for outlier channels: those far larger than the rest, which would set the scale of all.
     """
 
     weights: Weights
-    divisors: Weights
+    divisors: NamedArrays
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
 
@@ -186,7 +187,7 @@ class QuantizedGraph:
         """Add the lookup of word and position embeddings."""
         from onnx import TensorProto
 
-        codes, scales = quantize(self.weights["embeddings.word_embeddings.weight"], 1, EMBEDDING_LEVELS)
+        codes, scales = quantize(self.weights["embeddings.word_embeddings.weight"], 1, MAX_EMBEDDING_CODE)
         words = self.add_node("Gather", [self.add_constant("words", codes), "input_ids"], "words_int8")
         word_scales = self.add_node(
             "Gather", [self.add_constant("words_scale", scales), "input_ids"], "words_scales"
@@ -213,9 +214,12 @@ class QuantizedGraph:
         return self.add_node("Mul", [x, reciprocals], f"{name}.divided")
 
     def add_linear(self, x: str, name: str, divisor_name: str) -> str:
-        """Add the product of x and a weight matrix in int8, plus a bias. `divisor_name`: product that divided x."""
+        """Add the product of x and a weight matrix in int8, plus a bias.
+
+        `divisor_name`: the matrix product whose divisors x was divided by.
+        """
         matrix = (self.weights[f"{name}.weight"] * self.divisors[divisor_name]).T
-        codes, scales = quantize(matrix, 0, WEIGHT_LEVELS)
+        codes, scales = quantize(matrix, 0, MAX_WEIGHT_CODE)
         inputs = [
             x,
             self.add_constant(f"{name}.weight", codes),
@@ -261,7 +265,7 @@ class QuantizedGraph:
         return self.add_node("Squeeze", [self.add_node("MatMul", [mask, x], "sums"), token_axis], "sum")
 
 
-def build_encoder(weights: Weights, divisors: Weights) -> ModelProto:
+def build_encoder(weights: Weights, divisors: NamedArrays) -> ModelProto:
     """Build the model.
 
     Inputs: `input_ids` and `attention_mask`, int64 of shape (texts, tokens). Output: `embedding`, unit vectors of shape
@@ -269,7 +273,7 @@ def build_encoder(weights: Weights, divisors: Weights) -> ModelProto:
     """
     from onnx import TensorProto, helper
 
-    graph = QuantizedGraph(weights, divisors)
+    graph = QuantizedGraphBuilder(weights, divisors)
     graph.add_node("Cast", ["attention_mask"], "mask_int", to=TensorProto.INT32)
     x = graph.add_layer_norm(graph.add_embeddings(), "embeddings.LayerNorm")
     for layer in range(LAYER_COUNT):

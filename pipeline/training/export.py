@@ -45,7 +45,7 @@ import numpy.typing as npt
 from pipeline.encoders.base import CHECKSUM_FILE, MODELS_DIR
 from pipeline.encoders.cross_encoder import CROSS_ENCODER_FILE
 from pipeline.encoders.minilm import (
-    EMBEDDING_LEVELS,
+    MAX_EMBEDDING_CODE,
     LAYER_COUNT,
     MAX_TOKENS,
     Weights,
@@ -93,7 +93,7 @@ def write_static_model(table: Path, folder: Path) -> Path:
     """Write the static model of a trained table; return the file."""
     with np.load(table) as arrays:
         words, rows = arrays["words"], arrays["rows"]
-    codes, scales = quantize(reduce_dimension(rows), 1, EMBEDDING_LEVELS)
+    codes, scales = quantize(reduce_dimension(rows), 1, MAX_EMBEDDING_CODE)
     file = folder / STATIC_FILE
     np.savez(file, words=words, steps=codes, scales=scales[:, 0])
     return file
