@@ -1,4 +1,4 @@
-"""Options of an index. This module has no heavy imports, so that `--help` is fast."""
+"""Options of indexes and of the cross-encoder. No heavy imports, so that `--help` is fast."""
 
 from __future__ import annotations
 

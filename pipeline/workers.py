@@ -11,6 +11,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
@@ -150,19 +151,18 @@ def _cancel(running: Generator[Result]) -> None:
         running.close()
 
 
-def initialize_worker(parent: int) -> None:
-    """Prepare a worker process: limit its memory, collect garbage rarely, and exit with the process `parent`."""
+def initialize_worker(parent_pid: int) -> None:
+    """Prepare a worker: limit its memory, collect garbage rarely, and exit when the process `parent_pid` ends."""
     configure_malloc()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent_pid,), daemon=True).start()
 
 
-def _exit_with_parent(parent: int) -> None:
+def _exit_with_parent(parent_pid: int) -> None:
     """Exit when the parent has ended, even if it was killed."""
-    end = threading.Event()
-    while os.getppid() == parent:
-        end.wait(PARENT_POLL_SECONDS)
+    while os.getppid() == parent_pid:
+        time.sleep(PARENT_POLL_SECONDS)
     os._exit(1)
 
 

@@ -18,14 +18,15 @@ from typing import Final, NamedTuple
 MAX_DIFF_BYTES: Final = 64 << 10
 # Limit on the added text and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Limit on the lines of a patch that PatchPart lists. Nobody writes longer patches by hand; their counts are exact.
+# Most lines of a patch to parse. Nobody writes longer patches by hand. Except for merges, the hunk's line counts are
+# exact.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
 MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
 # Matches the markers of a part's header, of context lines, or of a block (removed, then added lines). A backslash marks
-# the line in which git notes that the line before has no line break.
+# the line in which git notes that the line before has no line break. `(?=.)` prevents an empty match at the end.
 MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
@@ -33,11 +34,11 @@ HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 class PatchPart(NamedTuple):
     """One `@@` part of a file's diff."""
 
-    old_start: int  # as git prints it: 1-based, or the line before where `old_count` is 0
+    old_start: int  # 1-based; if `old_count` is 0, the number of the line before
     old_count: int  # lines of the old file it covers, context included
     new_start: int  # as `old_start`, in the new file
     new_count: int
-    header: str  # text after `@@`: the line above that git takes for the start of a function
+    heading: str  # text after the second `@@`: the line above that git takes for the start of a function
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
 
@@ -51,7 +52,7 @@ class Patch:
     diff_truncated: bool
     added_text: str  # the added lines without their `+`, cut after MAX_TEXT_BYTES
     removed_text: str
-    is_complete: bool  # whether `parts` list every line
+    is_complete: bool  # whether `parts` list every line of the parsed patch
 
 
 NO_PARTS: Final = Patch((), "", False, "", "", True)
@@ -96,9 +97,9 @@ def get_line_markers(lines: Sequence[bytes]) -> bytes:
     return bytes([line[0] for line in lines])
 
 
-def parse_line_ranges(header: bytes) -> tuple[int, int, int, int]:
-    """Parse a part's header into old start, old count, new start and new count."""
-    old, old_count, new, new_count = PART_HEADER.match(header).group(1, 2, 3, 4)  # type: ignore[union-attr]  # a header
+def parse_line_ranges(header_line: bytes) -> tuple[int, int, int, int]:
+    """Parse a part's header line into old start, old count, new start and new count."""
+    old, old_count, new, new_count = PART_HEADER.match(header_line).group(1, 2, 3, 4)  # type: ignore[union-attr]  # it matches
     return int(old), int(old_count or 1), int(new), int(new_count or 1)
 
 
@@ -138,12 +139,12 @@ def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: 
             old += count
         elif marker == CONTEXT:
             old, new = old + count, new + count
-    header = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
-    return PatchPart(old_start, old_count, new_start, new_count, header, tuple(added), tuple(removed))
+    heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
+    return PatchPart(old_start, old_count, new_start, new_count, heading, tuple(added), tuple(removed))
 
 
-def _build_part_from_header(header: bytes) -> PatchPart:
-    old, old_count, new, new_count = parse_line_ranges(header)
+def _build_part_from_header(header_line: bytes) -> PatchPart:
+    old, old_count, new, new_count = parse_line_ranges(header_line)
     added, removed = range(new, new + new_count), range(old, old + old_count)
     return PatchPart(old, old_count, new, new_count, "", tuple(added), tuple(removed))
 
@@ -196,7 +197,10 @@ class MergeChange:
 
 
 def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
-    """Return the lines that differ from all parents. `diffs_by_parent`: parts of the diff with each parent."""
+    """Return the lines that differ from all parents. `diffs_by_parent`: parts of the diff with each parent.
+
+    Lines of a diff after the first MAX_LISTED_LINES count as unchanged.
+    """
     blocks_by_parent = [list(parse_blocks(parts)) for parts in diffs_by_parent]
     closest_parent = min(
         range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
@@ -221,7 +225,7 @@ def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
 
 
 def parse_blocks(parts: bytes) -> Iterator[Block]:
-    """Yield the blocks of a diff's parts, in order."""
+    """Yield the blocks in the first MAX_LISTED_LINES lines of a diff's parts, in order."""
     lines, _ = split_lines(parts)
     markers = get_line_markers(lines)
     old = new = 0
@@ -277,5 +281,5 @@ def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
 def _format_block(block: Block) -> bytes:
     """Return a block as a part of a diff. Without lines of a file, its header has the number of the line before."""
     old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
-    header = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
-    return b"\n".join([header + block.heading, *block.removed, *block.added, b""])
+    ranges = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
+    return b"\n".join([ranges + block.heading, *block.removed, *block.added, b""])

@@ -100,11 +100,11 @@ class TouchedSymbol:
     confidence: Literal["ExactSpan", "HunkHeader"]
 
 
-class DiffPartWithHeader(DiffPart, Protocol):
+class DiffPartWithHeading(DiffPart, Protocol):
     """`@@` part of a diff with its hunk header."""
 
     @property
-    def header(self) -> str:
+    def heading(self) -> str:
         """Text after `@@`: the line above the part that git takes for the start of a function."""
 
 
@@ -128,7 +128,7 @@ class HunkLike(Protocol):
         """Blob that the parts result in; None if there is none."""
 
     @property
-    def parts(self) -> Sequence[DiffPartWithHeader]:
+    def parts(self) -> Sequence[DiffPartWithHeading]:
         """`@@` parts of the diff between the two blobs."""
 
 
@@ -209,7 +209,7 @@ def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> l
 
 
 def find_touched_symbols(
-    parts: Sequence[DiffPartWithHeader], old: Version | None, new: Version | None
+    parts: Sequence[DiffPartWithHeading], old: Version | None, new: Version | None
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols of the new version in source order, then those of the old one, then those of hunk headers."""
     added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
@@ -227,9 +227,9 @@ def find_touched_symbols(
     return (*exact_symbols, *(symbol for symbol in header_symbols if symbol.name not in names))
 
 
-def find_header_symbols(parts: Iterable[DiffPartWithHeader]) -> tuple[TouchedSymbol, ...]:
+def find_header_symbols(parts: Iterable[DiffPartWithHeading]) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the hunk headers name, each once."""
-    names = (parse_header_name(part.header) for part in parts if part.header)
+    names = (parse_header_name(part.heading) for part in parts if part.heading)
     return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in dict.fromkeys(names) if name)
 
 

@@ -79,7 +79,7 @@ def build_part(old_start: int, old: Sequence[str], new_start: int, new: Sequence
         old_count=len(old),
         new_start=new_start + bool(new),
         new_count=len(new),
-        header="",
+        heading="",
         added=tuple(range(new_start + 1, new_start + 1 + len(new))),
         removed=tuple(range(old_start + 1, old_start + 1 + len(old))),
     )
