@@ -87,7 +87,10 @@ class AnswerMeta:
     compatibility: Compatibility
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> Self:
-        """Return a copy with `rewrite` applied to the texts about the index."""
+        """Return a copy with `rewrite` applied to the texts that may name commands.
+
+        These are the hint and the compatibility's reason.
+        """
         reason = self.compatibility.reason
         compatibility = replace(self.compatibility, reason=reason and rewrite(reason))
         return replace(self, hint=self.hint and rewrite(self.hint), compatibility=compatibility)
@@ -141,7 +144,10 @@ def validate_limit(limit: int, items: str) -> None:
 
 
 def is_encodable(name: str) -> bool:
-    """Return True if a file can have the name: undecodable bytes are allowed, lone surrogates are not."""
+    """Return True if the file system can encode a non-empty name.
+
+    Of lone surrogates, only those for undecodable bytes can be.
+    """
     try:
         return bool(os.fsencode(name))
     except UnicodeEncodeError:
@@ -156,8 +162,8 @@ def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
     }
 
 
-def check_fields(fields: Sequence[str], hit_type: type) -> list[str]:
-    """Return the names of fields of a hit without white space. Raises BadRequest for an unknown one."""
+def parse_field_names(fields: Sequence[str], hit_type: type) -> list[str]:
+    """Strip field names, and raise BadRequest for one that hits of this type do not have."""
     names = [name.strip() for name in fields]
     known_names = [field.name for field in dataclasses.fields(hit_type)]
     if unknown_names := [name for name in names if name not in known_names]:
@@ -168,7 +174,10 @@ def check_fields(fields: Sequence[str], hit_type: type) -> list[str]:
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Return the JSON object with the key `name` without its empty optional fields; any other value as it is."""
+    """Drop the empty optional fields of `value`, the JSON value under the key `name`.
+
+    Without optional fields, return it unchanged.
+    """
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
         return value

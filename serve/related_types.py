@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 from serve.api_types import (
     MAX_FILTER_LENGTH,
     AnswerMeta,
-    check_fields,
     drop_none,
     is_encodable,
+    parse_field_names,
     validate_length,
     validate_limit,
 )
@@ -171,7 +171,7 @@ class RelatedAnswer:
 
         `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown one.
         """
-        names = check_fields(fields, RelatedFile)
+        names = parse_field_names(fields, RelatedFile)
         hits = [asdict(hit) for hit in self.hits]
         meta = self.meta.to_json_dict()
         meta["related"]["hot_spots"] = tuple(map(drop_none, meta["related"].get("hot_spots", ())))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serve import excerpts, text
-from serve.api_types import NamedRepository, check_fields, format_rfc3339, to_json_dict
+from serve.api_types import NamedRepository, format_rfc3339, parse_field_names, to_json_dict
 from serve.cli.terminal import format_json
 from serve.commit_types import ChangeHit, CommitDetails
 from serve.excerpts import get_subject
@@ -71,7 +71,7 @@ def to_json(
     result = to_json_dict(answer)
     if fields:
         hit_type = PatternHit if isinstance(answer, FindAnswer) else ExplainHit
-        names = check_fields(fields, hit_type)
+        names = parse_field_names(fields, hit_type)
         result["hits"] = [{name: hit[name] for name in names if name in hit} for hit in result["hits"]]
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:

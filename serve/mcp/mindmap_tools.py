@@ -92,9 +92,9 @@ class MindmapTools:
     def create_mindmap(
         self,
         title: str,
-        workspacePath: Annotated[str | tools.Unset, Field(description="git work tree, absolute")] = None,
+        workspacePath: Annotated[str | tools.HiddenNull, Field(description="git work tree, absolute")] = None,
         nodes: Annotated[
-            list[mindmap_types.NodeInput] | tools.Unset,
+            list[mindmap_types.NodeInput] | tools.HiddenNull,
             WithJsonSchema({"description": "as in add_nodes", "type": "array", "items": {"type": "object"}}),
         ] = None,
     ) -> mindmap_types.CreateResult:
@@ -123,7 +123,7 @@ class MindmapTools:
         self,
         query: Annotated[str, Field(description="words in title, labels or files")] = "",
         workspacePath: Annotated[
-            str | tools.Unset, Field(description="workspace or a directory in it, absolute")
+            str | tools.HiddenNull, Field(description="workspace or a directory in it, absolute")
         ] = None,
         limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
     ) -> mindmap_types.MapListing:
@@ -171,7 +171,7 @@ class MindmapTools:
         mindmapId: str,
         nodeIds: list[str],
         parentId: str,
-        position: Annotated[int, Field(ge=0, description="from 0")] | tools.Unset = None,
+        position: Annotated[int, Field(ge=0, description="from 0")] | tools.HiddenNull = None,
     ) -> mindmap_types.ChangeResult:
         """Move nodes with their subtrees."""
         return self._change(
@@ -186,10 +186,10 @@ class MindmapTools:
         self,
         mindmapId: str,
         add: Annotated[
-            list[mindmap_types.LinkInput] | tools.Unset, Field(description="same ends and label: update")
+            list[mindmap_types.LinkInput] | tools.HiddenNull, Field(description="same ends and label: update")
         ] = None,
         remove: Annotated[
-            list[mindmap_types.LinkRemovalInput] | tools.Unset,
+            list[mindmap_types.LinkRemovalInput] | tools.HiddenNull,
             WithJsonSchema(
                 {"description": "by id, or from, to, label", "type": "array", "items": {"type": "object"}}
             ),
@@ -206,13 +206,15 @@ class MindmapTools:
         self,
         mindmapId: str,
         path: Annotated[str, Field(description="absolute, or in the workspace")],
-        action: Annotated[mindmap_types.Action | tools.Unset, Field(description="default: modify")] = None,
-        nodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
-        previousPath: str | tools.Unset = None,
-        lines: Annotated[str | tools.Unset, Field(description="10-20")] = None,
-        symbols: list[str] | tools.Unset = None,
+        action: Annotated[
+            mindmap_types.Action | tools.HiddenNull, Field(description="default: modify")
+        ] = None,
+        nodeId: Annotated[str | tools.HiddenNull, Field(description="default: task in progress")] = None,
+        previousPath: str | tools.HiddenNull = None,
+        lines: Annotated[str | tools.HiddenNull, Field(description="10-20")] = None,
+        symbols: list[str] | tools.HiddenNull = None,
         changes: Annotated[
-            list[mindmap_types.CodeChangeInput] | tools.Unset,
+            list[mindmap_types.CodeChangeInput] | tools.HiddenNull,
             WithJsonSchema(
                 {
                     "description": "kind (add, modify, fix, refactor, rename, remove, test), symbol, previousSymbol, "
@@ -222,7 +224,7 @@ class MindmapTools:
                 }
             ),
         ] = None,
-        summary: str | tools.Unset = None,
+        summary: str | tools.HiddenNull = None,
     ) -> mindmap_types.AttachResult:
         """Log what you did to a file, or that reading it was important. Updates a touch of the same path."""
         touch = TouchInput(
@@ -243,8 +245,10 @@ class MindmapTools:
     def sync_git_status(
         self,
         mindmapId: str,
-        workspacePath: Annotated[str | tools.Unset, Field(description="if the map has none")] = None,
-        targetNodeId: Annotated[str | tools.Unset, Field(description="default: task in progress")] = None,
+        workspacePath: Annotated[str | tools.HiddenNull, Field(description="if the map has none")] = None,
+        targetNodeId: Annotated[
+            str | tools.HiddenNull, Field(description="default: task in progress")
+        ] = None,
     ) -> mindmap_types.AttachResult:
         """Attach all files that differ from HEAD, and watch the workspace. Call it when you continue a map and before
         you finish.
@@ -259,8 +263,8 @@ class MindmapTools:
         self,
         mindmapId: str,
         message: str,
-        nodeId: str | tools.Unset = None,
-        file: str | tools.Unset = None,
+        nodeId: str | tools.HiddenNull = None,
+        file: str | tools.HiddenNull = None,
     ) -> mindmap_types.ChangeResult:
         """Log a finding, a test run or a reason."""
         return self._change(
@@ -272,7 +276,7 @@ class MindmapTools:
         mindmapId: str,
         nodeId: str,
         question: str,
-        options: list[str] | tools.Unset = None,
+        options: list[str] | tools.HiddenNull = None,
     ) -> mindmap_types.AnswerResult:
         """Ask the user on the map's page. The answer comes with wait_for_answer or a later call."""
         _, result = self.store.change(

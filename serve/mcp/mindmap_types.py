@@ -19,7 +19,7 @@ from mindmap.links import LinkRemoval, NewLink
 from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
 from mindmap.tree import Progress, compute_progress
-from serve.mcp.tools import Unset
+from serve.mcp.tools import HiddenNull
 from stores.errors import LineageError
 
 NodeType = Literal[
@@ -44,7 +44,7 @@ class NodeInput(_ToolInput):
 
     label: str
     type: NodeType = "task"
-    status: Annotated[Status | Unset, _WITHOUT_VALUES] = None
+    status: Annotated[Status | HiddenNull, _WITHOUT_VALUES] = None
     children: Annotated[list[dict[str, Any]], Field(description="nested nodes")] = []
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,10 +56,10 @@ class NodeUpdateInput(_ToolInput):
     """A node's new values."""
 
     id: str
-    label: str | Unset = None
-    type: Annotated[NodeType | Unset, _WITHOUT_VALUES] = None
-    status: Status | Unset = None
-    reason: Annotated[str | Unset, Field(description="if blocked")] = None
+    label: str | HiddenNull = None
+    type: Annotated[NodeType | HiddenNull, _WITHOUT_VALUES] = None
+    status: Status | HiddenNull = None
+    reason: Annotated[str | HiddenNull, Field(description="if blocked")] = None
 
     def to_update(self) -> NodeUpdate:
         """Return the update as `update_nodes` expects it."""
@@ -72,8 +72,8 @@ class LinkInput(_ToolInput):
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
     label: str = ""
-    style: Annotated[Style | Unset, Field(description="dashed: hypotheses; animated: streams")] = None
-    notes: str | Unset = None
+    style: Annotated[Style | HiddenNull, Field(description="dashed: hypotheses; animated: streams")] = None
+    notes: str | HiddenNull = None
 
     def to_link(self) -> NewLink:
         """Return the link as `change_links` expects it."""
@@ -83,10 +83,10 @@ class LinkInput(_ToolInput):
 class LinkRemovalInput(_ToolInput):
     """A link to remove, by its id or its ends."""
 
-    id: str | Unset = None
-    source: Annotated[str | Unset, Field(alias="from")] = None
-    target: Annotated[str | Unset, Field(alias="to")] = None
-    label: str | Unset = None
+    id: str | HiddenNull = None
+    source: Annotated[str | HiddenNull, Field(alias="from")] = None
+    target: Annotated[str | HiddenNull, Field(alias="to")] = None
+    label: str | HiddenNull = None
 
     def to_removal(self) -> LinkRemoval:
         """Return the removal as `change_links` expects it."""
@@ -98,8 +98,8 @@ class CodeChangeInput(_ToolInput):
 
     kind: Kind
     symbol: str
-    previous_symbol: str | Unset = None
-    detail: str | Unset = None
+    previous_symbol: str | HiddenNull = None
+    detail: str | HiddenNull = None
 
     def to_change(self) -> CodeChange:
         """Return the change as a part of a document."""

@@ -56,8 +56,8 @@ from stores import errors
 MAX_PROBLEMS: Final = 5
 
 ResultType = TypeVar("ResultType")
-# An optional argument may be null. The schema omits that, as it would cost as many tokens as the description.
-Unset = SkipJsonSchema[None]
+# Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
+HiddenNull = SkipJsonSchema[None]
 
 
 def create_read_only_annotations() -> ToolAnnotations:
@@ -191,8 +191,8 @@ def _describe_problem(problem: Any) -> str:
 def _strip_input_schema(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return the schema without parts that cost the model tokens and add no information, and with each `$ref` resolved.
 
-    Left out are titles, empty defaults, descriptions of types, and what an error names: unknown arguments
-    (`additionalProperties`) and numbers below 0 or 1.
+    Left out are titles, empty defaults, descriptions of types, and constraints that an error message explains:
+    `additionalProperties`, and a `minimum` of 0 or 1.
     """
     if isinstance(schema, dict):
         if reference := schema.get("$ref"):
@@ -294,9 +294,8 @@ class QueuedCalls:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
             while True:
                 await asyncio.sleep(PROGRESS_SECONDS)
-                message = (
-                    f"{self._queue.waiting_calls} calls are waiting." if self._queue.waiting_calls else None
-                )
+                waiting_calls = self._queue.waiting_calls
+                message = f"Waiting calls: {waiting_calls:,}." if waiting_calls else None
                 await ctx.session.report_progress(time.monotonic() - started_at, message=message)
 
 
@@ -304,7 +303,7 @@ class QueuedCalls:
 class RepositoryResolver:
     """Resolver of the argument `repository`.
 
-    `home`: directory of the indexes. `directory`: the server's directory, used without the argument.
+    `home`: directory of the indexes. `directory`: the server's working directory, used if the argument is missing.
     """
 
     home: Path

@@ -123,4 +123,4 @@ def test_waiting_calls_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
     run_client(create_server(backend), read_progress)
     assert all(values == sorted(values) for values in seconds.values())
-    assert "1 calls are waiting." in messages
+    assert "Waiting calls: 1." in messages
