@@ -9,8 +9,8 @@ Static encoder:
 
 Encoder and cross-encoder:
 
-- `mine_pairs`: command that mines lists of a query, its answer and hard negatives, with the retriever that finds them
-- `pair_dataset`: reader of the mined lists of one repository, and training batches of both networks
+- `mine_lists`: command that mines lists of a query, its answer and hard negatives, with the retriever that finds them
+- `list_dataset`: reader of the mined lists of one repository, and training batches of both networks
 - `torch_models`: both networks in PyTorch
 - `train_encoder`: command that trains the encoder
 - `train_cross_encoder`: command that trains the cross-encoder

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, TypeVar
 
 from pipeline.file_classification import detect_language
 from pipeline.git.errors import UnreadableObject
@@ -22,7 +22,12 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.text import build_semantic_text, count_terms
+from pipeline.workers import map_groups
 
+Task = TypeVar("Task")
+
+# Repositories of a group for each worker. Results come group by group, and workers wait for the end of their group.
+GROUP_SIZE: Final = 2
 # Shorter subjects ("Fix tests") fit many commits.
 MIN_SUBJECT_WORDS: Final = 3
 # Words of a usable sentence. Shorter ones ("As discussed.") fit any commit; longer ones are lists or code.
@@ -148,6 +153,29 @@ def split_paragraphs(body: str) -> list[str]:
 def get_repository_name(path: Path) -> str:
     """Return the name of a repository: that of its directory, or of the parent directory for `.git` and `repo`."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
+
+
+class DuplicateName(ValueError):
+    """Two repositories with the same name, which would write the same file."""
+
+
+def name_repositories(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return the absolute path of each repository by its name. Raises DuplicateName."""
+    paths_by_name: dict[str, Path] = {}
+    for path in map(Path.resolve, paths):
+        name = get_repository_name(path)
+        if other_path := paths_by_name.get(name):
+            raise DuplicateName(f"{other_path} and {path} have the same name. Rename one of the directories.")
+        paths_by_name[name] = path
+    return paths_by_name
+
+
+def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], jobs: int) -> Iterator[str]:
+    """Yield the result of each repository's task in order, soon after it is done. `jobs`: worker processes."""
+    size = GROUP_SIZE * jobs
+    groups = (tasks[start : start + size] for start in range(0, len(tasks), size))
+    for results in map_groups(function, groups, jobs=jobs, prefer="processes"):
+        yield from results
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ import numpy.typing as npt
 from pipeline.encoders.base import CHECKSUM_FILE, MODELS_DIR
 from pipeline.encoders.cross_encoder import CROSS_ENCODER_FILE
 from pipeline.encoders.minilm import (
-    MAX_EMBEDDING_CODE,
     LAYER_COUNT,
+    MAX_EMBEDDING_CODE,
     MAX_TOKENS,
     Weights,
     build_encoder,
@@ -268,16 +268,16 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True)
     static = commands.add_parser("static", help=export_static.__doc__)
-    static.add_argument("table", type=Path)
+    static.add_argument("table", type=Path, metavar="TABLE")
     static.set_defaults(export=export_static)
     encoder = commands.add_parser("encoder", help=export_encoder.__doc__)
-    encoder.add_argument("checkpoint", type=Path)
+    encoder.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
     encoder.add_argument("out", type=Path, metavar="WEIGHTS")
     encoder.add_argument("--weights", type=Path, required=True, metavar="FOLDER")
     encoder.add_argument("--share", type=float, default=TRAINED_SHARE)
     encoder.set_defaults(export=export_encoder)
     cross_encoder = commands.add_parser("cross-encoder", help=export_cross_encoder.__doc__)
-    cross_encoder.add_argument("checkpoint", type=Path)
+    cross_encoder.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
     cross_encoder.set_defaults(export=export_cross_encoder)
     tokenizer = commands.add_parser("tokenizer", help=export_tokenizer.__doc__)
     tokenizer.add_argument("--weights", type=Path, metavar="FOLDER")

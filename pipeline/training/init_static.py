@@ -64,9 +64,13 @@ def main() -> None:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.training.init_static", description=__doc__)
-    parser.add_argument("bags", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.training.init_static",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bags", type=Path, metavar="BAGS")
+    parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
     parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
     return parser

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from pipeline.training.pair_dataset import split_files
+from pipeline.training.list_dataset import split_files
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class TrainingArgumentParser(argparse.ArgumentParser):
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self.add_argument("lists", type=Path)
-        self.add_argument("out", type=Path)
+        self.add_argument("lists", type=Path, metavar="LISTS")
+        self.add_argument("out", type=Path, metavar="OUT")
         self.add_argument("--weights", type=Path, required=True, metavar="FOLDER")
         self.add_argument("--held-out", action="append", default=[], metavar="NAME")
         self.add_argument("--minutes", type=float, default=60.0)
@@ -83,7 +83,7 @@ class TrainingArgumentParser(argparse.ArgumentParser):
             )
         if not training_files:
             self.error(
-                f"{arguments.lists} has no training lists. Run `python -m pipeline.training.mine_pairs` first."
+                f"{arguments.lists} has no training lists. Run `python -m pipeline.training.mine_lists` first."
             )
         return training_files, held_out_files
 

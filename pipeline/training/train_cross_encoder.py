@@ -3,7 +3,7 @@
 python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
 
-LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
+LISTS is the directory of candidate lists that `pipeline.training.mine_lists` writes: a query, the change that answers
 it, and changes that do not. A lane score is the score that one retriever (BM25 or vectors) gives to a change. FOLDER
 holds the wheel with the original encoder weights (see `--weights` of `pipeline.training.export`).
 
@@ -27,19 +27,19 @@ from torch.nn import functional
 
 from pipeline.encoders import cross_encoder_graph
 from pipeline.training.export import read_wheel_weights, to_network_tensors
+from pipeline.training.list_dataset import (
+    NEGATIVES,
+    CandidateLists,
+    Ints,
+    Pairs,
+)
 from pipeline.training.loop import (
     Clock,
     TrainingArgumentParser,
     compute_learning_rate_factor,
     train_with_checkpoints,
 )
-from pipeline.training.mine_pairs import QueryKind
-from pipeline.training.pair_dataset import (
-    NEGATIVES,
-    CandidateLists,
-    Ints,
-    Pairs,
-)
+from pipeline.training.mine_lists import QueryKind
 from pipeline.training.torch_models import CrossEncoder, split_by_length
 
 LISTS_PER_STEP: Final = 24

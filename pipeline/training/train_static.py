@@ -394,9 +394,13 @@ def _copy_initial_vectors(vectors: Floats, vocabulary: Sequence[str], file: Path
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.training.train_static", description=__doc__)
-    parser.add_argument("bags", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.training.train_static",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bags", type=Path, metavar="BAGS")
+    parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument(
         "--held-out",
         action="append",

@@ -27,12 +27,13 @@ from pipeline.text import MAX_MESSAGE_CHARACTERS, count_terms
 from pipeline.training.commit_sampling import (
     MIN_DISTINCT_WORDS,
     CommitSample,
+    DuplicateName,
     build_change_text,
-    get_repository_name,
+    map_repositories,
+    name_repositories,
     sample_commits,
     split_message,
 )
-from pipeline.workers import map_groups
 
 logger = logging.getLogger(__name__)
 
@@ -194,31 +195,45 @@ class BagDataset:
 
 def main() -> None:
     """Run the command line."""
-    arguments = _build_parser().parse_args()
+    parser = _build_parser()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        tasks = build_tasks(arguments.repositories, arguments)
+    except DuplicateName as error:
+        parser.error(str(error))
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    tasks = build_tasks(arguments.repositories, arguments)
-    for names in map_groups(extract_repository, [tasks], jobs=arguments.jobs, prefer="processes"):
-        logger.info("%s", "\n".join(names))
+    for name in map_repositories(extract_repository, tasks, arguments.jobs):
+        logger.info("%s", name)
 
 
 def build_tasks(repositories: Iterable[Path], arguments: argparse.Namespace) -> list[ExtractionTask]:
-    """Return a task for each repository."""
+    """Return a task for each repository. Raises DuplicateName."""
     return [
-        ExtractionTask(path, get_repository_name(path), arguments.commits, arguments.seed, arguments.folder)
-        for path in map(Path.resolve, repositories)
+        ExtractionTask(path, name, arguments.commits, arguments.seed, arguments.folder)
+        for name, path in name_repositories(repositories).items()
     ]
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.training.word_bags", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument(
-        "--commits", type=int, default=MAX_COMMITS, help="maximum number of commits per repository"
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.training.word_bags",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of the sample of commits")
-    parser.add_argument("--jobs", type=int, default=2, help="repositories at a time")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="directory of the files to write")
+    parser.add_argument(
+        "repositories",
+        nargs="+",
+        type=Path,
+        metavar="REPOSITORY",
+        help="clone to read; its name names its file",
+    )
+    parser.add_argument(
+        "--commits", type=int, default=MAX_COMMITS, metavar="N", help="most commits of a repository"
+    )
+    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
     return parser
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training import mine_pairs
-from pipeline.training.mine_pairs import MiningTask, mine_repository
+from pipeline.training import mine_lists
+from pipeline.training.mine_lists import MiningTask, mine_repository
 from tests.pipeline.training.sample_history import COMMITS, MERGES, MESSAGE, THINGS
 from tests.repos import Repo
 
@@ -47,7 +47,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 @pytest.fixture
 def lists(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of lists mined from the repository."""
-    monkeypatch.setattr(mine_pairs, "MIN_COMMITS", 10)
+    monkeypatch.setattr(mine_lists, "MIN_COMMITS", 10)
     task = MiningTask(repo.path, tmp_path / "repo.npz", 100, 80, 1)
     assert mine_repository(task).startswith(f"repo: {COMMITS + 2 * MERGES} commits, ")
     assert mine_repository(task) == "repo: already mined"

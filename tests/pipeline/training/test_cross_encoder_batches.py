@@ -8,9 +8,9 @@ import numpy as np
 
 from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
-from pipeline.training import mine_pairs
-from pipeline.training.mine_pairs import QueryKind
-from pipeline.training.pair_dataset import NEGATIVES, TRAINED_TOKENS, CandidateLists
+from pipeline.training import mine_lists
+from pipeline.training.list_dataset import NEGATIVES, TRAINED_TOKENS, CandidateLists
+from pipeline.training.mine_lists import QueryKind
 from tests.repos import Repo
 
 
@@ -22,7 +22,7 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
     list_ids = {candidate_lists.get_kind(list_id): list_id for list_id in candidate_lists.list_ids}
     for kind, list_id in list_ids.items():
         pairs = candidate_lists.build_pairs(list_id[None], None)
-        assert len(pairs.tokens) == mine_pairs.NEGATIVES + 1
+        assert len(pairs.tokens) == mine_lists.NEGATIVES + 1
         assert pairs.tokens.shape == pairs.segment_ids.shape
         assert pairs.lengths.max() == pairs.tokens.shape[1] <= TRAINED_TOKENS
         for ids, row_segment_ids, length in zip(pairs.tokens, pairs.segment_ids, pairs.lengths, strict=True):

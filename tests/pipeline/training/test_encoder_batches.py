@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.training import pair_dataset
-from pipeline.training.mine_pairs import QueryKind
-from pipeline.training.pair_dataset import TEXT_TOKENS, PairDataset, build_batch, iterate_batches
+from pipeline.training import list_dataset
+from pipeline.training.list_dataset import TEXT_TOKENS, ListDataset, build_batch, iterate_batches
+from pipeline.training.mine_lists import QueryKind
 
 
 def test_build_batch(lists: Path) -> None:
     """Text i answers query i; a negative of each query follows; other texts of the query's commit are excluded."""
-    dataset = PairDataset.read(lists)
+    dataset = ListDataset.read(lists)
     indices = np.random.default_rng(2).permutation(len(dataset))[:20]
     batch = build_batch(dataset, indices, np.random.default_rng(1))
     decode = load_tokenizer().decode
@@ -48,8 +48,8 @@ def test_build_batch(lists: Path) -> None:
 
 def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same batches; each epoch uses every list once, in another order."""
-    monkeypatch.setattr(pair_dataset, "QUERIES_PER_BATCH", 8)
-    dataset = PairDataset.read(lists)
+    monkeypatch.setattr(list_dataset, "QUERIES_PER_BATCH", 8)
+    dataset = ListDataset.read(lists)
     batch_count = 2 * (len(dataset) // 8)
     batches, repeated_batches, other_batches = (
         [

@@ -49,7 +49,7 @@ def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     parsed = parser.parse_args(arguments)
     for names, message in (
         ((), "has no lists of 'one'"),
-        (("one",), "Run `python -m pipeline.training.mine_pairs` first"),
+        (("one",), "Run `python -m pipeline.training.mine_lists` first"),
     ):
         for name in names:
             (tmp_path / f"{name}.npz").touch()

@@ -1,6 +1,6 @@
 """Mining of training lists: a query, the change that answers it, and hard negatives.
 
-python -m pipeline.training.mine_pairs LISTS REPOSITORY... [--commits N] [--questions N] [--seed N] [--jobs N]
+python -m pipeline.training.mine_lists LISTS REPOSITORY... [--commits N] [--queries N] [--seed N] [--jobs N]
 
 A REPOSITORY is a local clone, bare or not. The command writes a file for each to the directory LISTS, and skips
 repositories that already have one. A change is the diff of one file in one commit. Hard negatives are changes of other
@@ -28,12 +28,13 @@ from pipeline.encoders.static import StaticEncoder
 from pipeline.text import count_terms
 from pipeline.training.commit_sampling import (
     CommitText,
+    DuplicateName,
     MergeSample,
-    get_repository_name,
+    map_repositories,
+    name_repositories,
     read_commit_texts,
     sample_merges,
 )
-from pipeline.workers import map_groups
 from stores.fulltext import K1, B, compute_inverse_document_frequency
 from stores.vector_search import MESSAGE_WEIGHT
 from stores.vectors import Whitening, fit_whitening
@@ -41,7 +42,9 @@ from stores.vectors import Whitening, fit_whitening
 # Most commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
+# Default seed of the sample of commits.
 SEED: Final = 1
+# Seed of the order of queries, the same for every --seed.
 SHUFFLE_SEED: Final = 7
 # Smaller repositories have too few hard negatives.
 MIN_COMMITS: Final = 200
@@ -58,7 +61,7 @@ NEGATIVES: Final = 24
 # Queries scored at a time, to limit memory.
 QUERIES_PER_BATCH: Final = 200
 # Tokens stored per text: more than training reads.
-MAX_TOKENS: Final = {"question": 40, "rest": 64, "message": 64, "change": 128}
+MAX_TOKENS: Final = {"query": 40, "rest": 64, "message": 64, "change": 128}
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +86,7 @@ SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TI
 class MinedQuery:
     """Query, and the numbers of the commits that answer it.
 
-    `rest`: for sentences and changelog lines the commit's message without the query; otherwise empty.
+    `rest`: for sentences the commit's message without the query; otherwise empty.
     """
 
     kind: QueryKind
@@ -110,8 +113,8 @@ def mine_repository(task: MiningTask) -> str:
     commits = read_commit_texts(task.repository, task.max_commits, task.seed)
     if len(commits) < MIN_COMMITS:
         return f"{task.file.stem}: too few commits"
-    titles = sample_merges(task.repository, task.seed, task.max_commits)
-    queries = build_queries(commits, titles, task.max_queries)
+    merges = sample_merges(task.repository, task.seed, task.max_commits)
+    queries = build_queries(commits, merges, task.max_queries)
     retriever = CandidateRetriever.from_commits(commits)
     candidate_lists = [*build_lists(queries, commits, retriever)]
     write_lists(task.file, queries, commits, retriever.commit_numbers, candidate_lists)
@@ -119,13 +122,13 @@ def mine_repository(task: MiningTask) -> str:
 
 
 def build_queries(
-    commits: Sequence[CommitText], titles: Iterable[MergeSample], max_queries: int
+    commits: Sequence[CommitText], merges: Iterable[MergeSample], max_queries: int
 ) -> list[MinedQuery]:
-    """Return at most `max_queries` queries of a repository, sampled with a seed."""
+    """Return at most `max_queries` queries of a repository, sampled with SHUFFLE_SEED."""
     queries = [
         query for number, commit in enumerate(commits) for query in iter_commit_queries(number, commit)
     ]
-    queries += iter_merge_queries(commits, titles)
+    queries += iter_merge_queries(commits, merges)
     random.Random(SHUFFLE_SEED).shuffle(queries)  # noqa: S311 - a repeatable draw, nothing secret
     selected: list[MinedQuery] = []
     for kind, share in SHARES.items():
@@ -141,13 +144,13 @@ def iter_commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]
         if sentence in commit.message:
             yield MinedQuery(QueryKind.SENTENCE, (number,), sentence, commit.message.replace(sentence, ""))
     if len(commit.changelog_line.split()) >= MIN_CHANGELOG_WORDS:
-        yield MinedQuery(QueryKind.CHANGELOG, (number,), commit.changelog_line, commit.message)
+        yield MinedQuery(QueryKind.CHANGELOG, (number,), commit.changelog_line)
 
 
-def iter_merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSample]) -> Iterator[MinedQuery]:
+def iter_merge_queries(commits: Sequence[CommitText], merges: Iterable[MergeSample]) -> Iterator[MinedQuery]:
     """Yield queries for the merge titles that are not the subject of one of the merged commits."""
     numbers = {commit.sha: number for number, commit in enumerate(commits)}
-    for merge in titles:
+    for merge in merges:
         answers = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
         subjects = {commits[number].subject.lower() for number in answers}
         if answers and merge.title.lower() not in subjects:
@@ -158,7 +161,8 @@ def iter_merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSamp
 class CandidateList:
     """Numbers of a query and of its changes: the one that answers it best, then the negatives, most similar first.
 
-    `lane_scores`, of shape (changes, 2): the BM25 score as a share of the query's best one, and the cosine.
+    `lane_scores`, of shape (changes, 2): the BM25 score as a share of the query's best one, and the cosine. For a
+    sentence those of the answer include the sentence itself, so the training ignores the scores of such lists.
     """
 
     query: int
@@ -200,7 +204,7 @@ def _iter_query_batches(queries: Sequence[MinedQuery]) -> Iterator[tuple[list[in
 
 
 def _select_hard_negatives(
-    answers: Sequence[int], subjects: Sequence[str], commits: Ints, lanes: Iterable[Floats]
+    answers: Sequence[int], subjects: Sequence[str], commit_numbers: Ints, lanes: Iterable[Floats]
 ) -> list[int]:
     """Return the best changes by rank fusion of the lanes, at most one of each commit.
 
@@ -215,8 +219,8 @@ def _select_hard_negatives(
             fused_scores[change] = fused_scores.get(change, 0.0) + 1 / (FUSION_K + rank)
     best_by_commit: dict[int, int] = {}
     for change in sorted(fused_scores, key=lambda number: -fused_scores[number]):
-        if subjects[commits[change]] not in answer_subjects:
-            best_by_commit.setdefault(int(commits[change]), change)
+        if subjects[commit_numbers[change]] not in answer_subjects:
+            best_by_commit.setdefault(int(commit_numbers[change]), change)
     return list(best_by_commit.values())[:NEGATIVES]
 
 
@@ -230,10 +234,10 @@ def write_lists(
     """Write the lists, and the token ids of their texts, as arrays. `commit_numbers`: the commit of each change.
 
     `X ends` has the end of each text in the array `X`. `kinds` has a value for each query, `commit` for each change.
-    `asked` (number of the query), `lists` (numbers of the changes) and `known` (lane scores) have a row for each list.
+    `query_numbers`, `lists` (numbers of the changes) and `lane_scores` have a row for each list.
     """
     texts = {
-        "question": [query.text for query in queries],
+        "query": [query.text for query in queries],
         "rest": [query.rest for query in queries],
         "message": [commit.message for commit in commits],
         "change": [text for commit in commits for text in commit.changes],
@@ -249,11 +253,11 @@ def write_lists(
         arrays[f"{name} ends"] = np.cumsum([len(row) for row in ids])
     arrays["kinds"] = np.array([query.kind for query in queries], np.uint8)
     arrays["commit"] = commit_numbers
-    arrays["asked"] = np.array([candidates.query for candidates in candidate_lists], np.int64)
+    arrays["query_numbers"] = np.array([candidates.query for candidates in candidate_lists], np.int64)
     arrays["lists"] = np.array([candidates.changes for candidates in candidate_lists], np.int64).reshape(
         -1, NEGATIVES + 1
     )
-    arrays["known"] = np.array(
+    arrays["lane_scores"] = np.array(
         [candidates.lane_scores for candidates in candidate_lists], np.float16
     ).reshape(-1, NEGATIVES + 1, 2)
     partial = file.with_suffix(".npz.part")
@@ -385,31 +389,45 @@ def _whiten(space: Whitening, vectors: Floats) -> Floats:
 
 def main() -> None:
     """Run the command line."""
-    arguments = _build_parser().parse_args()
+    parser = _build_parser()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        tasks = [
+            MiningTask(
+                path, arguments.lists / f"{name}.npz", arguments.commits, arguments.queries, arguments.seed
+            )
+            for name, path in name_repositories(arguments.repositories).items()
+        ]
+    except DuplicateName as error:
+        parser.error(str(error))
     arguments.lists.mkdir(parents=True, exist_ok=True)
-    tasks = [
-        MiningTask(
-            path,
-            arguments.lists / f"{get_repository_name(path)}.npz",
-            arguments.commits,
-            arguments.questions,
-            arguments.seed,
-        )
-        for path in map(Path.resolve, arguments.repositories)
-    ]
-    for lines in map_groups(mine_repository, [tasks], jobs=arguments.jobs, prefer="processes"):
-        logger.info("%s", "\n".join(lines))
+    for line in map_repositories(mine_repository, tasks, arguments.jobs):
+        logger.info("%s", line)
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.training.mine_pairs", description=__doc__)
-    parser.add_argument("lists", type=Path)
-    parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a repository")
-    parser.add_argument("--questions", type=int, default=MAX_QUERIES, help="most queries of a repository")
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of the sample of commits")
-    parser.add_argument("--jobs", type=int, default=2, help="repositories at a time")
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.training.mine_lists",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lists", type=Path, metavar="LISTS", help="directory of the files to write")
+    parser.add_argument(
+        "repositories",
+        nargs="+",
+        type=Path,
+        metavar="REPOSITORY",
+        help="clone to mine; its name names its file",
+    )
+    parser.add_argument(
+        "--commits", type=int, default=MAX_COMMITS, metavar="N", help="most commits of a repository"
+    )
+    parser.add_argument(
+        "--queries", type=int, default=MAX_QUERIES, metavar="N", help="most queries of a repository"
+    )
+    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
     return parser
 
 

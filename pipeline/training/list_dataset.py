@@ -1,4 +1,4 @@
-"""Training lists of one repository, as written by `mine_pairs`, and the batches that both networks train on.
+"""Training lists of one repository, as written by `mine_lists`, and the batches that both networks train on.
 
 A list is a query, the change that answers it and hard negatives: changes that retrieval ranks high by mistake. A change
 is the diff of one file in one commit.
@@ -28,7 +28,7 @@ from pipeline.encoders.cross_encoder import (
     SEP_TOKEN,
     SPECIAL_TOKENS,
 )
-from pipeline.training.mine_pairs import QueryKind
+from pipeline.training.mine_lists import QueryKind
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -55,19 +55,19 @@ NEGATIVES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairDataset:
+class ListDataset:
     """Lists and changes of one repository. A list has an index, a change a number. `arrays`: content of the file."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
 
     @classmethod
-    def read(cls, file: Path) -> PairDataset:
-        """Read a file written by `mine_pairs`."""
+    def read(cls, file: Path) -> ListDataset:
+        """Read a file written by `mine_lists`."""
         with np.load(file) as arrays:
             return cls(dict(arrays))
 
     def __len__(self) -> int:
-        return len(self.arrays["asked"])
+        return len(self.arrays["query_numbers"])
 
     @property
     def change_count(self) -> int:
@@ -84,7 +84,7 @@ class PairDataset:
 
     def get_lane_scores(self, index: int) -> Floats:
         """Return the lane scores of a list's changes: shape (candidates, 2), BM25 share and cosine."""
-        return np.asarray(self.arrays["known"][index], np.float32)
+        return np.asarray(self.arrays["lane_scores"][index], np.float32)
 
     def get_commit(self, change: int) -> int:
         """Return the number of a change's commit."""
@@ -92,14 +92,14 @@ class PairDataset:
 
     def draw_query_tokens(self, index: int, generator: np.random.Generator | None) -> list[int]:
         """Return the token ids of a query; with a generator, a subject sometimes gets a question opening."""
-        question = self._get_tokens("question", self._get_query_number(index))
+        query = self._get_tokens("query", self._get_query_number(index))
         if (
             generator is not None
             and self.get_kind(index) is QueryKind.SUBJECT
             and generator.random() < QUESTION_OPENING_SHARE
         ):
-            return [*QUESTION_OPENINGS[int(generator.integers(len(QUESTION_OPENINGS)))], *question]
-        return question
+            return [*QUESTION_OPENINGS[int(generator.integers(len(QUESTION_OPENINGS)))], *query]
+        return query
 
     def shows_messages(self, index: int, generator: np.random.Generator | None) -> bool:
         """Check whether a list's candidates show their messages: never for a subject; with a generator, not always."""
@@ -118,7 +118,7 @@ class PairDataset:
         return self._get_tokens("change", change)
 
     def _get_query_number(self, index: int) -> int:
-        return int(self.arrays["asked"][index])
+        return int(self.arrays["query_numbers"][index])
 
     def _get_tokens(self, name: str, number: int) -> list[int]:
         ends = self.arrays[f"{name} ends"]
@@ -163,7 +163,7 @@ class Batch:
     excluded: npt.NDArray[np.bool_]
 
 
-def iterate_batches(datasets: Sequence[PairDataset], generator: np.random.Generator) -> Iterator[Batch]:
+def iterate_batches(datasets: Sequence[ListDataset], generator: np.random.Generator) -> Iterator[Batch]:
     """Yield batches forever; each epoch uses every list once, except an incomplete last batch per repository."""
     if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
         return
@@ -183,7 +183,7 @@ def _iter_full_batches(indices: Ints) -> Iterator[Ints]:
         yield indices[start : start + QUERIES_PER_BATCH]
 
 
-def build_batch(dataset: PairDataset, indices: Ints, generator: np.random.Generator) -> Batch:
+def build_batch(dataset: ListDataset, indices: Ints, generator: np.random.Generator) -> Batch:
     """Build the batch of the lists at these indices."""
     queries, answers, negatives = [], [], []
     for index in indices.tolist():
@@ -200,12 +200,12 @@ def build_batch(dataset: PairDataset, indices: Ints, generator: np.random.Genera
     return Batch(PaddedTokens.from_rows(queries), PaddedTokens.from_rows(texts), excluded)
 
 
-def build_query_tokens(dataset: PairDataset, index: int, generator: np.random.Generator | None) -> list[int]:
+def build_query_tokens(dataset: ListDataset, index: int, generator: np.random.Generator | None) -> list[int]:
     """Return the token ids of a query, between [CLS] and [SEP]."""
     return [CLS_TOKEN, *dataset.draw_query_tokens(index, generator)[:QUERY_TOKENS], SEP_TOKEN]
 
 
-def build_text_tokens(dataset: PairDataset, index: int, change: int, *, show_message: bool) -> list[int]:
+def build_text_tokens(dataset: ListDataset, index: int, change: int, *, show_message: bool) -> list[int]:
     """Return the token ids of a candidate, between [CLS] and [SEP]: message, then change, as in an index."""
     max_message_tokens = SUBJECT_TOKENS if dataset.get_kind(index) is QueryKind.SENTENCE else MESSAGE_TOKENS
     message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_message else []
@@ -217,7 +217,7 @@ class Pairs:
     """Padded rows of token ids, one per candidate, list by list with the answer first.
 
     `segment_ids`: 1 for tokens of the candidate, else 0. `lengths`: number of tokens of each row. `lane_scores`: shape
-    (lists, candidates, 2), as in `PairDataset`.
+    (lists, candidates, 2), as in `ListDataset`.
     """
 
     tokens: Ints
@@ -227,13 +227,13 @@ class Pairs:
 
 
 class CandidateLists:
-    """Candidate lists of several files written by `pipeline.training.mine_pairs`.
+    """Candidate lists of several files written by `pipeline.training.mine_lists`.
 
     `list_ids`: a row (file index, index in the file) for each list.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._datasets = [PairDataset.read(file) for file in files]
+        self._datasets = [ListDataset.read(file) for file in files]
         counts = [len(dataset) for dataset in self._datasets]
         file_indices = np.repeat(np.arange(len(counts)), counts)
         self.list_ids = np.stack(
@@ -267,14 +267,14 @@ class CandidateLists:
             segment_ids[row, text_start : len(ids)] = 1
         return Pairs(tokens, segment_ids, lengths, np.stack(lane_scores))
 
-    def _find_list(self, list_id: Ints) -> tuple[PairDataset, int]:
+    def _find_list(self, list_id: Ints) -> tuple[ListDataset, int]:
         """Return the dataset of a list, and its index there."""
         file_index, index = map(int, list_id)
         return self._datasets[file_index], index
 
 
 def _select_candidates(
-    dataset: PairDataset, index: int, generator: np.random.Generator | None, hard_share: float
+    dataset: ListDataset, index: int, generator: np.random.Generator | None, hard_share: float
 ) -> tuple[list[int], Floats]:
     """Return the numbers of a list's changes, the answer first, and their lane scores."""
     changes, lane_scores = dataset.get_candidates(index), dataset.get_lane_scores(index)
@@ -288,15 +288,15 @@ def _select_candidates(
 
 
 def _iter_token_rows(
-    dataset: PairDataset, index: int, changes: Sequence[int], generator: np.random.Generator | None
+    dataset: ListDataset, index: int, changes: Sequence[int], generator: np.random.Generator | None
 ) -> Iterator[tuple[list[int], int]]:
     """Yield the token ids of each change's pair, and the offset of the change in it."""
-    question = dataset.draw_query_tokens(index, generator)[:MAX_QUESTION_TOKENS]
+    query = dataset.draw_query_tokens(index, generator)[:MAX_QUESTION_TOKENS]
     show_messages = dataset.shows_messages(index, generator)
     is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
     max_message_tokens = SUBJECT_TOKENS if is_sentence else MAX_MESSAGE_TOKENS
-    max_text_tokens = TRAINED_TOKENS - SPECIAL_TOKENS - len(question)
+    max_text_tokens = TRAINED_TOKENS - SPECIAL_TOKENS - len(query)
     for change in changes:
         message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_messages else []
         text = (message + dataset.get_change_tokens(change))[:max_text_tokens]
-        yield [CLS_TOKEN, *question, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(question) + 2
+        yield [CLS_TOKEN, *query, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(query) + 2

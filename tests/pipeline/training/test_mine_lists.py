@@ -9,10 +9,16 @@ import polars as pl
 import pytest
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.training import mine_pairs
-from pipeline.training.commit_sampling import MergeSample, parse_merge_title, read_commit_texts, sample_merges
-from pipeline.training.mine_pairs import CandidateRetriever, QueryKind, build_queries
-from pipeline.training.pair_dataset import PairDataset, split_files
+from pipeline.training import mine_lists, word_bags
+from pipeline.training.commit_sampling import (
+    MergeSample,
+    map_repositories,
+    parse_merge_title,
+    read_commit_texts,
+    sample_merges,
+)
+from pipeline.training.list_dataset import ListDataset, split_files
+from pipeline.training.mine_lists import CandidateRetriever, QueryKind, build_queries
 from tests.eval import judgments, learn, results
 from tests.pipeline.training.sample_history import COMMITS, MERGES
 from tests.repos import Repo
@@ -46,8 +52,8 @@ def test_build_queries(repo: Repo) -> None:
         QueryKind.TITLE: 4,
     }
     for one in queries:
-        assert (one.text in one.rest) is False
-        assert bool(one.rest) is (one.kind in (QueryKind.SENTENCE, QueryKind.CHANGELOG))
+        assert one.text not in one.rest
+        assert bool(one.rest) is (one.kind is QueryKind.SENTENCE)
     for one in (one for one in queries if one.kind is QueryKind.TITLE):
         number = one.text.removeprefix("Look at how slow port ").removesuffix(" is")
         subjects = {commits[answer].subject for answer in one.commits}
@@ -108,7 +114,7 @@ def test_weight_of_the_message(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> N
     _, change_cosines = retriever.score(queries, include_messages=False)
     _, cosines = retriever.score(queries, include_messages=True)
     assert (cosines >= change_cosines).all() and (cosines > change_cosines).any()
-    monkeypatch.setattr(mine_pairs, "MESSAGE_WEIGHT", 0.0)
+    monkeypatch.setattr(mine_lists, "MESSAGE_WEIGHT", 0.0)
     _, unweighted_cosines = retriever.score(queries, include_messages=True)
     assert np.array_equal(unweighted_cosines, change_cosines)
 
@@ -119,26 +125,26 @@ def test_candidate_lists(repo: Repo, lists: Path) -> None:
     queries = build_queries(commits, sample_merges(repo.path, 1, 100), 80)
     with np.load(lists) as arrays:
         commits_by_change, lists_of_changes, query_numbers, lane_scores = (
-            arrays[name] for name in ("commit", "lists", "asked", "known")
+            arrays[name] for name in ("commit", "lists", "query_numbers", "lane_scores")
         )
     assert len(lists_of_changes) > 50
     for number, changes in zip(query_numbers, lists_of_changes, strict=True):
         list_commits = commits_by_change[changes]
         assert list_commits[0] in queries[number].commits
         assert not set(list_commits[1:].tolist()) & set(queries[number].commits)
-        assert len(set(list_commits.tolist())) == mine_pairs.NEGATIVES + 1
+        assert len(set(list_commits.tolist())) == mine_lists.NEGATIVES + 1
     assert lane_scores.shape == (*lists_of_changes.shape, 2)
     assert 0 <= lane_scores[..., 0].min() < lane_scores[..., 0].max() <= 1
 
 
-def test_pair_dataset(repo: Repo, lists: Path) -> None:
+def test_list_dataset(repo: Repo, lists: Path) -> None:
     """A list hides the message of subjects, and the queried sentence of its answer."""
     del repo
-    dataset = PairDataset.read(lists)
+    dataset = ListDataset.read(lists)
     decode = load_tokenizer().decode
     for index in range(len(dataset)):
         kind, (answer, *negatives) = dataset.get_kind(index), dataset.get_candidates(index)
-        assert len(negatives) == mine_pairs.NEGATIVES
+        assert len(negatives) == mine_lists.NEGATIVES
         assert dataset.shows_messages(index, None) is (kind is not QueryKind.SUBJECT)
         query, message = (
             decode(dataset.draw_query_tokens(index, None)),
@@ -154,6 +160,33 @@ def test_pair_dataset(repo: Repo, lists: Path) -> None:
     assert 0 < sum(has_opening) < len(has_opening) / 2
 
 
+def test_repositories_with_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Repositories that would write the same file are an error, before anything is written."""
+    paths = [str(tmp_path / owner / "foo" / ".git") for owner in ("a", "b")]
+    for command in (mine_lists, word_bags):
+        monkeypatch.setattr("sys.argv", ["command", str(tmp_path / "out"), *paths])
+        with pytest.raises(SystemExit, match="2"):
+            command.main()
+        assert f"{paths[0]} and {paths[1]} have the same name." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_arrive_group_by_group() -> None:
+    """The result of a repository is available before all repositories are processed, in order."""
+    started: list[int] = []
+
+    def process(number: int) -> str:
+        started.append(number)
+        return str(number)
+
+    results = map_repositories(process, range(5), 1)
+    assert next(results) == "0"
+    assert 4 not in started
+    assert list(results) == ["1", "2", "3", "4"]
+
+
 def test_split_files(lists: Path) -> None:
     """Held-out files are split off; an unknown name is a KeyError."""
     assert split_files(lists.parent, []) == ([lists], [])
@@ -164,7 +197,7 @@ def test_split_files(lists: Path) -> None:
 
 def test_training_and_evaluation_are_disjoint() -> None:
     """No evaluation repository is a training repository; of those that only fit the reranker, two are."""
-    lines = (Path(mine_pairs.__file__).parent / "pair_histories.txt").read_text(encoding="ascii").splitlines()
+    lines = (Path(mine_lists.__file__).parent / "list_histories.txt").read_text(encoding="ascii").splitlines()
     training_names = {line.split()[0].partition("/")[2] for line in lines if not line.startswith("#")}
     # A clone's folder may be called by its owner too.
     evaluated_names = {
