@@ -9,7 +9,7 @@ Stages, in order:
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
 - `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
-- `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache
+- `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache; Dask cluster
 - `write`: start of a run, one transaction per batch with the watermark, end of a run
 - `head_symbols`: symbols and chunks of the files at HEAD; parses only files that changed
 - `history_refresh`: with `--force`, outdated symbols and terms of the history, extracted again
@@ -23,10 +23,9 @@ Used by the stages:
 - `ignore_suggestions`: ignore patterns that `lineage plan` suggests
 - `directory_stats`: changes per directory, from the history
 - `file_classification`: language, kind (code, prose, data) and role (source, tests, prose) of a file; generated files
-- `options`: options of an index: encoder, precision, embedding cache mode
+- `options`: options of an index and of index runs: encoder, precision, embedding cache mode, hardware
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib; limits of malloc
-- `cluster`: embedding on a Dask cluster
 - `interrupts`: cancellation of requests; termination signals, and their deferral
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; imported by nothing else

@@ -1,8 +1,12 @@
-"""Options of indexes and of the cross-encoder. No heavy imports, so that `--help` is fast."""
+"""Options of indexes, index runs and the cross-encoder. No heavy imports, so that `--help` is fast."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+# Patterns of `--all-branches`.
+ALL_BRANCHES: Final = ("refs/heads", "refs/remotes")
 
 
 class EmbedCacheMode(StrEnum):
@@ -39,3 +43,20 @@ class VectorIndex(StrEnum):
 
     HNSW = "hnsw"
     NONE = "none"
+
+
+class Resources(StrEnum):
+    """Share of the machine that an index run may use."""
+
+    AUTO = "auto"
+    CONSERVATIVE = "conservative"
+    AGGRESSIVE = "aggressive"
+
+
+class EmbedProvider(StrEnum):
+    """Hardware that runs the encoder."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    COREML = "coreml"
+    CUDA = "cuda"

@@ -15,9 +15,14 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline import head_symbols, write
-from pipeline.cluster import use_cluster
 from pipeline.component_versions import get_encoder_name
-from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION, EmbeddingCacheSession, EmbeddingStage
+from pipeline.embed import (
+    TEXTS_PER_TASK,
+    TEXTS_PER_TRANSACTION,
+    EmbeddingCacheSession,
+    EmbeddingStage,
+    use_cluster,
+)
 from pipeline.encoders.base import Encoder
 from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex, UnreadableObject

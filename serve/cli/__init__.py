@@ -3,11 +3,10 @@
 - `app`: `lineage` program: all commands
 - `changes`: `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show` commands
 - `entry`: entry point of `lineage`, with a fast path for git hooks
-- `index`: `lineage index` of one repository: check of the options, run of the pipeline
+- `index`: `lineage index` of one repository: its options, their check, and the run of the pipeline
 - `index_many`: `lineage index` of several repositories
 - `index_output`: log events, progress bar and summary of an index run
 - `mindmap`: `mindmap` program: all commands, terminal output of maps
-- `options`: options of `lineage index`
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
 - `render`: JSON of answers, terminal output of `status`, `query` and `explain`

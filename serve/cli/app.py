@@ -12,10 +12,9 @@ from typing import Annotated, Final
 
 import typer
 
-from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
+from pipeline.options import ALL_BRANCHES, EmbedCacheMode, EmbedProvider, EncoderName, Resources, VectorIndex
 from serve import config
 from serve.cli import changes, query, register, sql
-from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
     FAILED,
     AsJsonOption,
@@ -176,8 +175,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     ] = False,
 ) -> None:
     """Index the history of repositories up to HEAD, from where the last run ended."""
-    from serve.cli.index import run_index_command
-    from serve.cli.options import ALL_BRANCHES, IndexOptions
+    from serve.cli.index import IndexOptions, run_index_command
 
     patterns = [*ALL_BRANCHES, *(branch or ())] if all_branches else branch or ()
     options = IndexOptions(

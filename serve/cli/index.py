@@ -13,13 +13,19 @@ from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.options import EmbedCacheMode, EncoderName, VectorIndex
+from pipeline.options import (
+    ALL_BRANCHES,
+    EmbedCacheMode,
+    EmbedProvider,
+    EncoderName,
+    Resources,
+    VectorIndex,
+)
 from pipeline.profile import Profile, record_times
 from pipeline.workers import configure_malloc, count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
 from serve.cli.entry import ALREADY_QUEUED_MESSAGE
-from serve.cli.options import ALL_BRANCHES, EmbedProvider, IndexOptions, Resources
 from serve.cli.terminal import print_text
 from serve.errors import BadRequest
 from serve.repositories import locate_index
@@ -35,6 +41,31 @@ logger = logging.getLogger(__name__)
 
 # Encoder threads per CPU. A share below 1 also reduces the default commit batch.
 _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """Options of `lineage index` from the command line or the wizard. None: the index or `resources` decides."""
+
+    incremental: bool = False
+    force: bool = False
+    rebuild: bool = False
+    yes: bool = False
+    commit_batch: int | None = None
+    embed_batch: int | None = None
+    threads: int | None = None
+    workers: int | None = None
+    resources: Resources = Resources.AUTO
+    embed_provider: EmbedProvider = EmbedProvider.AUTO
+    embed_cache: EmbedCacheMode | None = None
+    encoder: EncoderName | None = None
+    skip_vectors: bool = False
+    vector_index: VectorIndex | None = None
+    scheduler: str | None = None
+    branch_patterns: tuple[str, ...] = ()
+    head_only: bool = False
+    show_progress: bool = True
+    profile: bool = False
 
 
 def run_index_command(path: Path, options: IndexOptions) -> None:

@@ -18,13 +18,13 @@ from pipeline.profile import Profile
 from serve import config, logs, text
 from serve.cli import index_output
 from serve.cli.index import (
+    IndexOptions,
     IndexResult,
     SharedEncoders,
     check_options,
     index_repository,
     warn_if_incompatible,
 )
-from serve.cli.options import IndexOptions
 from serve.cli.terminal import describe_failure, is_interrupt, print_note, print_text
 from serve.errors import BadRequest
 from stores.errors import LineageError

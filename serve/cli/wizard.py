@@ -25,9 +25,9 @@ from prompt_toolkit.utils import is_dumb_terminal
 from pipeline.encoders import providers
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import open_repository
+from pipeline.options import EmbedProvider
 from serve import config, index_status
-from serve.cli.index import run_index_command
-from serve.cli.options import EmbedProvider, IndexOptions
+from serve.cli.index import IndexOptions, run_index_command
 from serve.cli.terminal import print_warning
 from serve.cli.wizard_questions import (
     ADVANCED_QUESTIONS,

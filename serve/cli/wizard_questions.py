@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pipeline.options import EmbedCacheMode, EncoderName
-from serve.cli.options import EmbedProvider, Resources
+from pipeline.options import EmbedCacheMode, EmbedProvider, EncoderName, Resources
 
 # Answer that leaves an option unset.
 UNCHANGED: Final = "unchanged"

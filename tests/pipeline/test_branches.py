@@ -12,8 +12,7 @@ from pipeline import write
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository, open_repository
 from pipeline.walk import list_branch_candidates
-from serve.cli.index import _load_versions_if_current
-from serve.cli.options import IndexOptions
+from serve.cli.index import IndexOptions, _load_versions_if_current
 from stores import database, history
 from stores.connections import IndexWriter
 from stores.history import IndexSummary

@@ -11,7 +11,7 @@ from numpy import float32
 from numpy.typing import NDArray
 
 from pipeline import embed
-from pipeline.cluster import ClusterUnavailable
+from pipeline.embed import ClusterUnavailable
 from pipeline.encoders.static import StaticEncoder
 from pipeline.git.repository import open_repository
 from pipeline.run import IndexRun, Progress, RunOptions
@@ -95,7 +95,7 @@ def test_no_text_is_sent_to_another_version(
         raise AssertionError
 
     monkeypatch.setattr(embed, "encode_texts", encode_nothing)
-    monkeypatch.setattr("pipeline.cluster.metadata.version", lambda _: "9.9.9")
+    monkeypatch.setattr("pipeline.embed.metadata.version", lambda _: "9.9.9")
     with pytest.raises(
         ClusterUnavailable, match=r"tcp://127.* cannot embed .* This machine has 9\.9\.9"
     ) as error_info:
@@ -112,6 +112,6 @@ def test_cluster_without_workers(repo: Repo, tmp_path: Path, scheduler: Cluster)
 
 def test_no_scheduler(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address at which no scheduler answers is an error after a bounded wait."""
-    monkeypatch.setattr("pipeline.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("pipeline.embed.CONNECT_SECONDS", 1)
     with pytest.raises(ClusterUnavailable, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run_index(repo, tmp_path, "tcp://127.0.0.1:9")

@@ -11,7 +11,7 @@ from pipeline.git.repository import open_repository
 from pipeline.walk import compute_reachability_delta
 from serve import index_status
 from serve.cli import index as index_command
-from serve.cli.options import IndexOptions
+from serve.cli.index import IndexOptions
 from stores import database, history
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, hide_object, run_index

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.encoders import providers
-from pipeline.options import EmbedCacheMode, EncoderName
+from pipeline.options import EmbedCacheMode, EmbedProvider, EncoderName, Resources
 from serve.cli import app, index
-from serve.cli.options import EmbedProvider, IndexOptions, Resources
+from serve.cli.index import IndexOptions
 from serve.cli.wizard import format_equivalent_command, format_option_arguments
 from serve.cli.wizard_questions import (
     ADVANCED_QUESTIONS,
