@@ -1,13 +1,7 @@
-"""Map of a history's vectors with named regions, the lanes of a query side by side, and charts of both.
-
-A hunk is the diff of one file in one commit, and a lane is one retriever's ranking of the hunks.
-"""
+"""Map of a history's vectors with named regions, and its chart. A hunk is the diff of one file in one commit."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,17 +9,7 @@ import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 
-from pipeline.encoders.base import create_bundled_encoder
-from pipeline.git.repository import open_repository
-from serve import index_status
-from serve.analysis.charts import INK, PALETTE, Chart, create_figure, shorten, style_axes
-from serve.analysis.metrics import find_index_location
-from serve.find_types import FindRequest
-from serve.search import query, retrieval
-from serve.search.cache import load_snapshot_with_vectors
-from serve.search.query_hints import RepositoryContext
-from serve.search.retrieval import fuse_rankings
-from stores import hunk_details, index_copy
+from serve.analysis.charts import INK, PALETTE, Chart, create_figure
 from stores.frames import Frames
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -45,23 +29,26 @@ MIN_WORD_SHARE: Final = 0.08
 
 
 def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
-    """Return every reachable hunk with its coordinates `x` and `y` and the number of its `region`.
+    """Return every reachable hunk that has a vector, with its coordinates `x` and `y` and the number of its `region`.
 
-    `spread` is the share of the variance that the two coordinates explain, the same in every row. With fewer than two
-    hunks the frame is empty.
+    `explained_share` is the share of the variance that the two coordinates explain, the same in every row. With fewer
+    than two hunks the frame is empty.
     """
     commits = index.commits.filter("reached").select("commit_sha", "commit_date", "message")
     hunks = index.hunks.join(commits, on="commit_sha").join(index.vectors, on="text_digest")
+    columns = hunks.select("hunk_id", "commit_sha", "file_path", "language", "commit_date", "message")
     if hunks.height < 2:
-        return hunks.select("hunk_id", "file_path").clear().with_columns(x=0.0, y=0.0, region=0, spread=0.0)
+        zero = pl.lit(0, pl.Float32)
+        return columns.clear().with_columns(
+            x=zero, y=zero, region=pl.lit(0, pl.Int64), explained_share=pl.lit(0.0)
+        )
     codes, scales = (hunks.get_column(name).to_numpy() for name in ("codes", "scale"))
     vectors = codes * scales[:, None]
     coordinates, shares = project_on_principal_axes(vectors)
     points = pl.DataFrame(
         {"x": coordinates[:, 0], "y": coordinates[:, 1], "region": cluster_regions(coordinates, seed)}
     )
-    columns = hunks.select("hunk_id", "commit_sha", "file_path", "language", "commit_date", "message")
-    return columns.hstack(points).with_columns(spread=pl.lit(float(shares[:2].sum())))
+    return columns.hstack(points).with_columns(explained_share=pl.lit(float(shares[:2].sum())))
 
 
 def project_on_principal_axes(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -153,10 +140,12 @@ def _extract_path_words(points: pl.DataFrame) -> pl.DataFrame:
 def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """Choose initial centres by k-means++."""
     rows = [int(rng.integers(len(points)))]
+    # Squared distance of each point to the nearest chosen centre.
+    nearest = np.full(len(points), np.inf, points.dtype)
     while len(rows) < count:
-        distances = ((points[:, None] - points[rows]) ** 2).sum(axis=2).min(axis=1)
-        total = distances.sum()
-        rows.append(int(rng.choice(len(points), p=distances / total) if total else rng.integers(len(points))))
+        nearest = np.minimum(nearest, ((points - points[rows[-1]]) ** 2).sum(axis=1))
+        total = nearest.sum()
+        rows.append(int(rng.choice(len(points), p=nearest / total) if total else rng.integers(len(points))))
     return points[rows]
 
 
@@ -169,7 +158,7 @@ def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArra
 def plot_vector_map(index: Frames) -> Chart:
     """Plot every hunk at the projection of its vector; colours and legend show the named regions."""
     points = map_hunks(index)
-    explained_share = points["spread"][0] if points.height else 0.0
+    explained_share = points["explained_share"][0] if points.height else 0.0
     regions = name_regions(points)
     title = (
         f"{points.height:,} changes in {regions.height} regions. The largest is “{regions['name'][0]}”"
@@ -213,113 +202,3 @@ def _number_legend_entries(axes: Axes) -> tuple[list[Any], list[str]]:
     """Return the legend's dots and names, the names numbered like the regions on the map."""
     dots, names = axes.get_legend_handles_labels()
     return dots, [f"{number}  {name}" for number, name in enumerate(names, 1)]
-
-
-# Lanes in the order of `run_retrievers`: by meaning, by full text and by symbol name.
-LANES: Final = ("vectors", "words", "names")
-# Hits of the fused ranking that the chart shows.
-MAX_LANE_HITS: Final = 10
-# Rank at the lower edge of the chart, at which all lower ranks are drawn.
-LOWEST_RANK: Final = 30
-
-
-def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFrame:
-    """Return the fused hits of a query with their rank in each lane; null if the lane does not have the hit.
-
-    The lanes are those of `lineage query`, but hits are not reranked, and hits of one commit are not merged. Raises
-    NotIndexed if the repository has no index.
-    """
-    location = find_index_location(path)
-    with index_copy.open_index_or_copy(location) as index:
-        connection = index.connection
-        status = index_status.load_index_status(open_repository(location.path), connection)
-        languages = hunk_details.list_languages(connection)
-        parsed_query = query.parse_query(
-            FindRequest(query_text),
-            datetime.now(UTC),
-            RepositoryContext(languages.__contains__, partial(hunk_details.has_path, connection)),
-        )
-        encoder = create_bundled_encoder(status.encoder_name)
-        rankings = retrieval.run_retrievers(
-            connection,
-            lambda: load_snapshot_with_vectors(connection, status.reachability),
-            parsed_query,
-            encoder,
-        )
-        fused = fuse_rankings(rankings.lanes, parsed_query.retrieval_profile.candidate_count)
-        details = {
-            row.hunk_id: row
-            for row in hunk_details.load_hunk_details(connection, [hit.hunk_id for hit in fused])
-        }
-    ranks_by_lane = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in rankings.lanes]
-    rows = [
-        {
-            "fused": rank,
-            **{name: lane.get(hit.hunk_id) for name, lane in zip(LANES, ranks_by_lane, strict=True)},
-            "score": hit.score,
-            "file_path": details[hit.hunk_id].file_path,
-            "subject": details[hit.hunk_id].commit_message.partition("\n")[0],
-            "commit_sha": hit.commit_sha,
-        }
-        for rank, hit in enumerate(fused, 1)
-    ]
-    number_types = {"fused": pl.Int64, **dict.fromkeys(LANES, pl.Int64), "score": pl.Float64}
-    text_types = dict.fromkeys(("file_path", "subject", "commit_sha"), pl.String)
-    return pl.DataFrame(rows, schema={**number_types, **text_types})
-
-
-def plot_lane_ranks(question: str, rows: pl.DataFrame) -> Chart:
-    """Plot the ranks in each lane of the first fused hits; `rows` is the result of `compare_lanes`."""
-    top = rows.head(MAX_LANE_HITS)
-    figure = create_figure(
-        5.6,
-        _format_lane_title(top),
-        f"Ranks by lane for “{shorten(question, 60)}”. A hit without a dot is not among the lane's first 100.",
-    )
-    axes = figure.subplots()
-    columns = [*LANES, "fused"]
-    for number, row in enumerate(top.iter_rows(named=True)):
-        colour = PALETTE[number % len(PALETTE)]
-        points = [(place, min(row[name], LOWEST_RANK)) for place, name in enumerate(columns) if row[name]]
-        axes.plot(
-            *zip(*points, strict=True),
-            color=colour,
-            linewidth=2,
-            linestyle="-" if number < len(PALETTE) else ":",
-            marker="o",
-            markersize=7,
-            alpha=0.9,
-        )
-        label = f"{row['fused']}  {shorten(row['file_path'] or row['subject'], 38)}"
-        axes.annotate(
-            label,
-            (len(columns) - 1, row["fused"]),
-            (10, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
-    _style_rank_axes(axes, columns)
-    return figure
-
-
-def _format_lane_title(top: pl.DataFrame) -> str:
-    counts = top.select(pl.sum_horizontal(pl.col(name).is_not_null() for name in LANES).alias("lanes"))
-    common_hits = int((counts["lanes"] == len(LANES)).sum())
-    return (
-        f"All three lanes have {common_hits} of the first {top.height} hits"
-        if top.height
-        else "No lane has a hit"
-    )
-
-
-def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
-    style_axes(axes, grid="x")
-    axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
-    axes.set_xlim(-0.25, len(columns) + 1.1)
-    axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
-    axes.xaxis.tick_top()
-    ticks = (1, 5, 10, 20, LOWEST_RANK)
-    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
-    axes.spines["bottom"].set_visible(False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 
 from pipeline.profile import Profile, record_times
-from serve.analysis import charts, metrics, vector_map
+from serve.analysis import charts, lane_comparison, metrics, vector_map
 from serve.analysis.metrics import open_index
 from serve.cli import app
 from stores.database import NotIndexed
@@ -138,14 +139,14 @@ def test_hotspots(index: Frames) -> None:
 
 def test_compare_lanes() -> None:
     """Hits are in fused order, and the score is the sum of 1 / (60 + rank) over the lanes."""
-    rows = vector_map.compare_lanes("how long does take wait")
+    rows = lane_comparison.compare_lanes("how long does take wait")
     assert rows["fused"].to_list() == list(range(1, rows.height + 1))
     assert rows["score"].to_list() == sorted(rows["score"], reverse=True)
     first = rows.row(0, named=True)
     assert first["score"] == pytest.approx(
-        sum(1 / (60 + first[name]) for name in vector_map.LANES if first[name])
+        sum(1 / (60 + first[name]) for name in lane_comparison.LANES if first[name])
     )
-    assert vector_map.compare_lanes("xyzzy").columns == rows.columns
+    assert lane_comparison.compare_lanes("xyzzy").columns == rows.columns
 
 
 def test_commits_without_files(tmp_path: Path, home: Path) -> None:
@@ -163,9 +164,9 @@ def test_commits_without_files(tmp_path: Path, home: Path) -> None:
     assert metrics.count_language_activity(index, "1d")["language"].to_list() == ["python"]
     assert metrics.find_file_hotspots(index)["file_path"].to_list() == ["a.py", "b.py"]
     assert vector_map.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
-    rows = vector_map.compare_lanes("decide against plugins", repo.path)
+    rows = lane_comparison.compare_lanes("decide against plugins", repo.path)
     assert rows.row(0, named=True)["file_path"] == ""
-    [axes] = vector_map.plot_lane_ranks("decide", rows).axes
+    [axes] = lane_comparison.plot_lane_ranks("decide", rows).axes
     assert "1  Decide against plugins" in {text.get_text() for text in axes.texts}
 
 
@@ -191,11 +192,29 @@ def test_cluster_regions() -> None:
     assert set(vector_map.cluster_regions(np.zeros((30, 2), np.float32))) == {0}
 
 
+def test_memory_of_clusters() -> None:
+    """The choice of initial centres takes a few times the memory of the points, however many regions there are."""
+    points = np.random.default_rng(3).standard_normal((20_000, 16)).astype(np.float32)
+    tracemalloc.start()
+    vector_map.cluster_regions(points)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * points.nbytes
+
+
+def test_map_of_one_hunk(index: Frames) -> None:
+    """With fewer than two hunks the map is empty, with the same columns, and all functions accept it."""
+    points = vector_map.map_hunks(replace(index, hunks=index.hunks.head(1)))
+    assert points.is_empty() and points.schema == vector_map.map_hunks(index).schema
+    assert vector_map.name_regions(points).is_empty()
+    assert vector_map.find_central_hunks(points).is_empty()
+
+
 def test_map_hunks(index: Frames) -> None:
     """Every hunk has a region, and every region has a name and a central hunk."""
     points = vector_map.map_hunks(index)
     assert points.height == index.hunks.height == 15
-    assert 0 < points["spread"][0] <= 1
+    assert 0 < points["explained_share"][0] <= 1
     assert vector_map.name_regions(points)["hunks"].sum() == 15
     assert vector_map.find_central_hunks(points).height == points["region"].n_unique()
 
