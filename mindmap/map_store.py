@@ -76,41 +76,40 @@ def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
     parents: dict[str, str] = {}
     _assign_descendants(nodes, ROOT, parents)
     for node_id in nodes:
-        _assign_orphans(nodes, _list_orphan_ancestors(nodes, node_id, parents), parents)
+        _assign_orphans(nodes, _list_orphan_chain(nodes, node_id, parents), parents)
     return parents
 
 
 def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
-    """Assign each orphan, a node in no `children` list, to its `parent` if that is in the tree, or to the root.
+    """Assign each orphan (a node that no `children` list connects to the root) to its `parent` or to the root.
 
-    `orphans` has parents before children. `parents` has the nodes that are in the tree, and is extended.
+    The root gets those whose `parent` is not in the tree. `orphans` has parents before children. `parents` has the
+    nodes that are in the tree, and is extended.
     """
-    positions = {node_id: position for position, node_id in enumerate(orphans)}
-    position = 0
-    while position < len(orphans):
-        parent = nodes[orphans[position]].parent
-        is_in_tree = parent is not None and (parent == ROOT or parent in parents)
-        parents[orphans[position]] = parent if parent is not None and is_in_tree else ROOT
-        # Continue after the last orphan below this one. `_assign_parents` visits any skipped node again.
-        descendants = _assign_descendants(nodes, orphans[position], parents)
-        position = 1 + max([position, *(positions[child] for child in descendants if child in positions)])
+    for orphan in orphans:
+        if orphan in parents:
+            continue
+        parent = nodes[orphan].parent
+        parents[orphan] = parent if parent is not None and parent in parents else ROOT
+        _assign_descendants(nodes, orphan, parents)
 
 
-def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> list[str]:
-    """Assign all descendants of `start_id` that have no parent yet, by the `children` lists. Returns their ids."""
-    stack, descendants = [start_id], []
+def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> None:
+    """Assign all descendants of `start_id` that have no parent yet, depth first, by the `children` lists."""
+    stack = [start_id]
     while stack:
         parent = stack.pop()
-        for child in nodes[parent].children:
-            if child in nodes and child not in parents and child != ROOT:
-                parents[child] = parent
-                stack.append(child)
-                descendants.append(child)
-    return descendants
+        claimed = [
+            child
+            for child in dict.fromkeys(nodes[parent].children)
+            if child in nodes and child not in parents and child != ROOT
+        ]
+        parents.update(dict.fromkeys(claimed, parent))
+        stack.extend(reversed(claimed))
 
 
-def _list_orphan_ancestors(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
-    """Return the orphans from a node upwards by its `parent`, topmost first; of a cycle, each node once.
+def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
+    """Return the orphans from `node_id` up by `parent`, topmost first; each once, even in a cycle.
 
     The list ends below the first node that is missing or in the tree; it is empty if `node_id` is in the tree.
     """
@@ -152,7 +151,7 @@ class MapStore:
 
     @property
     def directory(self) -> MindmapDirectory:
-        """The map files, as bytes."""
+        """Directory of the map files, which reads and writes them as bytes."""
         return MindmapDirectory(self.path)
 
     def create(self, document: Mindmap) -> None:
@@ -160,7 +159,10 @@ class MapStore:
         self.directory.create(document.id, encode(document))
 
     def read(self, mindmap_id: str) -> Mindmap:
-        """Return a map as it is on disk, repaired if needed. Raises NoSuchMindmap or one of UNREADABLE_ERRORS."""
+        """Return a map as it is on disk, repaired if needed.
+
+        Raises NoSuchMindmap, one of UNREADABLE_ERRORS, or FolderUnusable.
+        """
         try:
             return repair(decode(self.directory.read(mindmap_id), mindmap_id))
         except DamagedMindmap as error:

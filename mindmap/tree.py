@@ -67,7 +67,7 @@ def find_active_task(document: Mindmap) -> Node | None:
     """
     active_tasks = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
     log_times: dict[str, str] = {}
-    for entry in document.activity_log:
+    for entry in document.activity_log:  # it has the newest entry first
         log_times.setdefault(entry.node_id or "", entry.timestamp)
     update_times = [
         (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active_tasks)
@@ -93,9 +93,11 @@ def summarize(document: Mindmap) -> Summary:
     )
 
 
-# Nodes that the hint of UnknownNode lists, and lengths of labels in characters: in that hint and in log messages.
+# Nodes that the hint of UnknownNode lists.
 MAX_NODES_IN_HINT: Final = 8
+# Characters of a label or id in the text of UnknownNode.
 HINT_LABEL_LENGTH: Final = 40
+# Characters of a label in the activity log.
 MESSAGE_LABEL_LENGTH: Final = 60
 
 
@@ -181,17 +183,15 @@ def _format_nodes(nodes: list[Node]) -> str:
 
 
 def matches_words(document: Mindmap, query: str) -> bool:
-    """Return True if a map contains all words of the query in its id, title, workspace or nodes, in any case."""
+    """Return True if a map contains all words of the query in its id, title, workspace or nodes, ignoring case."""
     words = query.casefold().split()
-    if not words:
-        return True
     map_text = f"{document.id} {document.title} {document.workspace_path or ''}"
     search_text = "\n".join([map_text, *map(_build_search_text, document.nodes.values())]).casefold()
     return all(word in search_text for word in words)
 
 
 def find_nodes(document: Mindmap, query: str, start_id: str) -> Iterator[Node]:
-    """Yield the nodes of the subtree of `start_id` that contain all words of the query, in any case."""
+    """Yield the nodes of the subtree of `start_id` that contain all words of the query, ignoring case."""
     words = query.casefold().split()
     for node, _ in walk(document.nodes, start_id):
         search_text = _build_search_text(node).casefold()

@@ -229,6 +229,16 @@ def test_repair(
     assert repair(repaired) is repaired
 
 
+def test_repair_keeps_a_node_in_its_first_list() -> None:
+    """A node in the `children` lists of two siblings stays in that of the first, which is also its `parent`."""
+    document = create_map({"label": "A", "children": [{"label": "B"}]}, {"label": "C"})
+    first, child, second = (find_id(document, label) for label in "ABC")
+    nodes = {**document.nodes, second: structs.replace(document.nodes[second], children=(child,))}
+    repaired = repair(structs.replace(document, nodes=nodes))
+    assert (repaired.nodes[first].children, repaired.nodes[second].children) == ((child,), ())
+    assert repaired.nodes[child].parent == first
+
+
 def test_repair_of_a_long_chain() -> None:
     """Thousands of nodes in no `children` list, the deepest first, are repaired quickly by their `parent`."""
     document = create_map()
