@@ -289,7 +289,7 @@ class TraceHit:
     provenance: Literal["EXACT", "INFERRED"]
 
     @property
-    def source(self) -> str:
+    def origin_suffix(self) -> str:
         """The name and path before the change, as ` from PATH:Class.method`; empty if they are the same."""
         if self.old_path is None and self.old_symbol is None:
             return ""

@@ -71,7 +71,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
         partial(format_json, answer.to_json_dict()),
-        partial(render_changes.print_search_answer, answer),
+        partial(render_changes.print_grep_answer, answer),
         as_json=as_json,
     )
 

@@ -50,7 +50,7 @@ MAX_NAME_WIDTH: Final = 44
 INDENT: Final = "  "
 
 
-def print_search_answer(answer: ChangeSearchAnswer, console: Console) -> None:
+def print_grep_answer(answer: ChangeSearchAnswer, console: Console) -> None:
     """Print the commits with their matching lines, then how many there are and what is left out."""
     from rich.text import Text
 
@@ -82,7 +82,8 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
-        if 0 < len(shown_lines) < len(file.lines):
+        # A file without lines was beyond the limit of the search.
+        if not file.lines or len(shown_lines) < len(file.lines):
             yield Text("    │ …", style="dim")
         remaining_lines -= len(shown_lines)
     if hit.file_count > len(hit.files):
@@ -249,7 +250,7 @@ def _format_trace_hit(hit: TraceHit) -> Text:
 
 
 def _format_place(hit: TraceHit) -> str:
-    return escape_line(f"{hit.path}:{hit.symbol}{hit.source}")
+    return escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
 
 
 def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bool = False) -> None:

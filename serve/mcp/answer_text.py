@@ -113,7 +113,7 @@ def format_trace_answer(answer: TraceAnswer) -> str:
     lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count]
     place = ""
     for hit in answer.hits:
-        hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.source}")
+        hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
         lines.append(f"{_format_trace_hit(hit)}{'' if hit_place == place else f' | {hit_place}'}")
         place = hit_place
     return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])

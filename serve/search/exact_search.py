@@ -1,7 +1,8 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
-A search scans the stored diffs, completes those that the index has truncated from git, drops what neither HEAD nor
-the request's range reaches, sorts the commits, and builds a hit with the matching lines for the first of them.
+A search scans the stored diffs, completes those that the index has truncated from git, drops the commits outside the
+request's range (without a range, those that HEAD does not reach), sorts the commits, and builds a hit with the matching
+lines for the first of them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     A text follows `git log -S` (the numbers of occurrences in a file's added and removed lines differ), an expression
     `git log -G` (an added or removed line matches). Raises BadRequest, and NotIndexed without an index.
     """
-    # Its constructor also checks that the texts can be encoded.
+    # FindRequest raises BadRequest for texts that are too long or cannot be encoded.
     filter_request = FindRequest(
         request.pattern,
         since=request.since,
@@ -121,9 +122,10 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         hits, messages = _build_hits(
             request, connection, pattern, matches_by_commit[: request.limit], completed
         )
-        candidates = history.find_possible_copies(connection, status.reachability, list(messages))
-    # git runs after the index is closed, so that it does not block an index run.
-    hits = replace(loader, find_candidates=lambda _: candidates).add_to(hits, messages)
+        possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
+    # An open index blocks index runs, so evidence is loaded from git after it is closed.
+    evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
+    hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(
         hits,
         ChangeSearchMeta(
@@ -211,7 +213,11 @@ def _count_occurrences(pattern: SearchPattern, lines: Sequence[MatchingLine]) ->
 
 
 def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
-    """Return True if the hunk adds, or removes, the pattern as requested: a text on balance, an expression at all."""
+    """Return True if the hunk has the requested sign.
+
+    A text must be added (removed) more often than removed (added); for an expression, one added (removed) line is
+    enough.
+    """
     if request.only_added:
         return match.added > (0 if request.is_regex else match.removed)
     if request.only_removed:
@@ -297,4 +303,4 @@ def _build_hints(status: IndexStatus, completed: CompletedHunks, truncated_merge
         yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."
     if truncated_merges:
         merges = "1 merge" if truncated_merges == 1 else f"{truncated_merges:,} merges"
-        yield f"Of {merges} with very many lines of their own, only the first were searched."
+        yield f"Only the first lines of {merges} were searched, because so many lines differ from all parents."

@@ -16,9 +16,9 @@ from serve.analysis.related_files import find_related_files
 from serve.api_types import Compatibility, IndexState
 from serve.cli.render_changes import (
     MAX_LINES,
+    print_grep_answer,
     print_log_answer,
     print_related_answer,
-    print_search_answer,
     print_show_answer,
     print_trace_answer,
 )
@@ -95,7 +95,7 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
     """On a terminal, `grep` shows the matching lines of each commit, then the count and what is left out."""
     request = ChangeSearchRequest("timeout", oldest_first=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
-    output = format_output(print_search_answer, search_changes(request, shared_repo.path, shared_index))
+    output = format_output(print_grep_answer, search_changes(request, shared_repo.path, shared_index))
     assert output == (
         " 1. Add a timeout to connect\n"
         f"    {sha}  2020-01-01  Ada Lovelace\n"
@@ -428,19 +428,23 @@ def test_exit_codes(shared_repo: Repo, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_lines_of_several_files(capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit of lines is that of a commit: later files show no lines beyond it, only their counts."""
+    """The limit of lines is that of a commit: later files show that they have more."""
     lines = tuple(MatchingLine("+", number, f"needle {number}") for number in range(1, MAX_LINES))
     files = tuple(MatchingFile(name, "added", len(lines), 0, lines) for name in ("a.py", "b.py", "c.py"))
-    hit = ChangeHit("1" * 40, "Add", "Ada", "2020-01-01T00:00:00Z", None, files, 4)
+    # The search returned no lines of the last file.
+    files = (*files, MatchingFile("d.py", "added", 1, 0, ()))
+    hit = ChangeHit("1" * 40, "Add", "Ada", "2020-01-01T00:00:00Z", None, files, 5)
     details = ChangeSearchDetails(1, 1, "newest", "")
     meta = ChangeSearchMeta(IndexState(None, 0, None), None, Compatibility("compatible"), details)
-    print_search_answer(ChangeSearchAnswer((hit,), meta), Console(width=100))
+    print_grep_answer(ChangeSearchAnswer((hit,), meta), Console(width=100))
     rows = [row.strip() for row in capsys.readouterr().out.splitlines()]
     assert sum("needle" in row for row in rows) == MAX_LINES
-    assert rows[rows.index("b.py  added, +11 -0") :][:5] == [
+    assert rows[rows.index("b.py  added, +11 -0") :][:7] == [
         "b.py  added, +11 -0",
         "│     1 +needle 1",
         "│ …",
         "c.py  added, +11 -0",
-        "1 more file",
+        "│ …",
+        "d.py  added, +1 -0",
+        "│ …",
     ]

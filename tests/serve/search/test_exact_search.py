@@ -222,7 +222,10 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation.startswith("Not searched: ")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
-    assert hint == "Of 1 merge with very many lines of their own, only the first were searched."
+    assert (
+        hint
+        == "Only the first lines of 1 merge were searched, because so many lines differ from all parents."
+    )
 
 
 def test_reachability_and_new_commits(tmp_path: Path, repo: Repo, index: Path) -> None:

@@ -64,7 +64,9 @@ def trace(repo: Repo, home: Path) -> Trace:
 
 def list_steps(answer: TraceAnswer) -> list[tuple[str, str, str]]:
     """Return step, subject and place of each change."""
-    return [(hit.step, hit.commit_subject, f"{hit.path}:{hit.symbol}{hit.source}") for hit in answer.hits]
+    return [
+        (hit.step, hit.commit_subject, f"{hit.path}:{hit.symbol}{hit.origin_suffix}") for hit in answer.hits
+    ]
 
 
 def test_deleted_function(repo: Repo, trace: Trace) -> None:
