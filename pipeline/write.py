@@ -69,7 +69,8 @@ class RunStart:
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
     `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no hunk for their messages.
-    `branch_commits`: pending commits that a branch reaches, but not HEAD. `branch_tips`: commits of the branches.
+    `branch_commits`: pending commits that a branch reaches, but not HEAD.
+    `branch_tips`: newest commit of each indexed branch.
     `obsolete_commits`: those of the unreadable commits that neither HEAD nor a branch reaches; this run does not retry
     them.
     `head_files`: path -> blob of each file in the recorded HEAD snapshot.
@@ -135,7 +136,7 @@ def start_run(
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # HEAD does not reach the commits that the repository no longer has.
+    # This clone cannot read commits that it lost or that are at its shallow boundary.
     commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
@@ -168,7 +169,7 @@ def start_run(
             connection,
             writer.location,
             head=head,
-            unreached=_list_unreachable(connection, delta) if summary else (),
+            unreachable=_list_unreachable(connection, delta) if summary else (),
             components=current_versions,
             branch_patterns=branch_patterns,
         )
@@ -220,7 +221,7 @@ def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, pro
         symbol_terms=batch.symbol_terms,
         unreadable=batch.unreadable_commits,
         watermark=watermark,
-        unreached=[sha for sha in batch.shas if sha in start.branch_commits],
+        unreachable=[sha for sha in batch.shas if sha in start.branch_commits],
     )
     _write_timed(writer, profile, "storage", lambda connection: replace_batch(connection, rows))
     return watermark
@@ -291,16 +292,16 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that HEAD does not reach.
 
-    If the delta does not list all commits, only those that it may change are looked up.
+    Look up only the commits that the delta may change, unless it lists every commit that HEAD reaches.
     """
-    previously_unreached = history.load_unreached_commits(connection)
-    candidates = {*previously_unreached, *delta.removed_commits}
+    previously_unreachable = history.load_unreachable_commits(connection)
+    candidates = {*previously_unreachable, *delta.removed_commits}
     recorded_commits = (
         history.list_recorded_commits(connection)
         if delta.lists_all_commits
         else history.find_recorded_commits(connection, candidates)
     )
-    return find_unreachable(delta, previously_unreached, recorded_commits)
+    return find_unreachable(delta, previously_unreachable, recorded_commits)
 
 
 def _require_compatible_vectors(
@@ -321,6 +322,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
+    # Only in diff mode is the message left out of the vectors, so the other modes are interchangeable.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"

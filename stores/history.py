@@ -211,7 +211,7 @@ def compute_vector_share(connection: duckdb.DuckDBPyConnection) -> float:
     return fetch_int(connection, _COUNT_EMBEDDED_HUNKS) / hunks if hunks else 1.0
 
 
-def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
+def load_unreachable_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Return the recorded commits that the HEAD of the newest index run does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}
 
@@ -309,7 +309,7 @@ def build_reachability_test(
     added = frozenset(reachability.added_commits)
     if reachability.lists_all_commits:
         return added.__contains__
-    removed = load_unreached_commits(connection) | set(reachability.removed_commits)
+    removed = load_unreachable_commits(connection) | set(reachability.removed_commits)
     return lambda sha: sha not in removed or sha in added
 
 

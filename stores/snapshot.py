@@ -270,7 +270,7 @@ def _find_reachable(
     if reachability.lists_all_commits:
         return added
     removed = pa.array(
-        [*history.load_unreached_commits(connection), *reachability.removed_commits], pa.string()
+        [*history.load_unreachable_commits(connection), *reachability.removed_commits], pa.string()
     )
     return pc.or_(added, pc.invert(pc.is_in(commits, removed)))
 

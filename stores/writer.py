@@ -35,7 +35,7 @@ class Batch:
     The tables have the columns of `schema`, with `hunk_id` and `document` counted from 0. covered_commits: all commits
     of the batch; everything recorded for them is replaced. vectors: rows of `schema.EMBEDDINGS`, which the transaction
     quantizes. unreadable: commits of the batch that could not be read. watermark: new watermark; None leaves it
-    unchanged. unreached: commits of the batch that HEAD does not reach.
+    unchanged. unreachable: commits of the batch that HEAD does not reach.
     """
 
     covered_commits: Sequence[str] = ()
@@ -47,7 +47,7 @@ class Batch:
     symbol_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
     unreadable: Rows = field(default_factory=schema.UNREADABLE.empty_table)
     watermark: str | None = None
-    unreached: Sequence[str] = ()
+    unreachable: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def record_run_start(
     location: IndexLocation,
     *,
     head: str,
-    unreached: Sequence[str],
+    unreachable: Sequence[str],
     components: ComponentVersions,
     branch_patterns: Sequence[str],
 ) -> None:
@@ -183,7 +183,7 @@ def record_run_start(
 
     branch_patterns: patterns of refs that the run and later ones index besides HEAD.
     """
-    rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
+    rows = pa.table({"commit_sha": pa.array(unreachable, pa.string())})
     # Paths may contain bytes that are not UTF-8, and the database stores only text.
     path = str(location.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     insert = (
@@ -224,9 +224,9 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         postings_seconds = 0.0 if is_empty else _insert_history(connection, batch)
         if batch.commits.num_rows:
             _record_row_versions(connection, compatibility.HISTORY_PART, batch.hunks)
-        if batch.unreached:
-            unreached = pa.table({"commit_sha": pa.array(batch.unreached, pa.string())})
-            with register_tables(connection, unreached_in=unreached):
+        if batch.unreachable:
+            rows = pa.table({"commit_sha": pa.array(batch.unreachable, pa.string())})
+            with register_tables(connection, unreached_in=rows):
                 connection.execute(_INSERT_UNREACHED)
         if batch.unreadable.num_rows:
             with register_tables(connection, unreadable_in=batch.unreadable):

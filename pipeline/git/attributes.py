@@ -30,8 +30,8 @@ MAX_CACHED_PATHS: Final = 4_000
 class AttributeReader:
     """Reader of the attributes of paths in one repository.
 
-    `root`: the work tree. `local_files`: attributes files outside the history. `read_at_head`: function that returns
-    the content of a file at HEAD, or None.
+    `root`: the work tree. `local_files`: `info/attributes` of the clone and the user's attributes file.
+    `read_at_head`: function that returns the content of a file at HEAD, or None.
     """
 
     def __init__(
@@ -64,17 +64,19 @@ class AttributeReader:
     def find_diff_path(self, path: bytes) -> str:
         """Return the path to give libgit2 for a diff of the file; empty if the file has no `diff` attribute.
 
-        libgit2 looks up the attributes of a given path at every diff, with system calls for each directory above it.
+        An empty path saves time: libgit2 looks up the attributes of any other path at every diff, with system calls for
+        each directory.
         """
         diff_path = self._diff_paths.get(path)
         if diff_path is None:
             name = decode_path(path)
+            # With the flags of libgit2's own lookup in a diff.
             has_attribute = self._is_usable(name) and self._git.get_attr(name, "diff") is not None
             self._diff_paths[path] = diff_path = name if has_attribute else ""
         return diff_path
 
     def read_local_files(self) -> list[bytes]:
-        """Return the content of the attributes files outside the history."""
+        """Return the content of the attributes files of this clone and of the user."""
         return [_read_file(file) for file in self._local_files]
 
     @cached_property

@@ -24,7 +24,7 @@ def location(tmp_path: Path) -> IndexLocation:
             connection,
             index_location,
             head="h" * 40,
-            unreached=[],
+            unreachable=[],
             components=CURRENT_VERSIONS,
             branch_patterns=(),
         )

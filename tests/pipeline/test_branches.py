@@ -53,10 +53,10 @@ def check_commits(repo: Repo, home: Path, *revisions: str) -> None:
     expected = set(repo.git("rev-list", *revisions).split())
     with database.open_for_reading(get_location(repo, home)) as connection:
         assert set(history.list_recorded_commits(connection)) == expected
-        unreached = history.load_unreached_commits(connection)
+        unreachable = history.load_unreachable_commits(connection)
         rows = connection.execute("SELECT count(*) FROM unreached").fetchall()
-    assert unreached == expected - set(repo.git("rev-list", "HEAD").split())
-    assert rows == [(len(unreached),)]
+    assert unreachable == expected - set(repo.git("rev-list", "HEAD").split())
+    assert rows == [(len(unreachable),)]
 
 
 def is_current(repo: Repo, home: Path, **options: Any) -> bool:

@@ -72,7 +72,7 @@ def test_incremental_runs_equal_a_full_run(
 ) -> None:
     """Runs at any commits in any order, then at HEAD, give the rows of a single run.
 
-    After each run, the index lists exactly the recorded commits that HEAD does not reach as unreached.
+    After each run, the index lists exactly the recorded commits that HEAD does not reach as unreachable.
     """
     home = tmp_path_factory.mktemp("incremental")
     shas = repo.git("rev-list", "main").splitlines()
@@ -82,7 +82,7 @@ def test_incremental_runs_equal_a_full_run(
         reached_commits = set(repo.git("rev-list", "HEAD").splitlines())
         with database.open_for_reading(get_location(repo, home)) as connection:
             assert (
-                history.load_unreached_commits(connection)
+                history.load_unreachable_commits(connection)
                 == set(history.list_recorded_commits(connection)) - reached_commits
             )
     repo.switch("main")

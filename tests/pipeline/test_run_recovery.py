@@ -25,12 +25,12 @@ def get_excluded_commits(repo: Repo, home: Path) -> set[str]:
         assert status is not None
         opened = open_repository(repo.path)
         change = compute_reachability_delta(opened, opened.read_head(), status.head_commit)
-        return (history.load_unreached_commits(connection) | set(change.removed_commits)) - set(
+        return (history.load_unreachable_commits(connection) | set(change.removed_commits)) - set(
             change.added_commits
         )
 
 
-def compute_unreached_commits(repo: Repo, home: Path) -> set[str]:
+def compute_unreachable_commits(repo: Repo, home: Path) -> set[str]:
     """Return the recorded commits that HEAD does not reach, according to git."""
     with database.open_for_reading(get_location(repo, home)) as connection:
         return set(history.list_recorded_commits(connection)) - set(repo.git("rev-list", "HEAD").splitlines())
@@ -78,9 +78,9 @@ def test_head_moves_while_run_waits(repo: Repo, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(write, "start_run", switch_branch_first)
     run_index(repo, home)
-    assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home) != set()
+    assert get_excluded_commits(repo, home) == compute_unreachable_commits(repo, home) != set()
     repo.switch("main")
-    assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home) != set()
+    assert get_excluded_commits(repo, home) == compute_unreachable_commits(repo, home) != set()
 
 
 def test_index_is_readable_during_walk(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +115,14 @@ def test_unreadable_commit_of_another_branch(repo: Repo, tmp_path: Path) -> None
             repo.switch("main")
             assert run_index(repo, home).unreadable_commits == ()
             assert is_up_to_date(repo, home) and get_unreadable_commits(repo, home) == []
-            assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home)
+            assert get_excluded_commits(repo, home) == compute_unreachable_commits(repo, home)
     repo.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
     run_index(repo, home)
     repo.switch("side")
     assert run_index(repo, home).commits == 1
     assert (get_unreadable_commits(repo, home), get_excluded_commits(repo, home)) == (
         [],
-        compute_unreached_commits(repo, home),
+        compute_unreachable_commits(repo, home),
     )
 
 

@@ -103,10 +103,10 @@ def build_index(
             repository, repository.read_head(), summary.head_commit if summary else None
         )
         unreachable = find_unreachable(
-            delta, history.load_unreached_commits(connection), history.list_recorded_commits(connection)
+            delta, history.load_unreachable_commits(connection), history.list_recorded_commits(connection)
         )
         writer.record_run_start(
-            connection, location, head=head, unreached=unreachable, components=versions, branch_patterns=()
+            connection, location, head=head, unreachable=unreachable, components=versions, branch_patterns=()
         )
         writer.replace_batch(
             connection, Batch(covered_commits=extracted_rows.shas, vectors=vectors, watermark=head, **rows)

@@ -63,9 +63,9 @@ def make_sha(commit: int) -> str:
 
 
 def create_index(
-    hunks: Sequence[SampleHunk], *, symbols: Sequence[HeadSymbol] = (), unreached: Iterable[int] = ()
+    hunks: Sequence[SampleHunk], *, symbols: Sequence[HeadSymbol] = (), unreachable: Iterable[int] = ()
 ) -> duckdb.DuckDBPyConnection:
-    """Create an in-memory index with these hunks; HEAD does not reach the commits in `unreached`."""
+    """Create an in-memory index with these hunks; HEAD does not reach the commits in `unreachable`."""
     connection = duckdb.connect()
     connection.execute(TABLES_SQL.read_text(encoding="utf-8"))
     term_ids: dict[str, int] = {}
@@ -95,7 +95,7 @@ def create_index(
     names = [[symbol.name, *symbol.siblings] for symbol in symbols]
     _insert(connection, "head_postings", _build_posting_rows("symbol_id", names, term_ids))
     _insert(connection, "terms", [{"term_id": number, "term": term} for term, number in term_ids.items()])
-    _insert(connection, "unreached", [{"commit_sha": make_sha(commit)} for commit in unreached])
+    _insert(connection, "unreached", [{"commit_sha": make_sha(commit)} for commit in unreachable])
     return connection
 
 

@@ -198,7 +198,7 @@ def test_batches_record_versions(tmp_path: Path) -> None:
     location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         assert compatibility.load_recorded_versions(connection) == RecordedVersions()
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
@@ -223,7 +223,7 @@ def test_interrupted_run_confirms_nothing(tmp_path: Path) -> None:
     newer = replace(CURRENT_VERSIONS, words_version="2")
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     with database.open_for_writing(location) as connection:
@@ -232,7 +232,7 @@ def test_interrupted_run_confirms_nothing(tmp_path: Path) -> None:
             == compatibility.COMPONENT_NAMES
         )
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=newer, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=newer, branch_patterns=()
         )
         assert (
             writer.record_run_end(
@@ -253,7 +253,7 @@ def test_rows_of_older_program_are_detected(tmp_path: Path) -> None:
     with database.open_for_writing(location) as connection:
         for number, components in enumerate([newer, CURRENT_VERSIONS]):
             writer.record_run_start(
-                connection, location, head="h", unreached=[], components=components, branch_patterns=()
+                connection, location, head="h", unreachable=[], components=components, branch_patterns=()
             )
             writer.replace_batch(connection, make_batch([SampleCommit(number)]))
             if components is newer:
@@ -272,7 +272,7 @@ def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:
     with database.open_for_writing(location) as connection:
         for components in (CURRENT_VERSIONS, newer):
             writer.record_run_start(
-                connection, location, head="h", unreached=[], components=components, branch_patterns=()
+                connection, location, head="h", unreachable=[], components=components, branch_patterns=()
             )
             writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
         verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)

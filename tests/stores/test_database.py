@@ -28,7 +28,7 @@ import itertools
 for number in itertools.count(int(sys.stdin.readline())):
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         commits = [SampleCommit(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
         writer.replace_batch(connection, make_batch(commits))
@@ -48,7 +48,12 @@ def create_index(home: Path, commit_count: int = 1) -> index_location.IndexLocat
     location = make_location(home)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection,
+            location,
+            head="h" * 40,
+            unreachable=[],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(commit_count)]))
     return location
@@ -280,7 +285,7 @@ try:
     while True:
         with database.open_for_writing(location) as connection:
             writer.record_run_start(
-                connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+                connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
             )
             commits = [SampleCommit(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
             writer.replace_batch(connection, make_batch(commits))
@@ -308,7 +313,7 @@ def test_file_size_limit(tmp_path: Path, max_bytes: int) -> None:
             assert _count_batches(connection) in {int(number), int(number) + 1}
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         writer.replace_batch(connection, make_batch([SampleCommit(9999)]))
 

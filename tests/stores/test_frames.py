@@ -39,7 +39,7 @@ def location(tmp_path: Path) -> IndexLocation:
             connection,
             location,
             head="h" * 40,
-            unreached=[make_sha(1)],
+            unreachable=[make_sha(1)],
             components=CURRENT_VERSIONS,
             branch_patterns=(),
         )

@@ -92,17 +92,17 @@ def test_order_of_equal_scores() -> None:
     assert [hit.file_path for hit in hits] == ["c.py", "a.py", "b.py"]
 
 
-def test_unreached_commits_are_not_counted() -> None:
+def test_unreachable_commits_are_not_counted() -> None:
     """The ranking equals that of an index without the commits that HEAD does not reach."""
     reached_hunks = [SampleHunk(1, "a.py", ["alpha", "beta"]), SampleHunk(2, "b.py", ["beta"])]
-    unreached_hunks = [SampleHunk(3, "c.py", ["alpha"] * 9)]
-    with_unreached = create_index([*reached_hunks, *unreached_hunks], unreached=[3])
-    assert search_text(with_unreached, ["alpha"]) == search_text(create_index(reached_hunks), ["alpha"])
+    unreachable_hunks = [SampleHunk(3, "c.py", ["alpha"] * 9)]
+    with_unreachable = create_index([*reached_hunks, *unreachable_hunks], unreachable=[3])
+    assert search_text(with_unreachable, ["alpha"]) == search_text(create_index(reached_hunks), ["alpha"])
 
 
 def test_reachability_after_head_moved() -> None:
     """Only commits that the current HEAD reaches are ranked, even if the index has another HEAD."""
-    connection = create_index([SampleHunk(commit, "a.py") for commit in (1, 2, 3)], unreached=[3])
+    connection = create_index([SampleHunk(commit, "a.py") for commit in (1, 2, 3)], unreachable=[3])
 
     def list_commits(delta: ReachabilityDelta) -> list[str]:
         return [hit.commit_sha for hit in search_text(connection, ["word"], reachability=delta)]

@@ -30,7 +30,7 @@ def test_file_history() -> None:
     """A file's commits are newest first, follow renames, and exclude other files and unreachable commits."""
     paths = ["old", "middle", "other", "new", "new", "new", "old", "new"]
     hunks = [SampleHunk(number, path) for number, path in enumerate(paths, 1)]
-    connection = create_index(hunks, unreached=[6])
+    connection = create_index(hunks, unreachable=[6])
     for number, old_path in ((2, "old"), (4, "middle"), (8, "new")):
         connection.execute("UPDATE hunks SET old_path = ? WHERE commit_sha = ?", [old_path, make_sha(number)])
 

@@ -34,7 +34,7 @@ def write(connection, number):
     commits = [SampleCommit(number * 20 + n, {f"word{number}": 2, "all": 1}, {"name": 1}) for n in range(20)]
     if not number:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
     writer.replace_batch(connection, make_batch(commits))
 """
@@ -273,7 +273,7 @@ def write_batch(location: IndexLocation) -> None:
     """Create an index with one batch."""
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(20)]))
         connection.execute("CHECKPOINT")

@@ -33,7 +33,7 @@ for number in itertools.count():
     with database.open_for_writing(location) as connection:
         if not number:
             writer.record_run_start(
-                connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+                connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
             )
         writer.replace_batch(connection, make_batch([SampleCommit(number * 20 + n) for n in range(20)]))
     if not number: print("ready")

@@ -59,7 +59,7 @@ def location(tmp_path: Path) -> IndexLocation:
                 connection,
                 location,
                 head="h" * 40,
-                unreached=["u" * 40],
+                unreachable=["u" * 40],
                 components=CURRENT_VERSIONS,
                 branch_patterns=(),
             )
@@ -326,7 +326,7 @@ def create_small_index(location: IndexLocation) -> IndexLocation:
             connection,
             location,
             head="h" * 40,
-            unreached=[],
+            unreachable=[],
             components=CURRENT_VERSIONS,
             branch_patterns=(),
         )

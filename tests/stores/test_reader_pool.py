@@ -77,7 +77,12 @@ def pool(location: IndexLocation) -> Iterator[IndexReaderPool]:
 def write(location: IndexLocation, *numbers: int) -> None:
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection,
+            location,
+            head="h" * 40,
+            unreachable=[],
+            components=CURRENT_VERSIONS,
+            branch_patterns=(),
         )
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in numbers]))
 

@@ -35,20 +35,20 @@ hunk_lists = st.lists(
 )
 
 
-def is_reachable(hunk: SampleHunk, unreached: list[int], delta: ReachabilityDelta) -> bool:
-    """Return whether HEAD reaches the hunk's commit; `unreached`: commits that the index's HEAD does not reach."""
-    was_reachable = hunk.commit not in unreached and hunk.sha not in delta.removed_commits
+def is_reachable(hunk: SampleHunk, unreachable: list[int], delta: ReachabilityDelta) -> bool:
+    """Return whether HEAD reaches the hunk's commit; `unreachable`: commits that the index's HEAD does not reach."""
+    was_reachable = hunk.commit not in unreachable and hunk.sha not in delta.removed_commits
     return hunk.sha in delta.added_commits or (was_reachable and not delta.lists_all_commits)
 
 
 @settings(max_examples=60)
 @given(hunk_lists, commit_lists, deltas)
 def test_snapshot_has_reachable_hunks(
-    sample_hunks: list[SampleHunk], unreached: list[int], delta: ReachabilityDelta
+    sample_hunks: list[SampleHunk], unreachable: list[int], delta: ReachabilityDelta
 ) -> None:
     """The snapshot has all reachable hunks with their fields, ordered by newest commit, sha and path."""
-    loaded_snapshot = snapshot.load_snapshot(create_index(sample_hunks, unreached=unreached), delta)
-    hunk_ids = [n for n, hunk in enumerate(sample_hunks) if is_reachable(hunk, unreached, delta)]
+    loaded_snapshot = snapshot.load_snapshot(create_index(sample_hunks, unreachable=unreachable), delta)
+    hunk_ids = [n for n, hunk in enumerate(sample_hunks) if is_reachable(hunk, unreachable, delta)]
     hunk_ids.sort(key=lambda n: (-sample_hunks[n].commit, sample_hunks[n].sha, sample_hunks[n].path))
     expected = [sample_hunks[n] for n in hunk_ids]
     hunks = loaded_snapshot.hunks

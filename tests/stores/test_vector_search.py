@@ -120,11 +120,11 @@ def test_filter_applies_before_the_limit() -> None:
     assert list(search_vectors(connection, QUERY, QueryFilter(language="rust"))) == expected[:100]
 
 
-def test_unreached_commits_have_no_effect() -> None:
+def test_unreachable_commits_have_no_effect() -> None:
     """Unreached commits are neither ranked nor included in the whitening."""
-    unreached_hunks = [SampleHunk(200, f"unreached{n}.py", vector=(0, n + 1, 1)) for n in range(50)]
-    with_unreached = search_vectors(create_index([*LARGE, *unreached_hunks], unreached=[200]), QUERY)
-    assert with_unreached == search_vectors(create_index(LARGE), QUERY)
+    unreachable_hunks = [SampleHunk(200, f"unreachable{n}.py", vector=(0, n + 1, 1)) for n in range(50)]
+    with_unreachable = search_vectors(create_index([*LARGE, *unreachable_hunks], unreachable=[200]), QUERY)
+    assert with_unreachable == search_vectors(create_index(LARGE), QUERY)
 
 
 def test_order_does_not_depend_on_rows() -> None:

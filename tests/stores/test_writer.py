@@ -194,14 +194,14 @@ def test_head_files_are_replaced(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
-    """The start of a run records repository, HEAD, unreached commits and branch patterns, and keeps the watermark."""
+    """The start of a run records repository, HEAD, unreachable commits and branch patterns, and keeps the watermark."""
     connection.execute("DELETE FROM repository")
     location = replace(make_location(Path("/home")), path=Path("/bad\udcff"))
     writer.record_run_start(
         connection,
         location,
         head="1" * 40,
-        unreached=[make_sha(7)],
+        unreachable=[make_sha(7)],
         components=CURRENT_VERSIONS,
         branch_patterns=["x"],
     )
@@ -210,7 +210,7 @@ def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
         connection,
         location,
         head="2" * 40,
-        unreached=[make_sha(8), make_sha(9)],
+        unreachable=[make_sha(8), make_sha(9)],
         components=CURRENT_VERSIONS,
         branch_patterns=["z", "a"],
     )
@@ -221,7 +221,7 @@ def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
         "2" * 40,
         make_sha(0),
     )
-    assert history.load_unreached_commits(connection) == {make_sha(8), make_sha(9)}
+    assert history.load_unreachable_commits(connection) == {make_sha(8), make_sha(9)}
     assert history.load_branch_patterns(connection) == ("z", "a")
 
 
@@ -230,7 +230,7 @@ def test_refreshed_postings_are_not_clustered(tmp_path: Path) -> None:
     location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(5)]))
         connection.execute("UPDATE repository SET clustered_hunks = 5")
@@ -253,12 +253,12 @@ def test_refresh_of_unknown_version(tmp_path: Path) -> None:
     newer = replace(CURRENT_VERSIONS, words_version="2")
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=CURRENT_VERSIONS, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
         connection.execute("UPDATE made_by SET version = NULL WHERE component = 'words_version'")
         writer.record_run_start(
-            connection, location, head="h", unreached=[], components=newer, branch_patterns=()
+            connection, location, head="h", unreachable=[], components=newer, branch_patterns=()
         )
         commits = writer.start_refresh(connection, ["words_version"])
         assert commits["hunk_ids"].to_pylist() == [[0]]

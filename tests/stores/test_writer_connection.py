@@ -55,7 +55,7 @@ def location(tmp_path: Path) -> IndexLocation:
             connection,
             new_location,
             head="h" * 40,
-            unreached=[],
+            unreachable=[],
             components=CURRENT_VERSIONS,
             branch_patterns=(),
         )
