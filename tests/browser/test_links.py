@@ -27,10 +27,10 @@ FIND_OVERLAPS = """() => {
     id: card.dataset.id, name: card.getAttribute("aria-label"),
     box: shrink(card.querySelector(".shape").getBoundingClientRect()) }));
   const overlaps = [];
-  for (const run of document.querySelectorAll(".link .run")) {
-    const ends = run.parentElement.dataset.key.split(" ");
-    for (let at = 0; at < run.getTotalLength(); at += 3) {
-      const point = run.getPointAtLength(at).matrixTransform(run.getScreenCTM());
+  for (const stroke of document.querySelectorAll(".link .stroke")) {
+    const ends = stroke.parentElement.dataset.key.split(" ");
+    for (let at = 0; at < stroke.getTotalLength(); at += 3) {
+      const point = stroke.getPointAtLength(at).matrixTransform(stroke.getScreenCTM());
       const crossed = cards.filter(({ id, box }) => !ends.includes(id) && isInside(point, box));
       overlaps.push(...crossed.map(({ name }) => `line ${name}`));
     }
@@ -41,7 +41,7 @@ FIND_OVERLAPS = """() => {
     for (const card of cards) if (isOverlap(box, card.box)) overlaps.push(`${labels[index].textContent} ${card.name}`);
     for (const other of boxes.slice(index + 1)) if (isOverlap(box, other)) overlaps.push(labels[index].textContent);
   });
-  const links = document.querySelectorAll(".link .run").length;
+  const links = document.querySelectorAll(".link .stroke").length;
   return { overlaps: [...new Set(overlaps)], links, labels: labels.length };
 }"""
 

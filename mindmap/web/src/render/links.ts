@@ -1,4 +1,4 @@
-// SVG elements of links and branches.
+// SVG elements of links, and paths of connectors (lines between parents and children).
 
 import type { LinkRoute } from "../layout/links";
 import { type Box, type Layout, intersects } from "../layout/layout";
@@ -15,17 +15,17 @@ export interface LinkElements {
 
 /** Returns the tooltip of a route: one line for each of its links. */
 export const buildTooltip = ({ links }: LinkRoute): string =>
-  links.flatMap((link) => [link.label, link.notes].filter(Boolean).join(": ") || []).join("\n");
+  links.map((link) => [link.label, link.notes].filter(Boolean).join(": ")).filter(Boolean).join("\n");
 
 export function createLinkElements(route: LinkRoute): LinkElements {
   const [x, y] = route.labelPoint;
-  const notes = buildTooltip(route);
+  const tooltip = buildTooltip(route);
   const line = createElement(
     "g",
     { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG_LINK_LENGTH ? " long" : ""}`, "data-key": route.key },
-    notes ? createElement("title", {}, notes) : null,
-    createElement("path", { class: "hit", d: route.path }),
-    createElement("path", { class: "run", d: route.path }),
+    tooltip ? createElement("title", {}, tooltip) : null,
+    createElement("path", { class: "hit", d: route.path }), // wide invisible line for the pointer
+    createElement("path", { class: "stroke", d: route.path }),
     createElement("path", { class: "arrow", d: route.arrow }),
   );
   if (!route.label) return { line, label: null };
@@ -36,8 +36,8 @@ export function createLinkElements(route: LinkRoute): LinkElements {
   return { line, label };
 }
 
-/** Returns the lines between parents and children that cross a view as one SVG path; all lines if it is null. */
-export const buildBranchesPath = ({ connectors }: Layout, view: Box | null): string =>
+/** Returns the connectors that cross a view as one SVG path; all of them if the view is null. */
+export const buildConnectorsPath = ({ connectors }: Layout, view: Box | null): string =>
   connectors.flatMap(({ path, box }) => (!view || intersects(box, view) ? path : [])).join("");
 
 // Browsers paint one path with hundreds of self-intersections more slowly than many short paths.

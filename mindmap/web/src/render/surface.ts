@@ -8,7 +8,7 @@ import { READABLE_SCALE } from "./camera";
 import { type TreePosition, createCardElement } from "./card";
 import { mergeCards, chooseNames } from "./overview";
 import { Layer, drawSlice } from "./layer";
-import { type LinkElements, buildBranchesPath, createLinkElements, buildTooltip, buildStraightLinkPaths } from "./links";
+import { type LinkElements, buildConnectorsPath, createLinkElements, buildTooltip, buildStraightLinkPaths } from "./links";
 import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
 import { createElement } from "./svg";
 
@@ -20,7 +20,7 @@ const NAME_FONT_SIZE = 12;
 
 export class Surface {
   private readonly content = createElement("g", { class: "world", role: "presentation" });
-  private readonly branches = createElement("path", { class: "branches" });
+  private readonly connectors = createElement("path", { class: "connectors" });
   private readonly boxes = createElement("g", { class: "boxes", "aria-hidden": "true" });
   private readonly straightLinks = createElement("g", { class: "rough" });
   private readonly links = createElement("g", { class: "links", "aria-hidden": "true" });
@@ -45,7 +45,7 @@ export class Surface {
     private readonly prefix: string,
     private readonly measure: Measure,
   ) {
-    this.content.append(this.branches, this.boxes, this.straightLinks, this.links, this.cards, this.labels, this.names);
+    this.content.append(this.connectors, this.boxes, this.straightLinks, this.links, this.cards, this.labels, this.names);
   }
 
   applyHighlights(highlights: HighlightStyles): void {
@@ -79,7 +79,7 @@ export class Surface {
 
   private drawCards({ layout, routes }: Drawing, cards: PlacedCard[], box: Box): void {
     for (const group of [this.boxes, this.names, this.straightLinks]) group.replaceChildren();
-    this.branches.setAttribute("d", buildBranchesPath(layout, box));
+    this.connectors.setAttribute("d", buildConnectorsPath(layout, box));
     const centre = computeCentre(box);
     this.updateCards(cards.map((placedCard) => [computeDistance(placedCard, centre), placedCard] as const).sort(([a], [b]) => a - b).map(([, placedCard]) => placedCard));
     this.updateLinks(routes.filter((route) => intersects(route.box, box)).slice(0, MAX_LINKS));
@@ -89,7 +89,7 @@ export class Surface {
     const { unfaded, selected } = this.highlights;
     const paths = mergeCards(cards, (id) => this.highlights.isFaded(id), scale);
     this.boxes.replaceChildren(...paths.map(({ name, path }) => createElement("path", { class: name, d: path })));
-    this.branches.setAttribute("d", buildBranchesPath(layout, box));
+    this.connectors.setAttribute("d", buildConnectorsPath(layout, box));
     this.straightLinks.replaceChildren(...buildStraightLinkPaths(routes.filter((route) => intersects(route.box, box))).map((d) => createElement("path", { d })));
     this.svg.style.setProperty("--hair", String(1 / scale));
     const names = chooseNames(cards, scale, this.measure);

@@ -6,7 +6,7 @@ import cardStyle from "../style/cards.css";
 import colours from "../style/colours.css";
 import { createCardElement } from "./card";
 import { resolveColour } from "./colours";
-import { buildBranchesPath, createLinkElements } from "./links";
+import { buildConnectorsPath, createLinkElements } from "./links";
 import { createElement } from "./svg";
 
 const MARGIN = 32;
@@ -19,7 +19,7 @@ export function exportSvg(drawings: Drawing[], title: string): string {
     const links = drawing.routes.map(createLinkElements);
     const group = createElement("g", { transform: `translate(${left - box.x + MARGIN} ${MARGIN - box.y})` });
     group.append(
-      createElement("path", { class: "branches", d: buildBranchesPath(drawing.layout, null) }),
+      createElement("path", { class: "connectors", d: buildConnectorsPath(drawing.layout, null) }),
       ...links.map(({ line }) => line),
       ...[...drawing.layout.cards.values()].map((placedCard) => removeAccessibility(createCardElement(placedCard, `p${number}`, PLACEHOLDER_POSITION))),
       ...links.flatMap(({ label }) => label ?? []),
