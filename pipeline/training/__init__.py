@@ -10,7 +10,7 @@ Static encoder:
 Encoder and cross-encoder:
 
 - `mine_lists`: command that mines lists of a query, its answer and hard negatives, with the retriever that finds them
-- `list_dataset`: reader of the mined lists of one repository, and training batches of both networks
+- `list_training`: reader of the mined lists of one repository, training batches and training loop of both networks
 - `torch_models`: both networks in PyTorch
 - `train_encoder`: command that trains the encoder
 - `train_cross_encoder`: command that trains the cross-encoder
@@ -18,6 +18,5 @@ Encoder and cross-encoder:
 Both:
 
 - `commit_sampling`: random informative commits of a repository, the parts of their messages, and texts of their changes
-- `loop`: arguments, learning-rate schedule, logging and checkpoints of a training run
 - `export`: command that writes the bundled files: a trained model, quantized, or the tokenizer
 """

@@ -27,14 +27,12 @@ from torch.nn import functional
 
 from pipeline.encoders import cross_encoder_graph
 from pipeline.training.export import read_wheel_weights, to_network_tensors
-from pipeline.training.list_dataset import (
+from pipeline.training.list_training import (
     NEGATIVES,
     CandidateLists,
+    Clock,
     Ints,
     Pairs,
-)
-from pipeline.training.loop import (
-    Clock,
     TrainingArgumentParser,
     compute_learning_rate_factor,
     train_with_checkpoints,

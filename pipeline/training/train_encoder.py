@@ -24,19 +24,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.training.export import read_wheel_weights
-from pipeline.training.list_dataset import (
+from pipeline.training.list_training import (
     QUERIES_PER_BATCH,
     Batch,
+    Clock,
     ListDataset,
     PaddedTokens,
+    TrainingArgumentParser,
     build_query_tokens,
     build_text_tokens,
-    iterate_batches,
-)
-from pipeline.training.loop import (
-    Clock,
-    TrainingArgumentParser,
     compute_learning_rate_factor,
+    iterate_batches,
     train_with_checkpoints,
 )
 from pipeline.training.torch_models import Encoder, split_by_length

@@ -32,10 +32,9 @@ from serve.explain.blame import (
     BlameResult,
     blame_revision,
 )
-from serve.explain.changed_lines import MIN_COPY_WEIGHT, is_copy
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
 from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, find_idioms
-from serve.explain.line_similarity import build_key, extract_features
+from serve.explain.line_similarity import MIN_COPY_WEIGHT, build_key, extract_features, is_copy
 from serve.explain.line_sources import (
     MIN_WEIGHT,
     LineSource,

@@ -16,9 +16,8 @@ from typing import Final
 
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProgram
 from pipeline.git.repository import Repository
-from serve.explain.changed_lines import compute_support
 from serve.explain.file_history import FileHistoryReader
-from serve.explain.line_similarity import build_key, extract_features, find_anchor
+from serve.explain.line_similarity import build_key, compute_support, extract_features, find_anchor
 from serve.explain.line_sources import (
     FILE_SUPPORT,
     ROLE_SUPPORT,

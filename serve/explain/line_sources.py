@@ -18,20 +18,18 @@ from pipeline.git.changes import FileChange, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
-from serve.explain.changed_lines import (
+from serve.explain.line_similarity import (
     MAX_CANDIDATES,
     MOVE_ADVANTAGE,
     ChangedLine,
     ChangedLines,
-    compute_support,
-    has_better_rival,
-)
-from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
     compute_containment,
     compute_similarity,
+    compute_support,
     extract_features,
+    has_better_rival,
 )
 
 SourceStep = Literal["modified", "moved", "renamed", "reformatted"]

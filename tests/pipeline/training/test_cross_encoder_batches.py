@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
 from pipeline.training import mine_lists
-from pipeline.training.list_dataset import NEGATIVES, TRAINED_TOKENS, CandidateLists
+from pipeline.training.list_training import NEGATIVES, TRAINED_TOKENS, CandidateLists
 from pipeline.training.mine_lists import QueryKind
 from tests.repos import Repo
 

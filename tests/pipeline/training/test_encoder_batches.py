@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.training import list_dataset
-from pipeline.training.list_dataset import TEXT_TOKENS, ListDataset, build_batch, iterate_batches
+from pipeline.training import list_training
+from pipeline.training.list_training import TEXT_TOKENS, ListDataset, build_batch, iterate_batches
 from pipeline.training.mine_lists import QueryKind
 
 
@@ -48,7 +48,7 @@ def test_build_batch(lists: Path) -> None:
 
 def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same batches; each epoch uses every list once, in another order."""
-    monkeypatch.setattr(list_dataset, "QUERIES_PER_BATCH", 8)
+    monkeypatch.setattr(list_training, "QUERIES_PER_BATCH", 8)
     dataset = ListDataset.read(lists)
     batch_count = 2 * (len(dataset) // 8)
     batches, repeated_batches, other_batches = (

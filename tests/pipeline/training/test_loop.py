@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training.loop import TrainingArgumentParser, train_with_checkpoints
+from pipeline.training.list_training import TrainingArgumentParser, train_with_checkpoints
 
 
 @dataclass

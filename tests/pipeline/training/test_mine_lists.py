@@ -17,7 +17,7 @@ from pipeline.training.commit_sampling import (
     read_commit_texts,
     sample_merges,
 )
-from pipeline.training.list_dataset import ListDataset, split_files
+from pipeline.training.list_training import ListDataset, split_files
 from pipeline.training.mine_lists import CandidateRetriever, QueryKind, build_queries
 from tests.eval import judgments, learn, results
 from tests.pipeline.training.sample_history import COMMITS, MERGES
