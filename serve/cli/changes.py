@@ -47,7 +47,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     commit_range: RangeOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest commits first.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """List all commits whose change adds or removes a text."""
     from serve.cli import render_changes
@@ -91,7 +91,7 @@ def log_command(
             "--limit", metavar="N", help="Number of release notes, and of commits of each kind, to list."
         ),
     ] = 50,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Summarize a range of commits by directory and kind, with candidates for release notes. Needs no index.
 
@@ -132,7 +132,7 @@ def trace_command(
             "--limit", metavar="N", help="Number of changes to show; modifications are left out first."
         ),
     ] = 20,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Show when a symbol was introduced, changed, moved, renamed and removed, also a deleted one."""
     from serve.cli import render_changes
@@ -166,7 +166,7 @@ def related_command(
         bool, typer.Option("--compact", help="Show only three of each; on a terminal, without their commits.")
     ] = False,
     fields: FieldsOption = None,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Show the files that change together with a file, its owners and its hot spots."""
     from serve.analysis.related_files import find_related_files
@@ -182,7 +182,7 @@ def related_command(
     print_answer(
         partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_related_answer, answer, compact=compact),
-        as_json=as_json or fields is not None,
+        as_json=as_json if fields is None else True,
     )
 
 
@@ -210,7 +210,7 @@ def show_command(
             metavar="PATH", help="The repository: any path inside it, or the name of its index.  [default: .]"
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Show a commit with its files, a file's diff in it, or a file as it was."""
     from serve.cli import render_changes

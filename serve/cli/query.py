@@ -28,7 +28,12 @@ Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, also on a terminal.")]
+JsonOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--json/--text", help="Print JSON, or text for reading.", show_default="text on a terminal, else JSON"
+    ),
+]
 CompactOption = Annotated[
     bool, typer.Option("--compact", help="Omit diffs, and of messages all but the subject.")
 ]
@@ -98,7 +103,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     compact: CompactOption = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Find commits whose changes match a description."""
     from serve.backend import select_backend
@@ -177,7 +182,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     compact: CompactOption = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
-    as_json: JsonOption = False,
+    as_json: JsonOption = None,
 ) -> None:
     """Show which commits wrote the lines of a file, and earlier ones that shaped them, newest first."""
     from serve.api_types import parse_line_range
@@ -216,7 +221,11 @@ def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
 
 
 def _print_answer(
-    answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool, fields: str | None
+    answer: Answer,
+    print_formatted: Callable[[Answer, Console], None],
+    *,
+    as_json: bool | None,
+    fields: str | None,
 ) -> None:
     """Print an answer. `fields`: names of the fields of hits to print, separated by commas; None for all."""
     from serve.cli import render
@@ -226,5 +235,5 @@ def _print_answer(
     print_answer(
         lambda indent: render.to_json(answer, indent=indent, fields=field_names),
         partial(print_formatted, answer),
-        as_json=as_json or fields is not None,
+        as_json=as_json if fields is None else True,
     )

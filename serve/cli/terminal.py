@@ -52,6 +52,8 @@ def _remember_path(path: Path) -> Path:
     return path
 
 
+# Width of text that no terminal shows: few lines are broken.
+PIPE_COLUMNS: Final = 160
 AsJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RepositoryPath = Annotated[
     Path,
@@ -212,19 +214,19 @@ def format_json(document: Any, indent: int | None = None) -> str:
 
 
 def print_answer(
-    to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool
+    to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool | None
 ) -> None:
-    """Print an answer: formatted on a terminal, else or with `as_json` as JSON.
+    """Print an answer as JSON, or as text without `as_json`; if it is None, as text on a terminal, else as JSON.
 
     `to_json` returns the JSON with the given indentation. Only JSON on a terminal is indented.
     """
     is_terminal = sys.stdout.isatty()
-    if as_json or not is_terminal:
+    if as_json or (as_json is None and not is_terminal):
         print_raw(to_json(2 if is_terminal else None))
         return
     from rich.console import Console
 
-    print_formatted(Console(highlight=False))
+    print_formatted(Console(highlight=False, width=None if is_terminal else PIPE_COLUMNS))
 
 
 def print_text(text: str) -> None:

@@ -55,7 +55,7 @@ decide, not after.
   as it was.
 
 No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
-the same questions, as JSON. The index is updated in the background after every commit. If an answer says that the
+the same questions: add `--text`, which is shorter than JSON. The index is updated in the background after every commit. If an answer says that the
 index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 

@@ -49,6 +49,15 @@ def _home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINEAGE_HOME", str(shared_index))
 
 
+def test_text_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """With `--text`, answers are text without colors also when piped, in long lines."""
+    output = read_output(capsys, "grep", "timeout()", shared_repo.path, "--text")
+    assert "1. Add a timeout to connect\n" in output
+    assert output.split("│")[1].split()[:3] == ["2", "+", "timeout()"]
+    output = read_output(capsys, "query", "-q", "timeout", "-k", "1", shared_repo.path, "--text")
+    assert output.lstrip().startswith("1. ") and "\x1b" not in output
+
+
 def test_grep_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """When piped, `grep` prints the documented fields."""
     document = json.loads(read_output(capsys, "grep", "timeout()", shared_repo.path))
