@@ -21,6 +21,7 @@ from pipeline.hunks import OVERSIZE_BYTES
 from serve.explain.line_similarity import (
     MAX_CANDIDATES,
     MOVE_ADVANTAGE,
+    WHOLE_ANCHOR_SCORE,
     ChangedLine,
     ChangedLines,
     LineFeatures,
@@ -287,6 +288,8 @@ class _FileComparison:
                 continue
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
+            if score >= WHOLE_ANCHOR_SCORE:
+                similarity = score  # no rival of the same form is a better successor of the whole text
             if score >= MIN_EDIT_SCORE:
                 distance = abs(index / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))

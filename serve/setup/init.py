@@ -55,8 +55,8 @@ decide, not after.
   as it was.
 
 No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
-the same questions: add `--text`, which is shorter than JSON. The index is updated in the background after every commit. If an answer says that the
-index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
+the same questions: add `--text`, which is shorter than JSON. The index is updated in the background after every commit.
+If an answer says that the index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
 # Files of instructions, in order of preference. Most agents read the first, which is created if none exists. Some read

@@ -306,6 +306,47 @@ def test_moved_line_has_no_better_rival(repo: Repo, home: Path) -> None:
     assert trace(repo, home, "ranges.py", number).evolution == ()
 
 
+def test_successor_in_place_is_preferred(repo: Repo, home: Path) -> None:
+    """A line that was edited in place is not the source of a line elsewhere that is as similar to it."""
+    check, neighbours = (
+        "    check(is_own(parsed, PROTO)).to_be(true)\n",
+        ("    parsed = parse(text)\n", "    finish()\n"),
+    )
+    old = f"def test_record():\n{neighbours[0]}{check}{neighbours[1]}"
+    new = old.replace("true", "false")
+    repo.commit_file("test_record.py", old, "Test records")
+    repo.write("test_record.py", new)
+    repo.commit_file("test_intersection.py", new.replace("record", "intersection"), "Strip it")
+    assert trace(repo, home, "test_intersection.py", 3).evolution == ()
+
+
+def test_equal_lines_are_paired_by_their_neighbours(repo: Repo, home: Path) -> None:
+    """In code that is formatted anew, a line continues the equal one between the same lines, not that of its rank."""
+
+    def join(*calls: str) -> str:
+        return "".join(f'  define("{call}")\n    .add_modifiers(PUBLIC, OVERRIDE)\n' for call in calls)
+
+    repo.commit_file("types.py", join("fold", "equals"), "Define two")
+    repo.commit_file("types.py", join("fold", "render", "equals"), "Define render")
+    new = '    define("fold").add_modifiers(PUBLIC, OVERRIDE)\n' + join("render", "equals").replace(
+        "  ", "    "
+    )
+    repo.commit_file("types.py", new, "Format")
+    repo.commit_file("types.py", new.replace("    ", "\t"), "Use tabs")
+    assert list_steps(trace(repo, home, "types.py", 3))[-1][:2] == ("introduced", "Define render")
+
+
+def test_line_of_a_longer_one_is_its_part(repo: Repo, home: Path) -> None:
+    """The source of a line is the line that has it completely, before a line of the same form."""
+    old = 'if (typeof data === "string") return ParsedType.string;\n{\n  return ParsedType.number;\n}\n'
+    new = 'switch (typeof data) {\n  case "string":\n    return ParsedType.string;\n'
+    new += "  default:\n    return isNaN(data) ? ParsedType.nan : ParsedType.number;\n}\n"
+    repo.commit_file("parse.js", old, "Parse")
+    repo.commit_file("parse.js", new, "Switch")
+    (step,) = trace(repo, home, "parse.js", 3).evolution
+    assert step.text.startswith("if (typeof data")
+
+
 @pytest.mark.parametrize("copies", [0, 2])
 def test_common_line_is_not_restored(repo: Repo, home: Path, copies: int) -> None:
     """A line of a removed file is restored in a file of another name, unless files of the parent have the line."""
