@@ -86,6 +86,9 @@ _SUBJECTS: Final = {
     ),
 }
 
+# Commits that the cross-encoder reads for a query.
+READ_COMMITS: Final = 16
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerms:
@@ -180,10 +183,14 @@ class MatchedTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankInputs:
-    """Input of the cross-encoder: the question, and a function that loads the changes of some rows."""
+    """Input of the cross-encoder: the question, and a function that loads the changes of some rows.
+
+    `max_commits`: the likeliest commits that it reads. Reading more cost time and did not improve the order.
+    """
 
     question: str
     load_changes: Callable[[Sequence[int]], list[ChangeText]]
+    max_commits: int = READ_COMMITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

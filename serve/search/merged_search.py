@@ -36,7 +36,7 @@ from serve.index_status import (
     build_index_state,
     describe_empty_index,
 )
-from serve.search.features import CandidateFeatures, build_rerank_inputs, compute_features
+from serve.search.features import READ_COMMITS, CandidateFeatures, build_rerank_inputs, compute_features
 from serve.search.find_pattern import (
     OpenSearch,
     PatternSearcher,
@@ -135,7 +135,7 @@ class _IndexSearch:
     A step that fails closes the index and raises a LineageError.
 
     - `ranked_candidates`: candidates by the probability of their features.
-    - `rerank_ids`: hunks of those to rerank.
+    - `rerank_ids`: hunks of those to rerank; `read_commits`: number of commits of them that the cross-encoder reads.
     - `best_candidates`: reranked, one for each commit.
     - `hit_candidates`: those that become hits.
     """
@@ -151,6 +151,7 @@ class _IndexSearch:
         self.repository = repository
         self.ranked_candidates: list[ScoredCandidate] = []
         self.rerank_ids: set[int] = set()
+        self.read_commits = 0
         self.best_candidates: tuple[ScoredCandidate, ...] = ()
         self.hit_candidates: list[ScoredCandidate] = []
         self.hits: tuple[PatternHit, ...] = ()
@@ -186,6 +187,7 @@ class _IndexSearch:
         candidates, query = [self._candidates[row] for row in rows], self.open_search.query
         with self._close_on_error():
             inputs = build_rerank_inputs(query.text, self._results.details, candidates)
+            inputs = replace(inputs, max_commits=self.read_commits)
             ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
             self.best_candidates = select_hits(ranked, query, self.open_search.evidence)
 
@@ -290,6 +292,7 @@ class _MergedSearch:
         """
         ranked = ((scored, search) for search in self.searches for scored in search.ranked_candidates)
         distinct_hunks: set[tuple[str, str]] = set()
+        distinct_commits: set[str] = set()
         count = max(search.open_search.query.retrieval_profile.candidate_count for search in self.searches)
         for scored, search in sorted(ranked, key=_get_sort_key):
             candidate = scored.candidate
@@ -297,6 +300,9 @@ class _MergedSearch:
             if len(distinct_hunks) < count and hunk not in distinct_hunks:
                 distinct_hunks.add(hunk)
                 search.rerank_ids.add(candidate.hunk_id)
+                if candidate.commit_sha not in distinct_commits and len(distinct_commits) < READ_COMMITS:
+                    distinct_commits.add(candidate.commit_sha)
+                    search.read_commits += 1
 
     def choose_hits(self) -> None:
         """Choose the commits with the highest probability in any index; ties are in the order of the names."""

@@ -43,8 +43,6 @@ FEATURE_BIAS: Final = -8.3
 # Weight of the cross-encoder's score in the logit, and the score that leaves a probability unchanged: the mean score.
 CROSS_ENCODER_WEIGHT: Final = 0.1
 CROSS_ENCODER_MEAN: Final = 14.0
-# The cross-encoder reads as many of the likeliest commits. Reading more cost time and did not improve the order.
-READ_COMMITS: Final = 16
 
 # Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
 # that have an answer, and for 4 in 7 of those that have none.
@@ -122,7 +120,7 @@ class CrossEncoderReranker:
     load_model: Callable[[], CrossEncoderScorer]
 
     def predict(self, features: CandidateFeatures) -> Floats:
-        """Score the likeliest hunk of each of the `READ_COMMITS` likeliest commits, and return the probabilities.
+        """Score the likeliest hunk of each of the likeliest commits, and return the probabilities.
 
         The score changes the probability of all candidates of the commit, so their order stays the same.
         """
@@ -130,7 +128,9 @@ class CrossEncoderReranker:
         row_by_commit: dict[str, int] = {}
         for row in np.argsort(-logits, kind="stable").tolist():
             row_by_commit.setdefault(features.commits[row], row)
-        rows = list(islice(row_by_commit.values(), READ_COMMITS))
+        rows = list(islice(row_by_commit.values(), inputs.max_commits))
+        if not rows:
+            return _to_probabilities(logits)
         scores = self.load_model().score_changes(inputs.question, inputs.load_changes(rows)).tolist()
         score_by_commit = {features.commits[row]: score for row, score in zip(rows, scores, strict=True)}
         read_scores = [score_by_commit.get(commit, CROSS_ENCODER_MEAN) for commit in features.commits]

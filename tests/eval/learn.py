@@ -33,8 +33,7 @@ import numpy.typing as npt
 import polars as pl
 
 from serve.search import features
-from serve.search.features import FEATURES
-from serve.search.rerank import READ_COMMITS
+from serve.search.features import FEATURES, READ_COMMITS
 from serve.search.retrieval import fuse_rankings
 from stores.snapshot import Floats
 from tests.bench.report import create_temporary_directory, print_line, print_table

@@ -17,7 +17,7 @@ from serve.errors import BadRequest
 from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import list_repositories, resolve_repositories
 from serve.search import find_pattern, merged_search
-from serve.search.features import CandidateFeatures
+from serve.search.features import READ_COMMITS, CandidateFeatures
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import NoAnswer, find_in_repositories
 from serve.search.rerank import FeatureReranker
@@ -30,13 +30,14 @@ from tests.serve.search.helpers import NOW, find
 
 
 class CountingReranker:
-    """Reranker that counts the candidates that it has seen."""
+    """Reranker that counts the candidates that it has seen, and the commits that it may read."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.read_commits = 0
 
     def predict(self, features: CandidateFeatures) -> Floats:
         self.count += len(features.rows)
+        self.read_commits += features.rerank_inputs.max_commits
         return FeatureReranker().predict(features)
 
 
@@ -154,6 +155,7 @@ def test_reranked_candidates_and_encoded_queries_are_bounded(
     reranker = CountingReranker()
     find_all(home, "timeout", reranker=reranker)
     assert reranker.count == 50
+    assert reranker.read_commits == READ_COMMITS
     assert CountingEncoder.texts == ["timeout"]
 
 

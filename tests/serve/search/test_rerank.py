@@ -18,6 +18,7 @@ from serve.search.features import (
     FEATURES,
     FIELDS,
     LITERAL_HINTS,
+    READ_COMMITS,
     CandidateFeatures,
     MatchedTerms,
     QueryTerms,
@@ -26,7 +27,6 @@ from serve.search.features import (
 from serve.search.rerank import (
     CROSS_ENCODER_MEAN,
     MIN_RELATIVE_PROBABILITY,
-    READ_COMMITS,
     WEAK_PROBABILITY,
     CrossEncoderReranker,
     FeatureReranker,
