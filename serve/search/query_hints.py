@@ -43,6 +43,8 @@ FUNCTION_WORDS: Final = frozenset(
         " gets getting got had has have how i if in into is it its made make more no not of on only or our should so"
         " some such than that the their them then there these they this those to us use used using was way we were"
         " what when where which who why will with would you"
+        # Parts of "module's", "don't" and the like.
+        " didn doesn don isn ll re s t ve"
     )
 )
 

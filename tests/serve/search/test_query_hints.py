@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipeline.text import count_terms
 from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
 from serve.search import query_hints
-from serve.search.query_hints import parse_date, strip_question_phrases
+from serve.search.query_hints import extract_content_words, parse_date, strip_question_phrases
 
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 
@@ -284,3 +285,9 @@ def test_question_phrases_are_removed(text: str, rest: str) -> None:
 def test_texts_without_question_phrases_stay(text: str) -> None:
     """Statements, and questions of function words only, stay unchanged."""
     assert strip_question_phrases(text) == text
+
+
+def test_parts_of_contractions_are_no_content() -> None:
+    """The `s` of "module's" and the `don`, `t` of "don't" are no content words, so no diff matches because of them."""
+    terms = count_terms("the module's cache doesn't expire; don't retry")
+    assert extract_content_words(terms) == {"modul", "cach", "expir", "retri"}
