@@ -22,7 +22,7 @@ from serve.cli.query import (
     SinceOption,
     UntilOption,
 )
-from serve.cli.terminal import RepositoryPath, format_json, print_answer
+from serve.cli.terminal import RepositoryPath, format_json, print_answer, resolve_format
 from serve.text import add_path_to_commands
 
 
@@ -173,6 +173,7 @@ def related_command(
     from serve.cli import render_changes
     from serve.related_types import RelatedRequest
 
+    as_json = resolve_format(as_json, fields)
     request = RelatedRequest(file, limit)
     answer = find_related_files(request, path, config.load_settings().home, Path.cwd())
     answer = answer.rewrite_index_texts(add_path_to_commands)
@@ -182,7 +183,7 @@ def related_command(
     print_answer(
         partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_related_answer, answer, compact=compact),
-        as_json=as_json if fields is None else True,
+        as_json=as_json,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, print_answer
+from serve.cli.terminal import RepositoryPath, print_answer, resolve_format
 from serve.errors import BadRequest
 from serve.text import add_path_to_commands
 
@@ -110,6 +110,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     from serve.excerpts import Detail, reduce_find_answer
     from serve.find_types import FindRequest, validate_query_text
 
+    as_json = resolve_format(as_json, fields)
     request = FindRequest(
         validate_query_text(query, path, context.args),
         k,
@@ -191,6 +192,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     from serve.excerpts import Detail, reduce_explain_answer
     from serve.explain_types import ExplainRequest
 
+    as_json = resolve_format(as_json, fields)
     start, end = parse_line_range(lines)
     request = ExplainRequest(
         file,
@@ -235,5 +237,5 @@ def _print_answer(
     print_answer(
         lambda indent: render.to_json(answer, indent=indent, fields=field_names),
         partial(print_formatted, answer),
-        as_json=as_json if fields is None else True,
+        as_json=as_json,
     )

@@ -213,6 +213,15 @@ def format_json(document: Any, indent: int | None = None) -> str:
     )
 
 
+def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
+    """Return the choice of `print_answer`, which is JSON for `--fields`; raise BadRequest if it was `--text`."""
+    if fields is not None and as_json is False:
+        raise BadRequest(
+            "--fields chooses fields of the JSON, and --text prints no JSON.", hint="Use one of them."
+        )
+    return True if fields is not None else as_json
+
+
 def print_answer(
     to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool | None
 ) -> None:

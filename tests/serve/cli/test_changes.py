@@ -40,7 +40,7 @@ from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
 from tests.repos import Repo
 from tests.serve.cli.terminals import format_output
-from tests.serve.commands import read_output, run_lineage
+from tests.serve.commands import read_output, run_captured, run_lineage
 from tests.serve.sample_index import build_index
 
 
@@ -56,6 +56,16 @@ def test_text_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) 
     assert output.split("│")[1].split()[:3] == ["2", "+", "timeout()"]
     output = read_output(capsys, "query", "-q", "timeout", "-k", "1", shared_repo.path, "--text")
     assert output.lstrip().startswith("1. ") and "\x1b" not in output
+
+
+@pytest.mark.parametrize(
+    "command", [("query", "-q", "x"), ("explain", "src/tcp.py"), ("related", "src/tcp.py")]
+)
+def test_fields_of_a_text(shared_repo: Repo, command: tuple[str, ...]) -> None:
+    """`--fields` belongs to JSON, so `--text` with it is a usage error, and nothing is printed."""
+    code, out, err = run_captured(*command, str(shared_repo.path), "--fields", "commit_sha", "--text")
+    assert (code, out) == (2, "")
+    assert "--fields" in err and "--text" in err
 
 
 def test_grep_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
