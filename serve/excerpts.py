@@ -175,7 +175,7 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     remaining_chars = 0 if detail is Detail.COMPACT else MAX_MESSAGE_CHARS
     hits = []
     for hit in answer.hits:
-        message = _cut_message(hit.commit_message, remaining_chars)
+        message = cut_message(hit.commit_message, remaining_chars)
         remaining_chars = max(0, remaining_chars - len(message))
         hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
     explain = replace(answer.meta.explain, leads=_select_leads(answer.meta.explain.leads))
@@ -209,6 +209,14 @@ def parse_content_words(query: str) -> frozenset[str]:
 def get_subject(message: str) -> str:
     """Return the first line of a commit message."""
     return message.strip().partition("\n")[0].rstrip()
+
+
+def cut_message(message: str, max_chars: int) -> str:
+    """Return the words of the message that fit into this many characters, but always its subject."""
+    if len(message) <= max_chars:
+        return message
+    subject = get_subject(message)
+    return f"{message[:max_chars].rsplit(None, 1)[0]} …" if max_chars > len(subject) else subject
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
@@ -299,14 +307,6 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
         related_head_symbols=(),
         files=hit.files[:MAX_REDUCED_FILES],
     )
-
-
-def _cut_message(message: str, max_chars: int) -> str:
-    """Return the message with at most this many characters, but always with its subject."""
-    if len(message) <= max_chars:
-        return message
-    subject = get_subject(message)
-    return f"{message[:max_chars]}…" if max_chars > len(subject) else subject
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:

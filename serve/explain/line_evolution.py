@@ -24,7 +24,7 @@ from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.interrupts import check_cancelled
 from serve.api_types import format_rfc3339
-from serve.excerpts import truncate_line
+from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
@@ -33,15 +33,16 @@ from serve.explain.blame import (
     blame_revision,
 )
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, find_idioms
-from serve.explain.line_similarity import MIN_COPY_WEIGHT, build_key, extract_features, is_copy
-from serve.explain.line_sources import (
-    MIN_WEIGHT,
-    LineSource,
-    SourceFinder,
-    find_blob,
-    read_lines,
+from serve.explain.line_search import (
+    Lead,
+    LineSearcher,
+    TimeIsOver,
+    UnsourcedLine,
+    compute_remaining_seconds,
+    find_idioms,
 )
+from serve.explain.line_similarity import MIN_COPY_WEIGHT, build_key, extract_features, is_copy
+from serve.explain.line_sources import MIN_WEIGHT, LineSource, SourceFinder, find_blob, read_lines
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
 # A function or a class. The evolution of more lines is the history of the file.
@@ -49,12 +50,11 @@ MAX_LINES: Final = 120
 # Limits of the work: commits that are compared with their parents, and time.
 MAX_COMMITS: Final = 60
 MAX_SECONDS: Final = 1.5
-# Time limit of a git process that starts when no time is left. A limit of 0 would be none.
-MIN_SECONDS: Final = 0.01
 # Steps to return: more do not fit on a screen. If there are more, those that introduced lines are preferred.
 MAX_STEPS: Final = 20
 # Leads that an answer lists.
 MAX_LEADS: Final = 6
+# Characters of the message of a step or lead: an answer can have many of them.
 MAX_MESSAGE_CHARACTERS: Final = 400
 # Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
 # and digits, which are idioms.
@@ -191,7 +191,7 @@ class LineTracer:
         """Run a part of the work. If git takes too long or an object is unreadable, note that and go on without it."""
         try:
             work()
-        except GitTimeout:
+        except (GitTimeout, TimeIsOver):
             self._is_limit_reached = True
         except UnreadableObject as error:
             logger.warning("Some earlier commits could not be read: %s", error)
@@ -244,6 +244,11 @@ class LineTracer:
         self._is_limit_reached |= is_over
         return is_over
 
+    def _check_time(self) -> None:
+        """Raise TimeIsOver at the deadline, and RequestCancelled if the request was cancelled."""
+        if self._is_time_over():
+            raise TimeIsOver
+
     def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
         pending = self._pending[version]
         if not pending:
@@ -268,7 +273,7 @@ class LineTracer:
         if not traceable:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
-        sources = finder.find_sources(version.path, traceable)
+        sources = finder.find_sources(version.path, traceable, self._check_time)
         try:
             sources |= self._find_copies(version, finder, lines, traceable.keys() - sources.keys())
         except GitTimeout:  # use the sources that are not copies
@@ -322,7 +327,7 @@ class LineTracer:
                 if number <= len(old_lines) and is_copy(lines, line.number, old_lines, number):
                     sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
         texts = {lines[number - 1].strip() for number in sources}
-        idioms = find_idioms(self.git, parent, texts, max(MIN_SECONDS, self.deadline - time.monotonic()))
+        idioms = find_idioms(self.git, parent, texts, self.deadline)
         return {
             number: source for number, source in sources.items() if build_key(lines[number - 1]) not in idioms
         }
@@ -351,7 +356,7 @@ class LineTracer:
     def _run_blame(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
     ) -> BlameResult:
-        seconds = max(MIN_SECONDS, self.deadline - time.monotonic())
+        seconds = compute_remaining_seconds(self.deadline)
         result = blame_revision(self.git, revision, path, numbers, self.ignore_revs, seconds, options)
         if isinstance(result, BlameFailed):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
@@ -398,7 +403,7 @@ class LineTracer:
         commit = self.repository.read_commit(step.version.commit_sha)
         return EvolutionStep(
             commit_sha=commit.sha,
-            commit_message=crop_message(commit.message),
+            commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
             commit_author=commit.author_name,
             commit_date=format_rfc3339(commit.commit_date),
             file_path=decode_path(step.version.path),
@@ -412,7 +417,7 @@ class LineTracer:
         commit = self.repository.read_commit(lead.commit_sha)
         return EvolutionLead(
             commit_sha=commit.sha,
-            commit_message=crop_message(commit.message),
+            commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
             commit_author=commit.author_name,
             commit_date=format_rfc3339(commit.commit_date),
             file_path=lead.file_path,
@@ -433,15 +438,8 @@ def trace_evolution(
     """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index."""
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines: ask for fewer.")
-    searcher = LineSearcher(repository, git, reader) if reader.index else None
     deadline = time.monotonic() + MAX_SECONDS
+    searcher = LineSearcher(repository, git, reader, deadline) if reader.index else None
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
     tracer = LineTracer(repository, git, ignore_revs, reader, searcher, texts, deadline)
     return tracer.trace(lines, commit_times)
-
-
-def crop_message(message: str) -> str:
-    """Return at most `MAX_MESSAGE_CHARACTERS` of a message, with `…` for the words that are left out."""
-    if len(message) <= MAX_MESSAGE_CHARACTERS:
-        return message
-    return message[:MAX_MESSAGE_CHARACTERS].rsplit(None, 1)[0] + " …"

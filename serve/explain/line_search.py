@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProgram
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import build_key, compute_support, extract_features, find_anchor
@@ -40,6 +41,8 @@ MIN_RESTORED_WORDS: Final = 3
 LEADS_PER_ANCHOR: Final = 3
 # A line is not a copy if more lines of the parent are equal to it: it is an idiom, such as the head of a method.
 MAX_EQUAL_LINES: Final = 1
+# Time limit of a git process that starts when no time is left. A limit of 0 would be none.
+MIN_SECONDS: Final = 0.01
 # Patterns of one search. Each adds 5 ms to the 100 ms of a search.
 MAX_PATTERNS: Final = 24
 
@@ -91,13 +94,20 @@ class Lead:
 
 @dataclass(slots=True)
 class LineSearcher:
-    """Searcher of the diffs of an open index. `limitation`: sentence about what was not searched, or empty."""
+    """Searcher of the diffs of an open index.
+
+    `deadline`: as in `time.monotonic`. `limitation`: sentence about what was not searched, or empty. `_texts`: texts of
+    the searched lines by commit. `_idioms`: those of a commit that `find_idioms` returned for its first parent.
+    """
 
     repository: Repository
     git: GitProgram
     reader: FileHistoryReader
+    deadline: float
     limitation: str = ""
     _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
+    _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _idioms: dict[str, set[str]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals and anchors of the lines. `find_removed` and `find_leads` use the result."""
@@ -108,6 +118,9 @@ class LineSearcher:
                 "Only some of the lines were searched for restored lines and possible earlier commits."
             )
         patterns = patterns[:MAX_PATTERNS]
+        for line in lines:
+            self._texts[line.commit_sha].add(line.text.strip())
+        self._idioms.clear()
         index = self.reader.index
         if index is None or not patterns:
             return
@@ -155,9 +168,12 @@ class LineSearcher:
         old_lines = read_lines(self.repository, find_blob(self.repository, source.parent, source.path))
         return compute_support(lines, line.number, old_lines, source.number)
 
-    def _is_idiom(self, line: UnsourcedLine, revision: str) -> bool:
-        """Check whether several lines of a revision are equal to a line, such as an import."""
-        return bool(find_idioms(self.git, revision, {line.text.strip()}, RUN_TIMEOUT_SECONDS))
+    def _is_idiom(self, line: UnsourcedLine, parent: str) -> bool:
+        """Check whether several lines of the parent are equal to a line, such as an import."""
+        sha = line.commit_sha
+        if sha not in self._idioms:
+            self._idioms[sha] = find_idioms(self.git, parent, self._texts[sha], self.deadline)
+        return build_key(line.text) in self._idioms[sha]
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added an anchor of the line to a file with the same suffix."""
@@ -171,7 +187,10 @@ class LineSearcher:
                 yield Lead(change.commit_sha, change.file_path, anchor)
 
     def _is_ancestor(self, older: str, newer: str) -> bool:
-        return self.git.run("merge-base", "--is-ancestor", older, newer).exit_code == 0
+        seconds = compute_remaining_seconds(self.deadline)
+        return (
+            self.git.run("merge-base", "--is-ancestor", older, newer, timeout_seconds=seconds).exit_code == 0
+        )
 
 
 def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
@@ -186,14 +205,26 @@ def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
     return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
 
 
-def find_idioms(git: GitProgram, revision: str, texts: Set[str], timeout_seconds: float) -> set[str]:
-    """Return the keys of the texts to which more than `MAX_EQUAL_LINES` lines of a revision are equal."""
+class TimeIsOver(Exception):
+    """The deadline of a search for earlier commits has passed."""
+
+
+def compute_remaining_seconds(deadline: float) -> float:
+    """Return the seconds until a deadline as in `time.monotonic`, but at least `MIN_SECONDS`."""
+    return max(MIN_SECONDS, deadline - time.monotonic())
+
+
+def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: float) -> set[str]:
+    """Return the keys of the texts to which more than `MAX_EQUAL_LINES` lines of a revision are equal.
+
+    Raise GitTimeout at the deadline, as in `time.monotonic`.
+    """
     if not texts:
         return set()
     patterns = [argument for text in texts for argument in ("-e", text)]
     output = git.run(
         "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=compute_remaining_seconds(deadline),
     )  # fmt: skip
     counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
     return {key for key in map(build_key, texts) if counts[key] > MAX_EQUAL_LINES}

@@ -8,10 +8,11 @@ of lines is the similarity of the lines around both.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Final
 
 # Words and single other characters.
@@ -47,9 +48,8 @@ CACHE_SIZE: Final = 4_096
 MIN_CONTAINMENT: Final = 0.8
 MIN_CONTAINED_WEIGHT: Final = 2.0
 CONTAINED_SHARE: Final = 0.8  # below 1, because an edited line of the same words is the better source
-CONTAINED_BONUS: Final = (
-    0.1  # for the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT
-)
+# For the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT.
+CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
 NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor the words can be an idiom
 # A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
@@ -218,16 +218,18 @@ def find_anchor(line: str) -> str:
     return max(names, key=len, default="")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ChangedLine:
     """Line that a commit removes or adds.
 
-    `lines`: all lines of its file. `number`: that of the line, from 1. `block`: that of its block in the file's diff.
+    `path`: its file, in the parent for a removed line. `lines`: all lines of the file. `number`: that of the line, from
+    1. `file` and `block`: numbers of its file and of its block in the diff of the commit.
     """
 
     path: bytes
     lines: Sequence[str]
     number: int
+    file: int
     block: int
 
     @property
@@ -241,12 +243,15 @@ class ChangedLine:
         return extract_features(self.text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChangedLines:
     """Lines that a commit removes from one parent, and those that it adds."""
 
     removed: Sequence[ChangedLine]
     added: Sequence[ChangedLine]
+    _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
+    _added_by_word: dict[int, Mapping[str, list[ChangedLine]]] = field(default_factory=dict)  # of each file
+    _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
 
     @cached_property
     def _removed_by_key(self) -> Mapping[str, list[ChangedLine]]:
@@ -259,23 +264,29 @@ class ChangedLines:
     @cached_property
     def _removed_by_word(self) -> Mapping[str, list[ChangedLine]]:
         """Removed lines, without those whose text the commit adds again: they became no other line."""
-        by_word: dict[str, list[ChangedLine]] = defaultdict(list)
-        for key, lines in self._removed_by_key.items():
-            if key not in self._added_by_key:
-                for line in lines:
-                    for word in line.features.words:
-                        by_word[word].append(line)
-        return by_word
+        added_keys = self._added_by_key.keys()
+        return _group_by_word(line for line in self.removed if line.features.key not in added_keys)
+
+    @cached_property
+    def _added_by_file(self) -> Mapping[int, list[ChangedLine]]:
+        by_file: dict[int, list[ChangedLine]] = defaultdict(list)
+        for line in self.added:
+            by_file[line.file].append(line)
+        return by_file
+
+    @cached_property
+    def _unique_literals(self) -> frozenset[str]:
+        """Literals that exactly one removed and one added line have."""
+        removed, added = (
+            Counter(chain.from_iterable(set(extract_literals(line.text)) for line in lines))
+            for lines in (self.removed, self.added)
+        )
+        return frozenset(literal for literal, count in removed.items() if count == added[literal] == 1)
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines of equal text, and those that share a rare word."""
-        candidates = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
-        by_word = self._removed_by_word
-        postings = sorted((by_word[word] for word in features.words if word in by_word), key=len)
-        for posting in postings[:MAX_SEARCH_WORDS]:
-            if len(posting) <= MAX_CANDIDATES:
-                candidates = [*candidates, *posting]
-        return candidates
+        """Return the removed lines of equal text, then those that share a rare word."""
+        equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
+        return list(dict.fromkeys([*equal, *_find_by_rare_words(self._removed_by_word, features)]))
 
     def compute_best_support(self, removed: ChangedLine) -> float:
         """Return the best support of the added lines of this text; 0 if no more were added than removed.
@@ -286,15 +297,17 @@ class ChangedLines:
         added = self._added_by_key.get(key, [])
         if len(added) <= len(self._removed_by_key[key]):
             return 0.0
-        return max(
-            compute_support(line.lines, line.number, removed.lines, removed.number)
-            for line in added[:MAX_CANDIDATES]
-        )
+        if removed not in self._best_supports:
+            self._best_supports[removed] = max(
+                compute_support(line.lines, line.number, removed.lines, removed.number)
+                for line in added[:MAX_CANDIDATES]
+            )
+        return self._best_supports[removed]
 
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
-        """Check whether a removed line rather became another added line of its file than the line `number` of `path`.
+        """Check whether another added line of the file fits a removed line better than the line `number` of `path`.
 
-        Most lines stay where they were, so an added line of its block may be less similar by `MOVE_ADVANTAGE`.
+        Most lines stay where they were, so an added line of the same block may be less similar by `MOVE_ADVANTAGE`.
         """
         if similarity == 1:
             return False
@@ -304,17 +317,24 @@ class ChangedLines:
                 removed.features,
                 similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),
             )
-            for line in self.added
-            if line.path == removed.path and (line.path, line.number) != (path, number)
+            for line in self._find_successors(removed)
+            if (line.path, line.number) != (path, number)
         )
 
-    def share_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
-        """Check whether a line has a literal that only one removed and one added line of the commit have."""
+    def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
+        """Return the added lines of the file that share a rare word with a removed line."""
+        file = removed.file
+        if file not in self._added_by_word:
+            self._added_by_word[file] = _group_by_word(self._added_by_file.get(file, ()))
+        if removed not in self._successors:
+            self._successors[removed] = list(_find_by_rare_words(self._added_by_word[file], removed.features))
+        return self._successors[removed]
+
+    def shares_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
+        """Check whether a line has a literal that only this removed line and one added line of the commit have."""
         return any(
-            sum(literal in line.text for line in self.removed) == 1
-            and sum(literal in line.text for line in self.added) == 1
+            literal in features.words and literal in self._unique_literals
             for literal in extract_literals(removed.text)
-            if literal in features.words
         )
 
 
@@ -356,6 +376,23 @@ def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:
     for line in lines:
         by_key[build_key(line.text)].append(line)
     return by_key
+
+
+def _group_by_word(lines: Iterable[ChangedLine]) -> dict[str, list[ChangedLine]]:
+    by_word: dict[str, list[ChangedLine]] = defaultdict(list)
+    for line in lines:
+        for word in line.features.words:
+            by_word[word].append(line)
+    return by_word
+
+
+def _find_by_rare_words(
+    by_word: Mapping[str, list[ChangedLine]], features: LineFeatures
+) -> Iterator[ChangedLine]:
+    """Yield the lines that share one of the rarest words, each once. Lines of common words are left out."""
+    words = sorted((len(by_word[word]), word) for word in features.words if word in by_word)
+    postings = (by_word[word] for count, word in words[:MAX_SEARCH_WORDS] if count <= MAX_CANDIDATES)
+    yield from dict.fromkeys(chain.from_iterable(postings))
 
 
 def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:

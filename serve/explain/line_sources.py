@@ -8,10 +8,11 @@ README.md of `serve` describes the rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, count, product
 from typing import Final, Literal
 
 from pipeline.git.changes import FileChange, is_binary, is_regular
@@ -93,13 +94,19 @@ class SourceFinder:
         """Parents of the commit; none for a root and at a shallow boundary."""
         return self.repository.read_commit(self.sha).parents
 
-    def find_sources(self, path: bytes, numbers: Collection[int]) -> dict[int, LineSource]:
-        """Return the source of each line of the commit's file that has one; raise UnreadableObject."""
+    def find_sources(
+        self, path: bytes, numbers: Collection[int], check_time: Callable[[], object]
+    ) -> dict[int, LineSource]:
+        """Return the source of each line of the commit's file that has one; raise UnreadableObject.
+
+        `check_time` is called before each line, and may raise an error to end the search.
+        """
         blob = find_blob(self.repository, self.sha, path)
         matches: dict[int, _Match] = {}
         for parent_index in range(len(self.parents)):
             comparison = self._compare_file(parent_index, path, blob)
             for number in numbers:
+                check_time()
                 if number > len(comparison.lines):
                     continue
                 match = self._find_best_match(parent_index, comparison, number)
@@ -186,7 +193,7 @@ class SourceFinder:
                 continue
             is_move = _is_move(
                 score, support, features, comparison.path, candidate.path, comparison.old_path
-            ) or changed_lines.share_unique_literal(features, candidate)
+            ) or changed_lines.shares_unique_literal(features, candidate)
             is_best = is_move and (best is None or (score, support) > best[:2])
             if is_best and not changed_lines.has_better_successor(
                 candidate, comparison.path, number, similarity
@@ -204,7 +211,8 @@ class SourceFinder:
         remaining_lines = MAX_MOVE_LINES
         removed: list[ChangedLine] = []
         added: list[ChangedLine] = []
-        for change in self._list_changes(parent_index)[:MAX_MOVE_FILES]:
+        blocks = count()
+        for file, change in enumerate(self._list_changes(parent_index)[:MAX_MOVE_FILES]):
             if change.has_same_content or change.kind == "type_changed":
                 continue
             parts = self._list_parts(change)
@@ -215,9 +223,9 @@ class SourceFinder:
                 read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
             )
             old_path = change.old_path or change.path
-            for block, part in enumerate(parts):
-                removed += (ChangedLine(old_path, old_lines, number, block) for number in part.removed)
-                added += (ChangedLine(change.path, new_lines, number, block) for number in part.added)
+            for part, block in zip(parts, blocks, strict=False):
+                removed += (ChangedLine(old_path, old_lines, number, file, block) for number in part.removed)
+                added += (ChangedLine(change.path, new_lines, number, file, block) for number in part.added)
         return ChangedLines(removed, added)
 
     def _list_parts(self, change: FileChange) -> Sequence[PatchPart]:
@@ -239,12 +247,15 @@ class _FileComparison:
     lines: Sequence[str]
     old_lines: Sequence[str]
     parts: Sequence[PatchPart] | None
+    _equal_pairs: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict)
 
     @cached_property
-    def added_keys(self) -> frozenset[str]:
-        """Texts of the added lines without white space. A removed line of such a text has moved."""
-        numbers = [number for part in self.parts or () for number in part.added]
-        return frozenset(build_key(self.lines[number - 1]) for number in numbers)
+    def _added_by_key(self) -> Mapping[str, list[int]]:
+        return _group_numbers(self.lines, (part.added for part in self.parts or ()))
+
+    @cached_property
+    def _removed_by_key(self) -> Mapping[str, list[int]]:
+        return _group_numbers(self.old_lines, (part.removed for part in self.parts or ()))
 
     def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
         """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
@@ -252,7 +263,7 @@ class _FileComparison:
             return None
         shift = 0
         for part in self.parts:
-            if part.new_count and part.added[0] <= number <= part.added[-1]:
+            if part.added and number in _span(part.added):
                 return self._match_in_block(part, number, features)
             # git numbers an empty range by the line before it.
             if (part.added[0] if part.added else part.new_start + 1) > number:
@@ -284,45 +295,49 @@ class _FileComparison:
         candidates: list[tuple[float, float, int, float]] = []
         for index, old_number in enumerate(part.removed[:MAX_BLOCK_LINES]):
             old = extract_features(self.old_lines[old_number - 1])
-            if not features.words & old.words or old.key in self.added_keys:
-                continue
+            if not features.words & old.words or old.key in self._added_by_key:
+                continue  # a removed line whose text was added has moved
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
-            if score >= WHOLE_ANCHOR_SCORE:
-                similarity = score  # no rival of the same form is a better successor of the whole text
             if score >= MIN_EDIT_SCORE:
                 distance = abs(index / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
             old = extract_features(self.old_lines[old_number - 1])
             rivals = (self.lines[rival - 1] for rival in part.added[:MAX_BLOCK_LINES] if rival != number)
-            if not has_better_rival(old, rivals, similarity):
+            # A line that has the whole text is its successor, even if another added line is more similar.
+            if score >= WHOLE_ANCHOR_SCORE or not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return None
 
     def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
         """Return the removed line of a block that each added line with this key continues, if there is one.
 
-        The pairs with the most similar neighbours come first, then those at about the same place.
+        The pairs with the most similar neighbours come first, then those at about the same place. More lines than
+        `MAX_CANDIDATES` are paired in their order.
         """
-        added = [number for number in part.added if build_key(self.lines[number - 1]) == key]
-        removed = [number for number in part.removed if build_key(self.old_lines[number - 1]) == key]
-        shift = (part.removed or (0,))[0] - part.added[0]
-        pairs = [
-            (
-                -compute_support(self.lines, number, self.old_lines, old_number),
-                abs(old_number - number - shift),
-                number,
-                old_number,
-            )
-            for number in added[:MAX_CANDIDATES]
-            for old_number in removed[:MAX_CANDIDATES]
-        ]
-        sources: dict[int, int] = {}
-        for _, _, number, old_number in sorted(pairs):
-            if number not in sources and old_number not in sources.values():
-                sources[number] = old_number
-        return sources
+        if key not in self._removed_by_key:
+            return {}
+        if (part.new_start, key) not in self._equal_pairs:
+            added = [number for number in self._added_by_key[key] if number in _span(part.added)]
+            removed = [number for number in self._removed_by_key[key] if number in _span(part.removed)]
+            pairs = list(zip(added, removed, strict=False))
+            if pairs and max(len(added), len(removed)) <= MAX_CANDIDATES:
+                rate = partial(self._rate_pair, shift=part.removed[0] - part.added[0])
+                pairs = sorted(product(added, removed), key=rate)
+            sources: dict[int, int] = {}
+            used: set[int] = set()
+            for number, old_number in pairs:
+                if number not in sources and old_number not in used:
+                    sources[number] = old_number
+                    used.add(old_number)
+            self._equal_pairs[part.new_start, key] = sources
+        return self._equal_pairs[part.new_start, key]
+
+    def _rate_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
+        number, old_number = pair
+        support = compute_support(self.lines, number, self.old_lines, old_number)
+        return -support, abs(old_number - number - shift)
 
     def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
         """Return the step for a removed line that is equal to a line in the same block."""
@@ -369,15 +384,41 @@ def _create_whole_part(old_count: int, count: int) -> PatchPart:
 
 def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[PatchPart]:
     """Join parts with only blank lines between them: in code that is replaced as a whole, some blank lines stay."""
-    joined: list[PatchPart] = []
+    groups: list[list[PatchPart]] = []
     for part in parts:
-        previous = joined[-1] if joined else None
-        if previous is not None and _is_blank_between(previous, part, old_lines):
-            added, removed = previous.added + part.added, previous.removed + part.removed
-            joined[-1] = previous._replace(added=added, removed=removed, new_count=len(added))
+        if groups and _is_blank_between(groups[-1][-1], part, old_lines):
+            groups[-1].append(part)
         else:
-            joined.append(part)
-    return joined
+            groups.append([part])
+    return [group[0] if len(group) == 1 else _join_group(group) for group in groups]
+
+
+def _join_group(parts: Sequence[PatchPart]) -> PatchPart:
+    """Return one part for several: the lines between them become context."""
+    first = parts[0]
+    added = tuple(chain.from_iterable(part.added for part in parts))
+    removed = tuple(chain.from_iterable(part.removed for part in parts))
+    return first._replace(
+        old_start=removed[0] if removed else first.old_start,
+        old_count=len(_span(removed)),
+        new_start=added[0] if added else first.new_start,
+        new_count=len(_span(added)),
+        added=added,
+        removed=removed,
+    )
+
+
+def _span(numbers: Sequence[int]) -> range:
+    """Return the range from the first to the last of ascending numbers."""
+    return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+
+
+def _group_numbers(lines: Sequence[str], parts: Iterable[Sequence[int]]) -> dict[str, list[int]]:
+    """Return the numbers of lines, by the text of the line without white space."""
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for number in chain.from_iterable(parts):
+        by_key[build_key(lines[number - 1])].append(number)
+    return by_key
 
 
 def _is_blank_between(previous: PatchPart, part: PatchPart, old_lines: Sequence[str]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,7 +12,8 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import open_repository
 from serve.explain import line_evolution, line_search
 from serve.explain.line_search import LineSearcher, UnsourcedLine
-from serve.explain.line_sources import LineSource
+from serve.explain.line_similarity import MAX_CANDIDATES
+from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from serve.repositories import locate_index
 from tests.repos import Repo
@@ -306,8 +309,9 @@ def test_moved_line_has_no_better_rival(repo: Repo, home: Path) -> None:
     assert trace(repo, home, "ranges.py", number).evolution == ()
 
 
-def test_successor_in_place_is_preferred(repo: Repo, home: Path) -> None:
-    """A line that was edited in place is not the source of a line elsewhere that is as similar to it."""
+@pytest.mark.parametrize("new_name", ["test_record.py", "test_entry.py"])
+def test_successor_in_place_is_preferred(repo: Repo, home: Path, new_name: str) -> None:
+    """A line that was edited in place, also of a renamed file, is not the source of one elsewhere as similar to it."""
     check, neighbours = (
         "    check(is_own(parsed, PROTO)).to_be(true)\n",
         ("    parsed = parse(text)\n", "    finish()\n"),
@@ -315,7 +319,8 @@ def test_successor_in_place_is_preferred(repo: Repo, home: Path) -> None:
     old = f"def test_record():\n{neighbours[0]}{check}{neighbours[1]}"
     new = old.replace("true", "false")
     repo.commit_file("test_record.py", old, "Test records")
-    repo.write("test_record.py", new)
+    repo.remove("test_record.py")
+    repo.write(new_name, new)
     repo.commit_file("test_intersection.py", new.replace("record", "intersection"), "Strip it")
     assert trace(repo, home, "test_intersection.py", 3).evolution == ()
 
@@ -336,6 +341,16 @@ def test_equal_lines_are_paired_by_their_neighbours(repo: Repo, home: Path) -> N
     assert list_steps(trace(repo, home, "types.py", 3))[-1][:2] == ("introduced", "Define render")
 
 
+def test_many_equal_lines_are_paired_in_order(repo: Repo, home: Path) -> None:
+    """Each of many equal lines that are formatted anew continues one of them."""
+    count = MAX_CANDIDATES + 2
+    lines = [TIMEOUT for _ in range(count)]
+    repo.commit_file("many.py", "".join(lines), "Add many")
+    repo.commit_file("many.py", "".join(line.replace("    ", "\t") for line in lines), "Use tabs")
+    (step,) = trace(repo, home, "many.py", 1, count).evolution
+    assert (step.commit_message, len(step.lines)) == ("Add many", count)
+
+
 def test_line_of_a_longer_one_is_its_part(repo: Repo, home: Path) -> None:
     """The source of a line is the line that has it completely, before a line of the same form."""
     old = 'if (typeof data === "string") return ParsedType.string;\n{\n  return ParsedType.number;\n}\n'
@@ -345,6 +360,21 @@ def test_line_of_a_longer_one_is_its_part(repo: Repo, home: Path) -> None:
     repo.commit_file("parse.js", new, "Switch")
     (step,) = trace(repo, home, "parse.js", 3).evolution
     assert step.text.startswith("if (typeof data")
+
+
+def test_idioms_of_a_commit_are_searched_together(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process of git searches the files of the parent for all lines of a commit that may be restored."""
+    repo.remove("net.py")
+    repo.commit("Remove net")
+    repo.commit_file("sockets.py", CONNECT + PARSE + OTHER, "Add sockets")
+    build_index(repo, home)
+    find_idioms = Mock(return_value=set())
+    monkeypatch.setattr(line_search, "find_idioms", find_idioms)
+    assert "introduced" in [step for step, *_ in list_steps(trace(repo, home, "sockets.py", 1, 7))]
+    find_idioms.assert_called_once()
+    assert {line.strip() for line in CONNECT.splitlines()[:3]} <= find_idioms.call_args.args[2]
 
 
 @pytest.mark.parametrize("copies", [0, 2])
@@ -437,6 +467,17 @@ def test_work_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
     details = trace(repo, home, "net.py", 3)
     assert details.evolution == ()
     assert note in (details.evolution_limitation or "")
+
+
+def test_time_is_bounded_within_a_commit(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search stops at its deadline also between lines of one commit."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "LIMIT").replace("address", "host") + OTHER, "Edit")
+    find_best_match = Mock(side_effect=lambda *_: time.sleep(0.2))
+    monkeypatch.setattr(SourceFinder, "_find_best_match", find_best_match)
+    monkeypatch.setattr(line_evolution, "MAX_SECONDS", 0.2)
+    details = trace(repo, home, "net.py", 1, 4)
+    assert find_best_match.call_count <= 1
+    assert "stopped at its limit" in (details.evolution_limitation or "")
 
 
 def test_number_of_commits_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

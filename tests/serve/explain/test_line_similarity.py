@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
+from serve.explain import line_similarity
 from serve.explain.line_similarity import (
+    MAX_CANDIDATES,
     MAX_LINE_CHARACTERS,
+    MAX_SEARCH_WORDS,
+    ChangedLine,
+    ChangedLines,
+    LineFeatures,
     compute_containment,
     compute_similarity,
     count_common_tokens,
@@ -104,6 +113,48 @@ def test_split_name() -> None:
     )
     assert split_name("HTTPServer") == ("http", "server")
     assert split_name("i") == ("i",)
+
+
+def build_rewrite(count: int, common: str) -> ChangedLines:
+    """Return a rewrite of a file of so many lines: each keeps its number and common words, and changes a word."""
+    old, new = ([f"{word}(item_{number}, {common})" for number in range(count)] for word in ("load", "read"))
+    removed, added = (
+        [ChangedLine(b"data.py", lines, number, file=0, block=0) for number in range(1, count + 1)]
+        for lines in (old, new)
+    )
+    return ChangedLines(removed, added)
+
+
+def test_successors_are_found_by_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A removed line is compared with the added lines that share a rare word, however many lines were added."""
+    compared: list[str] = []
+    compute_dice = line_similarity.compute_dice
+
+    def count_comparison(first: LineFeatures, second: LineFeatures) -> float:
+        compared.append(first.key)
+        return compute_dice(first, second)
+
+    monkeypatch.setattr(line_similarity, "compute_dice", count_comparison)
+    rewrite = build_rewrite(500, "configuration")
+    assert rewrite.has_better_successor(rewrite.removed[300], b"other.py", 1, 0.7)
+    assert not rewrite.has_better_successor(rewrite.removed[300], b"data.py", 301, 0.7)
+    assert 0 < len(compared) <= 2 * MAX_SEARCH_WORDS * MAX_CANDIDATES
+
+
+def test_order_of_candidates() -> None:
+    """Candidates come once each, in an order that does not depend on the hashes of words."""
+    rewrite = build_rewrite(20, "alpha, beta, gamma")
+    expected = [line.number for line in rewrite.find_candidates(rewrite.added[4].features)]
+    code = "from tests.serve.explain.test_line_similarity import build_rewrite\n"
+    code += "rewrite = build_rewrite(20, 'alpha, beta, gamma')\n"
+    code += "print([line.number for line in rewrite.find_candidates(rewrite.added[4].features)])"
+    for seed in "12":
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        output = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert output.stdout.strip() == str(expected)
+    assert sorted(expected) == list(range(1, 21))
 
 
 @pytest.mark.parametrize(
