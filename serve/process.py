@@ -108,9 +108,8 @@ def _hide_tracebacks(send_later: Callable[[], None]) -> None:
     joblib's threads fail, or log an exception, when they find their workers shut down. `send_later`: sends the signal
     again after a moment.
     """
-    from logging import (
-        getLogger,
-    )  # not imported at the start, because the check for a queued index run needs no log
+    # Imported here, because the check for a queued index run needs no log.
+    from logging import getLogger
 
     def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
         if failure.exc_type is KeyboardInterrupt:  # a finalizer cannot raise it

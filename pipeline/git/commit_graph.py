@@ -240,9 +240,8 @@ def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str
     """
     bits = {sha.encode(): 1 << position for position, sha in enumerate(shas)}
     descendants: dict[str, int] = {}
-    pending: dict[
-        bytes, int
-    ] = {}  # parents that are not read yet, each with the bits of the commits that reach it
+    # Parents that are not read yet, each with the bits of the commits that reach it.
+    pending: dict[bytes, int] = {}
     for line in history:
         sha, *parents = line.split()
         reaching = pending.pop(sha, 0)

@@ -189,9 +189,8 @@ def _draw_by_kind(
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the table rows of all bags, one bag after the other, and the end of each bag in them."""
-    rows_by_word = [
-        lexicon.find_rows([word]) for word in bags.words
-    ]  # none for a number, two buckets for a rare word
+    # None for a number, two buckets for a rare word.
+    rows_by_word = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(rows) for rows in rows_by_word], np.int64)
     all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)
     starts = np.cumsum(counts) - counts
@@ -209,9 +208,8 @@ def _build_training_set(
 
     def find_first_bags(kind: BagKind) -> Ints:
         first_bags = np.full(count, NO_BAG, np.int64)
-        bag_numbers = np.flatnonzero(kinds == kind)[
-            ::-1
-        ]  # in reverse, because NumPy keeps the last assignment
+        # In reverse, because NumPy keeps the last assignment.
+        bag_numbers = np.flatnonzero(kinds == kind)[::-1]
         first_bags[commits[bag_numbers]] = bag_numbers
         return first_bags
 

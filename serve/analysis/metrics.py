@@ -193,9 +193,8 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
     newest_paths: list[str] = []
-    late_changes: dict[
-        str, list[int]
-    ] = {}  # positions of changes of a path that may be newer than its rename
+    # Positions of changes of a path that may be newer than its rename.
+    late_changes: dict[str, list[int]] = {}
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     for position, (path, old_path, kind) in enumerate(zip(*columns, strict=True)):
         newest = newest_by_path.get(path, path)

@@ -263,9 +263,8 @@ class _Finder:
                 is_at_head = self._has_file(name)
             else:
                 name, line = row["name"], symbol_lines.get(row["name"])
-                is_at_head = (
-                    line is not None or not symbol_lines
-                )  # a file without known symbols is not parsed
+                # A file without known symbols is not parsed.
+                is_at_head = line is not None or not symbol_lines
             if is_at_head or requested.target.is_missing:
                 date = _format_date(row["last_date"])
                 yield HotSpot(name, row["changes"], row["fixes"], line, row["last_commit"], date)

@@ -434,9 +434,8 @@ def test_deleted_index_with_a_leftover_copy(location: IndexLocation) -> None:
     location = make_location(location.home, "repo-0123456789abcdef")
     directory = location.folder / "copy-abc"
     directory.mkdir(parents=True)
-    assert (
-        list(maintenance.list_empty_directories(location.home)) == []
-    )  # its process may be about to lock it
+    # Its process may be about to lock it.
+    assert list(maintenance.list_empty_directories(location.home)) == []
     os.utime(directory, (0, 0))
     assert [empty.repo_id for empty in maintenance.list_empty_directories(location.home)] == [
         location.repo_id

@@ -130,9 +130,8 @@ def test_cached_messages_give_the_same_features(repo: Repo, home: Path) -> None:
         second_results = retrieval.run_retrievers(connection, lambda: loaded_snapshot, query, WordEncoder())
     assert second_results.lanes == results.lanes
     assert loaded_snapshot.messages is second_results.messages is not results.messages
-    assert_same(
-        expected, features.compute_features(connection, query, second_results, candidates)
-    )  # the connection is closed
+    # The connection is closed.
+    assert_same(expected, features.compute_features(connection, query, second_results, candidates))
 
 
 @pytest.mark.parametrize("text", ["???", "how was it done before", "zanzibar", "的"])
