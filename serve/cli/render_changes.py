@@ -45,8 +45,9 @@ STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "re
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Largest width of a name on the terminal. A longer path is cut at its start, because the file name is at its end.
-MAX_NAME_WIDTH: Final = 44
+# Columns of a name in a table on a terminal of 80 columns; on a wide one, names have half of its width. A longer path
+# is cut at its start, because the file name is at its end.
+NAME_COLUMNS: Final = 44
 INDENT: Final = "  "
 
 
@@ -264,7 +265,7 @@ def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bo
         if not rows:
             continue
         console.print(Text(f"\n{heading}", style="bold"))
-        for row in _align_rows(rows):
+        for row in _align_rows(rows, max(NAME_COLUMNS, console.width // 2)):
             console.print(row, no_wrap=True, overflow="ellipsis")
     for note, style in ((details.limitation, "dim"), (answer.meta.hint, "bold yellow")):
         if note:
@@ -346,12 +347,12 @@ def _format_share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
-def _align_rows(rows: Rows) -> Iterator[Text]:
+def _align_rows(rows: Rows, max_name_width: int) -> Iterator[Text]:
     """Yield the rows with aligned columns, the names in color."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    rows = [[_shorten_name(escape_line(name)), *cells] for name, *cells in rows]
+    rows = [[_shorten_name(escape_line(name), max_name_width), *cells] for name, *cells in rows]
     name_width, *cell_widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for name, *cells in rows:
         row = Text(INDENT).append(name, style="cyan").append(" " * (name_width - cell_len(name)))
@@ -360,13 +361,13 @@ def _align_rows(rows: Rows) -> Iterator[Text]:
         yield row
 
 
-def _shorten_name(name: str) -> str:
-    """Cut the start of a name that is wider than MAX_NAME_WIDTH terminal cells. Some characters take two cells."""
+def _shorten_name(name: str, max_width: int) -> str:
+    """Cut the start of a name that is wider than `max_width` terminal cells. Some characters take two cells."""
     from rich.cells import cell_len
 
-    if cell_len(name) <= MAX_NAME_WIDTH:
+    if cell_len(name) <= max_width:
         return name
-    end = name[1 - MAX_NAME_WIDTH :]
-    while cell_len(end) >= MAX_NAME_WIDTH:
+    end = name[1 - max_width :]
+    while cell_len(end) >= max_width:
         end = end[1:]
     return f"…{end}"

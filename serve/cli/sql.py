@@ -24,7 +24,7 @@ from typing import IO, Annotated, Any, Final, TypeAlias
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, is_interrupt, print_note, print_raw
+from serve.cli.terminal import RepositoryPath, create_console, is_interrupt, print_note, print_raw
 from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
@@ -126,7 +126,6 @@ def _returns_rows(statements: Sequence[Any]) -> bool:
 def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Print a table of the first MAX_TABLE_ROWS rows. There are more rows if one more is given."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -141,7 +140,7 @@ def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         )
     for row in rows[:MAX_TABLE_ROWS]:
         table.add_row(*(Text(escape_controls(_format_cell(value))) for value in row))
-    Console(highlight=False).print(table)
+    create_console().print(table)
     if len(rows) > MAX_TABLE_ROWS:
         print_note(f"These are the first {MAX_TABLE_ROWS} rows; `--format csv` prints all.")
 

@@ -31,6 +31,9 @@ FAILED: Final = 1
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = process.compute_signal_exit_code(signal.SIGINT)
 PIPE_CLOSED: Final = process.compute_signal_exit_code(signal.SIGPIPE)
+# Size of the console of a pipe: no line is broken or cut. Without a height, rich assumes 80 columns if TERM is `dumb`.
+PIPE_COLUMNS: Final = 1_000_000
+PIPE_ROWS: Final = 25
 # Class name of typer's error for a command group without a command, whose message is the help. Typer does not export
 # the class.
 NO_ARGUMENTS_ERROR: Final = "NoArgsIsHelpError"
@@ -52,8 +55,6 @@ def _remember_path(path: Path) -> Path:
     return path
 
 
-# Width of text that no terminal shows: few lines are broken.
-PIPE_COLUMNS: Final = 160
 AsJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RepositoryPath = Annotated[
     Path,
@@ -233,9 +234,16 @@ def print_answer(
     if as_json or (as_json is None and not is_terminal):
         print_raw(to_json(2 if is_terminal else None))
         return
+    print_formatted(create_console())
+
+
+def create_console() -> Console:
+    """Return a console on stdout. If stdout is no terminal, its lines are neither broken nor cut."""
     from rich.console import Console
 
-    print_formatted(Console(highlight=False, width=None if is_terminal else PIPE_COLUMNS))
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=PIPE_COLUMNS, height=PIPE_ROWS)
 
 
 def print_text(text: str) -> None:

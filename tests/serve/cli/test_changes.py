@@ -49,13 +49,45 @@ def _home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINEAGE_HOME", str(shared_index))
 
 
-def test_text_when_piped(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """With `--text`, answers are text without colors also when piped, in long lines."""
-    output = read_output(capsys, "grep", "timeout()", shared_repo.path, "--text")
-    assert "1. Add a timeout to connect\n" in output
-    assert output.split("│")[1].split()[:3] == ["2", "+", "timeout()"]
-    output = read_output(capsys, "query", "-q", "timeout", "-k", "1", shared_repo.path, "--text")
-    assert output.lstrip().startswith("1. ") and "\x1b" not in output
+def test_text_when_piped(tmp_path: Path) -> None:
+    """With `--text`, answers are text without colors also when piped, and no line or path is broken or cut."""
+    repo = Repo.create(tmp_path / "repo")
+    path = "/".join([*("directory" * 5 for _ in range(5)), "tcp.py"])
+    subject = " ".join(["Add a timeout to connect", *["to all servers"] * 14])
+    line = f"    timeout({', '.join(['seconds'] * 22)})"
+    assert min(map(len, (path, subject, line))) > 200
+    repo.commit_file("other.py", "x = 0\n")
+    repo.write("a.py", "x = 1\n")
+    repo.commit_file(path, f"def connect():\n{line}\n", subject)
+    repo.write("a.py", "x = 2\n")
+    repo.commit_file(path, f"def connect():\n{line}\n    return 1\n", "Return")
+    build_index(repo, tmp_path / "home")
+    expected = {
+        ("query", "-q", "timeout", "-k", "1"): (f" 1. {subject}\n", f"    {path}  added", f"    │ +{line}\n"),
+        ("explain", path): (
+            f" 2. {subject}\n",
+            f"    {path}  lines 1-2\n",
+            f"2 │ {line}\n",
+            f"    │ +{line}\n",
+        ),
+        ("grep", "timeout"): (f" 1. {subject}\n", f"    {path}  added, +1 -0\n", f"    │     2 +{line}\n"),
+        ("log", "HEAD"): (f"  {subject}  Ada Lovelace\n", f"      2  {path.rpartition('/')[0]}/\n"),
+        ("trace", "connect"): (
+            f"  {subject}  Ada Lovelace\n",
+            f"    {path}:connect\n",
+            f"{path}:connect, {path}:1-3\n",
+        ),
+        ("related", "a.py"): (f"\n  {path}  2 commits  100%  lift 1.5  last 2020-01-01  ",),
+        ("show", "HEAD~1", path): (f"    {subject}\n", f"+2    -0     {path}  added\n", f"\n+{line}\n"),
+    }
+    for environment in ({}, {"TERM": "dumb", "FORCE_COLOR": "1"}):
+        for arguments, parts in expected.items():
+            options = ("--repository", repo.path) if arguments[0] == "show" else (repo.path,)
+            code, output, _ = run_captured(
+                *arguments, *options, "--text", env=environment | {"LINEAGE_HOME": str(tmp_path / "home")}
+            )
+            assert code == 0 and "\x1b" not in output
+            assert [part for part in parts if part not in output] == [], output
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,12 @@ def test_long_table_is_cut(shared_repo: Repo) -> None:
     assert err == "These are the first 200 rows; `--format csv` prints all.\n"
 
 
+def test_table_when_piped(shared_repo: Repo) -> None:
+    """Where there is no terminal, a long value of a table is complete."""
+    code, out, _ = run_sql(shared_repo, "--format", "table", "-c", "SELECT repeat('x', 300) AS x")
+    assert (code, out.split()[-1]) == (0, "x" * 300)
+
+
 def test_csv_when_piped(shared_repo: Repo) -> None:
     """When piped, the rows are CSV with a header: null is empty, and lists are JSON."""
     code, out, err = run_sql(shared_repo, "-c", ROWS)
