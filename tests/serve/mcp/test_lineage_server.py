@@ -48,7 +48,7 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
     assert set(tools) == {"find_pattern", "explain_change", "search_changes", "show_commit"}
     for tool in tools.values():
         assert "Use it" in (tool.description or "")
-        assert "Not for" in (tool.description or "")
+        assert "Do not use it" in (tool.description or "")
         assert tool.annotations is not None
         assert tool.annotations.model_dump(exclude_none=True) == {
             "read_only_hint": True,
@@ -57,15 +57,7 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         described = {
             name for name, field in tool.input_schema["properties"].items() if "description" in field
         }
-        self_explanatory = {
-            "line_start",
-            "include_diff",
-            "detail",
-            "limit",
-            "max_tokens",
-            "language",
-            "more_queries",
-        }
+        self_explanatory = {"line_start", "include_diff", "limit", "max_tokens"}
         assert described >= set(tool.input_schema["properties"]) - self_explanatory
     defaults = {
         name: field.get("default")

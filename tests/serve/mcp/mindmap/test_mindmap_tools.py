@@ -28,7 +28,7 @@ MAX_TOKENS = 2_400
 
 
 def test_tool_descriptions(mindmap_server: MindmapServer) -> None:
-    """At most fourteen tools, with titles, hints that differ from the protocol's defaults, and few tokens in total."""
+    """At most fourteen tools, with hints that differ from the protocol's defaults, and few tokens in total."""
 
     async def read_tools(client: Client) -> Any:
         assert "in_progress" in (client.instructions or "")
