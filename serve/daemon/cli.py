@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from serve import config
-from serve.cli.terminal import AsJsonOption, print_text
+from serve.cli.terminal import AsJsonOption, format_json, print_raw, print_text
 from serve.text import format_count
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def status_command(*, as_json: AsJsonOption = False) -> None:
     report = _create_client().fetch_status()
     if as_json:
         fields = {"running": False} if report is None else {"running": True, **_to_dict(report)}
-        typer.echo(_format_json(fields))
+        print_raw(format_json(fields, indent=2))
     else:
         typer.echo(NOT_RUNNING if report is None else "\n".join(_format_status(report)))
 
@@ -68,7 +67,7 @@ def list_command(*, as_json: AsJsonOption = False) -> None:
     report = _create_client().fetch_status()
     indexes = report.holdings if report else ()
     if as_json:
-        typer.echo(_format_json([_to_dict(index) for index in indexes]))
+        print_raw(format_json([_to_dict(index) for index in indexes], indent=2))
         return
     for index in indexes:
         size = f"{format_count(index.hunks, 'hunk')}, {_format_megabytes(index.bytes)}"
@@ -110,10 +109,6 @@ def _format_duration(seconds: float) -> str:
 
 def _format_megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB"
-
-
-def _format_json(value: Any) -> str:
-    return json.dumps(value, indent=2)
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
