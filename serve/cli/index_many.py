@@ -123,7 +123,7 @@ class _Run:
                 result.summary.profile.merge(first_summary.profile)
                 embedded = first_summary.pending_texts - result.summary.pending_texts
                 duration = index_output.format_duration(result.summary.seconds)
-                self._finish(path, result, f"embedded {embedded:,} texts in {duration}")
+                self._finish(path, result, f"embedded {text.format_count(embedded, 'text')} in {duration}")
 
     def _index(self, path: Path, options: IndexOptions) -> IndexResult:
         self.shared.repository_name = path.absolute().name

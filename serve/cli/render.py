@@ -314,10 +314,9 @@ def _format_explain_footer(answer: ExplainAnswer) -> Iterator[Text]:
 def _format_explain_summary(details: ExplainDetails, shown_count: int) -> str:
     first, last = details.lines_queried
     commit_count = details.commits_unique
-    commits = "1 commit" if commit_count == 1 else f"{commit_count} commits"
     limit_note = f", the newest {shown_count} shown (-k shows more)" if shown_count < commit_count else ""
     lines = _format_line_ranges(range(first, last + 1))
-    return f"{lines}: {commits}{limit_note}"
+    return f"{lines}: {text.format_commit_count(commit_count)}{limit_note}"
 
 
 def format_status(location: IndexLocation, status: IndexStatus) -> str:

@@ -115,7 +115,7 @@ def _format_log_title(answer: LogAnswer) -> str:
     title = f"{escape_line(answer.commit_range)}: {count}"
     if not answer.first_date or not answer.last_date:
         return title
-    authors = "1 author" if answer.authors == 1 else f"{answer.authors:,} authors"
+    authors = format_count(answer.authors, "author")
     first_day, last_day = answer.first_date[:10], answer.last_date[:10]
     days = first_day if first_day == last_day else f"{first_day} to {last_day}"
     return f"{title} by {authors}, {days}"

@@ -64,6 +64,7 @@ from serve.index_status import (
     clamp_limit,
 )
 from serve.repositories import find_index
+from serve.text import format_count
 from stores.connections import ReaderPools
 
 
@@ -238,8 +239,7 @@ def _describe_empty_range(target: Target, request: ExplainRequest) -> str:
     if not count:
         return f"{target.display_path} is empty."
     if request.line_start > count:
-        lines = "1 line" if count == 1 else f"{count} lines"
-        return f"{target.display_path} has {lines}: the range starts after its end."
+        return f"{target.display_path} has {format_count(count, 'line')}: the range starts after its end."
     return ""
 
 

@@ -19,6 +19,7 @@ from serve.explain.blame import BlamedLine
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain_types import RelatedCommit
 from serve.index_status import IndexStatus, build_index_hints, load_index_status
+from serve.text import format_commit_count
 from stores import errors, history
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
@@ -235,7 +236,7 @@ def describe_enrichment_limitation(
     if reader.index is None:
         return "There is no index, so coverage and related commits are unknown."
     if reader.status.commits_behind:
-        commits = _format_count(reader.status.commits_behind, "commit")
+        commits = format_commit_count(reader.status.commits_behind)
         return f"The index is {commits} behind HEAD: related commits may be missing."
     if not enrichment.has_file_history:
         return f"The index has no change of {path}, so there are no related commits."
@@ -264,7 +265,3 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
     if coverage.indexed < coverage.indexable and not reader.status.commits_behind:
         hints.append("Some lines come from commits that are not indexed: run `lineage index`.")
     return " ".join(hints) or None
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

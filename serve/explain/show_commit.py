@@ -37,7 +37,7 @@ from serve.excerpts import CHARS_PER_TOKEN
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index
-from serve.text import SHA_DIGITS, escape_line, format_command
+from serve.text import SHA_DIGITS, escape_line, format_command, format_count
 from stores import history, index_copy
 from stores.errors import LineageError
 
@@ -313,7 +313,7 @@ def _load_content(
     if not all_lines[-1]:
         all_lines.pop()
     if first > max(1, len(all_lines)):
-        count = "1 line" if len(all_lines) == 1 else f"{len(all_lines):,} lines"
+        count = format_count(len(all_lines), "line")
         raise BadRequest(f"{_quote(file)} has {count} in {sha[:SHA_DIGITS]}.", hint="Give lines that it has.")
     last = min(last or len(all_lines), len(all_lines))
     text = "".join(f"{line}\n" for line in all_lines[first - 1 : last])

@@ -36,6 +36,7 @@ from serve.setup.mcp_clients import (
     list_user_config_paths,
     starts_server,
 )
+from serve.text import format_count
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
 
@@ -365,7 +366,7 @@ def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, conte
     if not file.is_own:
         return ""
     try:
-        return f": {_count_tools(executable, words[1:], environment)} tools"
+        return f": {format_count(_count_tools(executable, words[1:], environment), 'tool')}"
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

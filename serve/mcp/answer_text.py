@@ -30,6 +30,7 @@ from serve.text import (
     escape_controls,
     escape_line,
     format_commit_count,
+    format_count,
     format_more_files,
     format_ranges,
 )
@@ -75,7 +76,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     shown, total = len(answer.hits), details.commits_unique
     shown_note = f", {shown} shown" if shown < total else ""
     asked = f"Line {first}" if first == last else f"Lines {first}-{last}"
-    lines = [f"{asked}: {total} commit{'' if total == 1 else 's'}{shown_note}"] if total else []
+    lines = [f"{asked}: {format_commit_count(total)}{shown_note}"] if total else []
     for number, hit in enumerate(answer.hits, 1):
         lines += _format_explain_hit(number, hit)
     if details.related_commits:
@@ -133,7 +134,7 @@ def format_related_answer(answer: RelatedAnswer) -> str:
                 for author in details.recent_authors
             ],
         ),
-        ("Bots", [(bot.name, f"{bot.lines:,} lines") for bot in details.bots]),
+        ("Bots", [(bot.name, format_count(bot.lines, "line")) for bot in details.bots]),
         (
             "Hot spots",
             [
@@ -164,9 +165,7 @@ def format_show_answer(answer: ShowAnswer) -> str:
     lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
     lines += map(_describe_commit_file, answer.files)
     if omitted_count := (answer.file_count or 0) - len(answer.files):
-        lines.append(
-            f"{omitted_count:,} {'other' if diff else 'more'} {'file' if omitted_count == 1 else 'files'}"
-        )
+        lines.append(format_count(omitted_count, "other file" if diff else "more file"))
     if diff:
         lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines)]
     if content:
@@ -209,7 +208,7 @@ def _describe_commit_file(file: CommitFile) -> str:
 
 
 def _format_omission(line_count: int) -> list[str]:
-    return _format_note(f"{line_count:,} more lines: raise `max_tokens`.") if line_count else []
+    return _format_note(f"{format_count(line_count, 'more line')}: raise `max_tokens`.") if line_count else []
 
 
 def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:

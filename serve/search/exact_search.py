@@ -46,7 +46,7 @@ from serve.index_status import (
 from serve.repositories import locate_index
 from serve.search.query import parse_filters
 from serve.search.query_hints import RepositoryContext
-from serve.text import UNREADABLE_HINT, format_commit_count
+from serve.text import UNREADABLE_HINT, format_commit_count, format_count
 from stores import exact_search, history, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, SearchPattern
 from stores.filters import build_filter_condition
@@ -299,8 +299,8 @@ def _build_hints(status: IndexStatus, completed: CompletedHunks, truncated_merge
         count = format_commit_count(status.unreadable_commits)
         yield f"{count} could not be read and may match. {UNREADABLE_HINT}"
     if completed.unreadable:
-        changes = "1 large change" if completed.unreadable == 1 else f"{completed.unreadable:,} large changes"
+        changes = format_count(completed.unreadable, "large change")
         yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."
     if truncated_merges:
-        merges = "1 merge" if truncated_merges == 1 else f"{truncated_merges:,} merges"
+        merges = format_count(truncated_merges, "merge")
         yield f"Only the first lines of {merges} were searched, because so many lines differ from all parents."

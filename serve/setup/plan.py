@@ -182,7 +182,7 @@ def _format_table(plan: IgnorePlan) -> Iterator[str]:
         counts = f"{directory.commits:>9,}  {bar}  {directory.hunks:>9,}"
         yield f"{_format_directory_name(directory):<{width}}  {counts}  {_find_main_file_kind(directory)}"
     if len(plan.directories) > MAX_DIRECTORIES:
-        yield f"and {len(plan.directories) - MAX_DIRECTORIES:,} more directories"
+        yield f"directories not listed: {len(plan.directories) - MAX_DIRECTORIES:,}"
     yield "A commit counts in each directory it changes, so the shares add up to more than 100 %."
 
 

@@ -291,12 +291,12 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     commit = CommitDetails(
         "6f1ed002ab", "Fix\n\nNote: x", "A\nB", "a@b", "2024-02-01T10:00:00Z", "2024-01-31T10:00:00Z", ()
     )
-    diff = FileDiff("a", "@@ -1 +1 @@\n+```\n", omitted_lines=2)
+    diff = FileDiff("a", "@@ -1 +1 @@\n+```\n", omitted_lines=1)
     answer = ShowAnswer(commit, (CommitFile("a\nb", "renamed", 1, 0, "c\rd"),), 2, diff)
     assert format_show_answer(answer) == (
         "6f1ed002ab 2024-01-31 (committed 2024-02-01) A␊B <a@b>; parents: none\n> Fix\n> Note: x\n"
         "file: a␊b renamed from cd +1 -0\n1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
-        "Note: 2 more lines: raise `max_tokens`."
+        "Note: 1 more line: raise `max_tokens`."
     )
 
 
@@ -330,7 +330,7 @@ def test_related_answer() -> None:
         recent_since="2019-01-02T00:00:00Z",
         recent_until=date,
         recent_authors=(),
-        bots=(Bot("renovate[bot]", 2, 0),),
+        bots=(Bot("renovate[bot]", 1, 0),),
         hot_spots=(HotSpot("run", 9, 2, 7, "2" * 40, date),),
         limitation="It is old.",
     )
@@ -341,7 +341,7 @@ def test_related_answer() -> None:
         "Files that change with src␛.py (20 commits; 1 with more than 30 files does not count for related files):\n"
         "- a␊Note: b.py 12 commits, 50%, lift 3.0, last 2020-01-02 1111111111\n"
         "Owners by surviving lines: Ada 75%; E␊ve 25%\n"
-        "Bots: renovate[bot] 2 lines\n"
+        "Bots: renovate[bot] 1 line\n"
         "Hot spots: run 9 commits, last 2020-01-02\n"
         "Note: It is old.\n"
         "Note: The index is behind."
