@@ -30,6 +30,8 @@ POLL_SECONDS: Final = 0.25
 # whose viewer restarts, is back before the next check, so only several negative checks in a row end a wait.
 PAGE_CHECK_SECONDS: Final = 5.0
 CHECKS_WITHOUT_PAGE: Final = 2
+# The interval until a page has been open during the wait: without one, a wait ends soon.
+FIRST_PAGE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class UserMessages:
         Raises UnknownQuestion.
         """
         version, next_check = None, 0.0
-        problem, checks_without_page = "", 0
+        problem, checks_without_page, check_interval = "", 0, FIRST_PAGE_SECONDS
         deadline = time.monotonic() + seconds
         while True:
             new_version = self._read_version(mindmap_id)
@@ -78,9 +80,10 @@ class UserMessages:
                 if question.answer is not None or list_messages(document, self.session):
                     break
             if is_check_due:
-                next_check = time.monotonic() + PAGE_CHECK_SECONDS
                 problem = await to_thread.run_sync(self.find_page_problem, mindmap_id)
                 checks_without_page = checks_without_page + 1 if problem else 0
+                check_interval = check_interval if problem else PAGE_CHECK_SECONDS
+                next_check = time.monotonic() + check_interval
             is_page_closed = checks_without_page == CHECKS_WITHOUT_PAGE
             if is_page_closed or time.monotonic() >= deadline or self.is_stopping():
                 break

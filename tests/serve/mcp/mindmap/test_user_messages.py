@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from serve.mcp import mindmap_server as server_module
 from serve.mcp import relay
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.mcp.mindmap_types import MapListing
-from serve.mcp.user_messages import UserMessages
+from serve.mcp.user_messages import FIRST_PAGE_SECONDS, PAGE_CHECK_SECONDS, UserMessages
 from serve.viewer import discovery
 from stores.mindmap_files import FolderUnusable
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.serve.mcp.clients import extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import call_tool, call_tools, expect_tool_error
-from tests.serve.viewer.helpers import start_viewer, write_page_files
+from tests.serve.viewer.helpers import start_viewer, wait_until, write_page_files
 
 
 @pytest.fixture
@@ -75,19 +76,16 @@ def read_messages(server: MindmapServer, document: Mindmap) -> list[str]:
     return messages
 
 
-def test_question_without_a_page(
-    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without an open page the agent learns at once that nobody sees the question, which is stored anyway."""
+def test_question_without_a_page(mindmap_server: MindmapServer, store: MapStore, document: Mindmap) -> None:
+    """Without an open page the agent learns soon that nobody sees the question, which is stored anyway."""
     result = ask(mindmap_server, document)
     assert result["hint"].startswith("No page is open") and "mindmap viewer --open" in result["hint"]
     (question,) = store.read(document.id).nodes[find_id(document, "Store")].questions
     assert (question.id, question.options) == (result["questionId"], ("A", "B"))
-    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
     wait = {"mindmapId": document.id, "questionId": result["questionId"], "seconds": 300}
     started_at = time.monotonic()
     assert call_tool(mindmap_server, "wait_for_answer", **wait)["hint"].startswith("No page is open")
-    assert time.monotonic() - started_at < 100
+    assert FIRST_PAGE_SECONDS <= time.monotonic() - started_at < PAGE_CHECK_SECONDS
 
 
 @pytest.mark.usefixtures("open_page")
@@ -155,17 +153,45 @@ def test_answer_after_the_last_read(
 
 
 def test_wait_ends_when_the_page_is_closed(
-    mindmap_server: MindmapServer, document: Mindmap, monkeypatch: pytest.MonkeyPatch
+    mindmap_server: MindmapServer,
+    store: MapStore,
+    document: Mindmap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The user closes the page while a call waits and the map does not change. A page that is loaded again is open."""
-    checks = iter([True, True, False, True, False, False])
-    monkeypatch.setattr(discovery, "is_page_open", lambda _: next(checks))
-    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr("serve.mcp.user_messages.POLL_SECONDS", 0.01)
-    wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
-    waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=20)
-    assert waited["hint"].startswith("No page is open")
-    assert not list(checks)
+    """The user opens the page a little later, loads it again, and closes it while a call waits."""
+    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 1.2)
+    is_page_open, checks, times = discovery.is_page_open, list[bool](), list[float]()
+
+    def record_check(directory: Path) -> bool:
+        checks.append(is_page_open(directory))
+        times.append(time.monotonic())
+        return checks[-1]
+
+    def wait_for_check(number: int) -> None:
+        wait_until(lambda: len(checks) >= number)
+
+    def use_page() -> None:
+        wait_for_check(1)
+        with viewer.listen():
+            wait_for_check(2)
+        wait_for_check(3)
+        with viewer.listen():
+            wait_for_check(4)
+
+    with (
+        start_viewer(store.path, write_page_files(tmp_path / "page")) as viewer,
+        discovery.publish_address(store.path, viewer.port),
+    ):
+        wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
+        monkeypatch.setattr(discovery, "is_page_open", record_check)
+        user = threading.Thread(target=use_page)
+        user.start()
+        waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=60)
+        user.join()
+    assert f"open http://127.0.0.1:{viewer.port}/" in waited["hint"]
+    assert checks == [False, True, False, True, False, False]
+    assert all(second - first >= 1.2 for first, second in pairwise(times[1:]))
 
 
 @pytest.mark.usefixtures("open_page")
