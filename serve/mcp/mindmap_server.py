@@ -90,7 +90,7 @@ def create_mindmap_server(
     return MindmapServer(server, store, watcher)
 
 
-def main(session: str = "", mindmap_ids: Iterable[str] = ()) -> None:
+def main(session: str = "", *mindmap_ids: str) -> None:
     """Serve the client that started this program, and exit when it disconnects. Watch the workspaces of these maps."""
     process.configure_streams()
     config.configure_libraries()
@@ -136,4 +136,4 @@ def _add_prompt(server: MCPServer[Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])

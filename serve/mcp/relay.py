@@ -51,15 +51,17 @@ class RelayedServer:
     """MCP server of a relay.
 
     `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon has lost are sent to the next one.
+    `takes_client`: the module has the id of the client and the maps that it watches as arguments.
     """
 
     name: str
     module: str
     repeats_calls: bool
+    takes_client: bool
 
 
-LINEAGE: Final = RelayedServer("lineage", "serve.mcp.lineage_server", repeats_calls=True)
-MINDMAP: Final = RelayedServer("mindmap", "serve.mcp.mindmap_server", repeats_calls=False)
+LINEAGE: Final = RelayedServer("lineage", "serve.mcp.lineage_server", repeats_calls=True, takes_client=False)
+MINDMAP: Final = RelayedServer("mindmap", "serve.mcp.mindmap_server", repeats_calls=False, takes_client=True)
 
 
 @dataclass(slots=True)
@@ -263,12 +265,9 @@ class Relay:
 
 
 def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
-    """Start an MCP server in a process of its own, and return a connection to its stdin and stdout.
-
-    The server of mindmap gets the id of the client and the watched maps as arguments.
-    """
+    """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
     connection, server_end = socket.socketpair()
-    arguments = (client_id, *watched_maps) if server is MINDMAP else ()
+    arguments = (client_id, *watched_maps) if server.takes_client else ()
     command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
         subprocess.Popen(

@@ -251,8 +251,11 @@ def test_answer_is_carried_after_the_daemon_has_ended(
     monkeypatch.setattr("serve.mcp.stdio.serve_stdio", lambda server, *_, **__: servers.append(server))
     monkeypatch.setattr(sys, "argv", [module, client_id, map_id])
     runpy.run_path(server_module.__file__, run_name="__main__")
+    monkeypatch.setattr(sys, "argv", [module])  # a server that a user starts has no client
+    runpy.run_path(server_module.__file__, run_name="__main__")
     (result,) = call_tools(servers[0], ("get_mindmap", {"mindmapId": document.id}))
     assert result["fromUser"][0].endswith("B")
+    assert len(servers) == 2
 
 
 def test_comment_is_carried_once(
