@@ -1,4 +1,4 @@
-"""Command `lineage doctor`: types of checks, run of all checks, and output of their results as a list or as JSON.
+"""Command `lineage doctor`: run of all checks, and output of their results as a list or as JSON.
 
 Checks are independent: a check that raises an error becomes a result and does not stop the others.
 """
@@ -8,83 +8,54 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pipeline.git.errors import NotARepository
-from pipeline.git.repository import Repository, open_repository
+from pipeline.git.repository import open_repository
 from serve import config
 from serve.cli import terminal
 from serve.cli.terminal import print_raw
 from serve.config import Settings
+from serve.maintenance import environment_checks, index_checks
+from serve.maintenance.checks import (
+    Check,
+    CheckContext,
+    CheckResult,
+    Verdict,
+    report_problem,
+    report_warning,
+)
 from serve.repositories import locate_index
 from serve.text import add_path_to_commands, escape_controls, format_count
 from stores.errors import LineageError
-from stores.index_location import IndexLocation
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
 logger = logging.getLogger(__name__)
 
-
-class Verdict(StrEnum):
-    """Severity of a result. WARNING: something works, but not as well as it should. PROBLEM: it does not work."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """Result of a check. The fields are those of the JSON document.
-
-    `found`: description of the state, one line. `remedy`: what the user can do, one line, or empty.
-    """
-
-    name: str
-    verdict: Verdict
-    found: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckContext:
-    """Input of all checks.
-
-    `path`: PATH argument of the command. `install_directory`: directory that the running program is installed in.
-    `repository`, `location`: the repository at `path` and the location of its index, None if there is none.
-    """
-
-    path: Path
-    settings: Settings
-    install_directory: Path
-    repository: Repository | None = None
-    location: IndexLocation | None = None
-
-
-def report_ok(name: str, found: str, remedy: str = "") -> CheckResult:
-    """Return a result for something that works. A remedy is optional advice."""
-    return CheckResult(name, Verdict.OK, found, remedy)
-
-
-def report_warning(name: str, found: str, remedy: str) -> CheckResult:
-    """Return a result for something that works, but not as well as it should."""
-    return CheckResult(name, Verdict.WARNING, found, remedy)
-
-
-def report_problem(name: str, found: str, remedy: str) -> CheckResult:
-    """Return a result for something that does not work."""
-    return CheckResult(name, Verdict.PROBLEM, found, remedy)
-
-
-Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
-
+# The checks in the order in which they run. The key is the name of the result if the check raises an error.
+CHECKS: Final[Mapping[str, Check]] = {
+    "git": environment_checks.check_git,
+    "repository": environment_checks.check_repository,
+    "home": index_checks.check_home,
+    "disk space": index_checks.check_disk_space,
+    "index": index_checks.check_index,
+    "commit-graph": index_checks.check_commit_graph,
+    "locks": index_checks.check_locks,
+    "write-ahead log": index_checks.check_write_ahead_log,
+    "model files": environment_checks.check_model_files,
+    "encoder": environment_checks.check_encoder,
+    "encoder static": environment_checks.check_static_encoder,
+    "cross-encoder": environment_checks.check_cross_encoder,
+    "extensions": index_checks.check_extensions,
+    "daemon": environment_checks.check_daemon,
+    "hooks": environment_checks.check_hooks,
+    "clients": environment_checks.check_clients,
+}
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
 # The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
@@ -93,36 +64,7 @@ _SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
 NAME_WIDTH: Final = 16
 
 
-def load_checks() -> dict[str, Check]:
-    """Return the checks in the order in which they run. The key is the name of the result if the check raises an error.
-
-    Their modules are imported here, because they import this one.
-    """
-    from serve.maintenance import environment_checks, index_checks
-
-    return {
-        "git": environment_checks.check_git,
-        "repository": environment_checks.check_repository,
-        "home": index_checks.check_home,
-        "disk space": index_checks.check_disk_space,
-        "index": index_checks.check_index,
-        "commit-graph": index_checks.check_commit_graph,
-        "locks": index_checks.check_locks,
-        "write-ahead log": index_checks.check_write_ahead_log,
-        "model files": environment_checks.check_model_files,
-        "encoder": environment_checks.check_encoder,
-        "encoder static": environment_checks.check_static_encoder,
-        "cross-encoder": environment_checks.check_cross_encoder,
-        "extensions": index_checks.check_extensions,
-        "daemon": environment_checks.check_daemon,
-        "hooks": environment_checks.check_hooks,
-        "clients": environment_checks.check_clients,
-    }
-
-
-def run_checks(
-    path: Path, settings: Settings, checks: dict[str, Check] | None = None
-) -> Iterator[CheckResult]:
+def run_checks(path: Path, settings: Settings, checks: Mapping[str, Check] = CHECKS) -> Iterator[CheckResult]:
     """Run the checks, by default all, and yield each result as soon as it exists.
 
     Nothing is written and no daemon is started.
@@ -130,7 +72,7 @@ def run_checks(
     context, failure = _open_repository(CheckContext(path, settings, Path(sys.executable).parent))
     if failure:
         yield failure
-    for name, check in (load_checks() if checks is None else checks).items():
+    for name, check in checks.items():
         yield from map(_add_path_to_commands, _run_check(name, check, context))
 
 

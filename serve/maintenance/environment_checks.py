@@ -24,7 +24,7 @@ from serve import config
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
-from serve.maintenance.doctor import CheckContext, CheckResult, report_ok, report_problem, report_warning
+from serve.maintenance.checks import CheckContext, CheckResult, report_ok, report_problem, report_warning
 from serve.setup.config_formats import FORMATS
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory

@@ -13,7 +13,7 @@ from pipeline.git import commit_graph
 from pipeline.git.repository import Repository
 from serve import index_status
 from serve.index_status import IndexStatus, describe_unfinished_run
-from serve.maintenance.doctor import CheckContext, CheckResult, report_ok, report_problem, report_warning
+from serve.maintenance.checks import CheckContext, CheckResult, report_ok, report_problem, report_warning
 from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share, format_count
 from stores import database, duckdb_engine, history, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from serve import config
 from serve.maintenance import doctor
-from serve.maintenance.doctor import CheckResult, Verdict
+from serve.maintenance.checks import Check, CheckResult, Verdict
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 # Checks that take seconds and do not depend on the repository.
 SLOW_CHECKS = ("encoder", "encoder static", "cross-encoder", "model files", "extensions")
-QUICK_CHECKS = {name: check for name, check in doctor.load_checks().items() if name not in SLOW_CHECKS}
+QUICK_CHECKS = {name: check for name, check in doctor.CHECKS.items() if name not in SLOW_CHECKS}
 
 
-def run_checks(path: Path, checks: dict[str, doctor.Check] = QUICK_CHECKS) -> dict[str, CheckResult]:
+def run_checks(path: Path, checks: dict[str, Check] = QUICK_CHECKS) -> dict[str, CheckResult]:
     """Run the checks. Return the results by name."""
     return {result.name: result for result in doctor.run_checks(path, config.load_settings(), checks)}
 

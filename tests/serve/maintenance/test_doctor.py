@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.git import git_cli
 from serve.maintenance import doctor
-from serve.maintenance.doctor import CheckContext, CheckResult, report_problem
+from serve.maintenance.checks import CheckContext, CheckResult, report_problem
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.commands import run_captured

@@ -19,7 +19,7 @@ from pipeline.encoders.cross_encoder import CROSS_ENCODER, CrossEncoder
 from serve import config
 from serve.daemon.process import DaemonPaths
 from serve.maintenance import doctor, environment_checks, index_checks
-from serve.maintenance.doctor import CheckResult
+from serve.maintenance.checks import Check, CheckResult
 from serve.setup.init import InitOptions, initialize
 from stores import duckdb_engine
 from stores.index_location import IndexLocation
@@ -45,7 +45,7 @@ def test_damaged_model_files(
         base.MODELS_DIR, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
     monkeypatch.setattr(base, "MODELS_DIR", directory)
-    checks = {name: doctor.load_checks()[name] for name in ("model files", encoder)}
+    checks = {name: doctor.CHECKS[name] for name in ("model files", encoder)}
     assert {result.verdict for result in run_checks(tmp_path, checks).values()} == {OK, WARNING}
     file = directory / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -73,7 +73,7 @@ def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_configured_cross_encoder_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configured precision is checked; scores in the wrong order are a problem."""
-    checks: dict[str, doctor.Check] = {"cross-encoder": environment_checks.check_cross_encoder}
+    checks: dict[str, Check] = {"cross-encoder": environment_checks.check_cross_encoder}
     monkeypatch.setenv("LINEAGE_RERANKER", "int8")
     assert f"{CROSS_ENCODER}/int8" in run_checks(tmp_path, checks)["cross-encoder"].found
     real = CrossEncoder.score_changes
@@ -84,7 +84,7 @@ def test_configured_cross_encoder_is_checked(tmp_path: Path, monkeypatch: pytest
 
 def test_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel whose file is no DuckDB extension, and a missing extension, are problems; others have a version."""
-    checks: dict[str, doctor.Check] = {"extensions": index_checks.check_extensions}
+    checks: dict[str, Check] = {"extensions": index_checks.check_extensions}
     found = run_checks(tmp_path, checks)
     assert found["extension fts"].verdict is found["extension vss"].verdict is OK
     assert found["extension vss"].found == "version 1.5.5"
