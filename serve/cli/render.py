@@ -18,7 +18,7 @@ from serve.excerpts import get_subject
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
-from serve.text import SHA_DIGITS, add_path_to_command, escape_controls, format_ranges
+from serve.text import LEADS_HEADING, SHA_DIGITS, add_path_to_command, escape_controls, format_ranges
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
         row.append(" ≈ " if step.provenance == "INFERRED" else " = ", style="dim")
         yield row.append(escape_controls(step.text).expandtabs(4))
     if details.leads:
-        yield Text("Possible sources of the idea behind the lines (guesses):", style="dim")
+        yield Text(LEADS_HEADING, style="dim")
     for lead in details.leads:
         row = _format_sha_and_date(lead.commit_sha, lead.commit_date)
         row.append(f"  {format_message_lines(lead.commit_message)[0]}")

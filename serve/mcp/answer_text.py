@@ -26,6 +26,7 @@ from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
 from serve.references import describe_evidence
 from serve.related_types import RelatedAnswer, RelatedFile
 from serve.text import (
+    LEADS_HEADING,
     SHORT_SHA_DIGITS,
     escape_controls,
     escape_line,
@@ -86,7 +87,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
         lines.append("Earlier commits that shaped the lines, newest first:")
         lines += map(_format_evolution_step, details.evolution)
     if details.leads:
-        lines.append("Guesses about still earlier ones:")
+        lines.append(LEADS_HEADING)
         lines += map(_format_lead, details.leads)
     notes = (
         details.limitation,
