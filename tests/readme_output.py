@@ -157,7 +157,7 @@ def shapes() -> str:
     parts = []
     for shape in SHAPES.values():
         snippet = format_snippet(server, shape)
-        parts.append(f"`{shape.name}`:\n\n```{shape.config_format}\n{snippet}```\n")
+        parts.append(f"`{shape.name}`:\n\n```{shape.config_format.title.lower()}\n{snippet}```\n")
     return "\n".join(parts)
 
 

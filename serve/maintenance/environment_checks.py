@@ -25,7 +25,6 @@ from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.maintenance.checks import CheckContext, CheckResult, report_ok, report_problem, report_warning
-from serve.setup.config_formats import FORMATS
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
 from serve.setup.mcp_clients import (
@@ -318,7 +317,7 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
     content = b""
     try:
         content = read_file(file.path) or b""
-        servers = FORMATS[shape.config_format].parse(content.decode()).get(shape.key)
+        servers = shape.config_format.parse(content.decode()).get(shape.key)
     except FileAccessError:
         yield report_warning(
             name, f"{file.path} cannot be read", "Check its permissions: the client may need them too."

@@ -300,7 +300,7 @@ def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
             last = index
     before, after = lines[:first], lines[last + 1 :]
     if before and not before[-1].strip():
-        before.pop()  # the blank line that `set_entry` added
+        before.pop()  # the blank line that `set_toml_entry` added
     if before and not lines[last].endswith("\n"):
         before[-1] = before[-1].rstrip("\r\n")
     return "".join([*before, *after])
@@ -381,4 +381,3 @@ class ConfigFormat:
 
 JSON: Final = ConfigFormat("JSON", parse_json, format_json_document, set_json_entry, remove_json_entry)
 TOML: Final = ConfigFormat("TOML", parse_toml, format_toml_document, set_toml_entry, remove_toml_entry)
-FORMATS: Final = {"json": JSON, "toml": TOML}

@@ -17,6 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from serve.errors import BadRequest
+from serve.setup import config_formats
+from serve.setup.config_formats import ConfigFormat
 from stores.errors import LineageError
 
 
@@ -86,14 +88,14 @@ class Shape:
     """Format of server entries in a configuration file.
 
     `name`: value of `--shape`. `key`: top-level key of the object that has the entries. `build_entry`: builds the entry
-    of a server. `environment_key`: key of the environment variables in an entry. `config_format`: "json" or "toml".
+    of a server. `environment_key`: key of the environment variables in an entry. `config_format`: format of the file.
     """
 
     name: str
     key: str
     build_entry: Callable[[Server], Entry]
     environment_key: str = "env"
-    config_format: str = "json"
+    config_format: ConfigFormat = config_formats.JSON
 
     def merge_entry(self, server: Server, existing: Entry | None = None) -> Entry:
         """Return the entry of the server. Fields and variables that the user added to `existing` stay."""
@@ -129,7 +131,7 @@ def _build_toml_entry(server: Server) -> Entry:
 
 MCP_SERVERS: Final = Shape("mcpServers", "mcpServers", _build_command_entry)
 MCP: Final = Shape("mcp", "mcp", _build_local_entry, environment_key="environment")
-TOML: Final = Shape("toml", "mcp_servers", _build_toml_entry, config_format="toml")
+TOML: Final = Shape("toml", "mcp_servers", _build_toml_entry, config_format=config_formats.TOML)
 SERVERS: Final = Shape("servers", "servers", _build_stdio_entry)
 CONTEXT_SERVERS: Final = Shape("context_servers", "context_servers", _build_command_entry)
 SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS, CONTEXT_SERVERS)}

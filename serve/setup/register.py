@@ -18,7 +18,6 @@ from typing import Any, Final
 from serve import config
 from serve.errors import BadRequest
 from serve.setup import file_edit
-from serve.setup.config_formats import FORMATS, ConfigFormat
 from serve.setup.mcp_clients import (
     CLIENTS,
     SHAPES,
@@ -66,7 +65,7 @@ class EditResult:
 
 def format_snippet(server: Server, shape: Shape) -> str:
     """Return the text of a file with only this server."""
-    return FORMATS[shape.config_format].format_document(shape.key, server.name, shape.merge_entry(server))
+    return shape.config_format.format_document(shape.key, server.name, shape.merge_entry(server))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class ConfigFile:
         entry = self.shape.merge_entry(server, existing)
         if entry == existing:
             return EditResult(EditAction.UNCHANGED, self.path)
-        after = self._format.set_entry(text, self.shape.key, server.name, entry)
+        after = self.shape.config_format.set_entry(text, self.shape.key, server.name, entry)
         self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
         return self._replace_file(before, after, is_update=existing is not None)
 
@@ -101,32 +100,29 @@ class ConfigFile:
         existing = self._find_entry(text, server)
         if existing is None or not starts_server(existing, server):
             return EditResult(EditAction.UNCHANGED, self.path)
-        after = self._format.remove_entry(text, self.shape.key, server.name)
+        after = self.shape.config_format.remove_entry(text, self.shape.key, server.name)
         remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
         return self._replace_file(before, after)
-
-    @property
-    def _format(self) -> ConfigFormat:
-        return FORMATS[self.shape.config_format]
 
     def _decode(self, content: bytes | None, *, hint: str) -> str:
         """Return the text of the file. Raise ManualEditRequired if it has an unexpected format."""
         try:
             text = (content or b"").decode("utf-8")
-            document = self._format.parse(text)
+            document = self.shape.config_format.parse(text)
             if not isinstance(document, dict):
                 raise ValueError("it is not an object")
             if not isinstance(document.get(self.shape.key, {}), dict):
                 raise ValueError(f"its `{self.shape.key}` is not an object")
         except (ValueError, RecursionError) as error:
             raise ManualEditRequired(
-                f"{self.path} cannot be changed safely as {self._format.title}: {error}.", hint=hint
+                f"{self.path} cannot be changed safely as {self.shape.config_format.title}: {error}.",
+                hint=hint,
             ) from error
         return text
 
     def _parse_servers(self, text: str) -> dict[str, Any]:
-        return dict(self._format.parse(text).get(self.shape.key, {}))
+        return dict(self.shape.config_format.parse(text).get(self.shape.key, {}))
 
     def _find_entry(self, text: str, server: Server) -> Any:
         return self._parse_servers(text).get(server.name)
@@ -134,9 +130,9 @@ class ConfigFile:
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
         """Raise ManualEditRequired if `after` differs from `before` in anything but the servers."""
         empty: dict[str, Any] = {self.shape.key: {}}
-        expected = self._format.parse(before) | {self.shape.key: servers}
+        expected = self.shape.config_format.parse(before) | {self.shape.key: servers}
         try:
-            is_expected = empty | self._format.parse(after) == expected
+            is_expected = empty | self.shape.config_format.parse(after) == expected
         except ValueError:
             is_expected = False
         if not is_expected:
