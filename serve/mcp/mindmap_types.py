@@ -30,7 +30,14 @@ Action = Literal["read", "create", "modify", "delete", "rename"]
 Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
 
-
+# About 4,000 tokens of outline. Agents read larger maps in parts.
+MAX_OUTLINE_LINES: Final = 200
+# Links, search results and log entries in one answer. An agent that needs others searches with a query.
+MAX_LINKS_SHOWN: Final = 50
+MAX_NODES_FOUND: Final = 50
+RECENT_ACTIVITY_COUNT: Final = 5
+# About 50,000 tokens; more would fill most of an agent's context.
+MAX_FULL_CHARACTERS: Final = 200_000
 # Schema of an argument whose values another tool's schema lists. The error for a wrong value lists them, too.
 _WITHOUT_VALUES: Final = WithJsonSchema({"type": "string"})
 
@@ -191,16 +198,6 @@ class MapView(_ToolOutput):
     links: list[str] = []
     activity: list[str] = []
     document: dict[str, Any] = {}
-
-
-# About 4,000 tokens of outline. Agents read larger maps in parts.
-MAX_OUTLINE_LINES: Final = 200
-# Links, search results and log entries in one answer. An agent that needs others searches with a query.
-MAX_LINKS_SHOWN: Final = 50
-MAX_NODES_FOUND: Final = 50
-RECENT_ACTIVITY_COUNT: Final = 5
-# About 50,000 tokens; more would fill most of an agent's context.
-MAX_FULL_CHARACTERS: Final = 200_000
 
 
 class ResponseTooLarge(LineageError):

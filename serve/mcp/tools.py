@@ -54,6 +54,8 @@ from stores import errors
 
 # Wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
+# Interval of progress notifications. Clients end a call without any after 30 to 60 s.
+PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
 # Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
@@ -250,10 +252,6 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
             cancelled.set()  # an abandoned thread ends at its next stage
 
     return run
-
-
-# Interval of progress notifications. Clients end a call without any after 30 to 60 s.
-PROGRESS_SECONDS: Final = 2.0
 
 
 class QueuedCalls:

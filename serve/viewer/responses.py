@@ -35,6 +35,19 @@ from stores.mindmap_files import (
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
 EVENTS_PATH: Final = "/events"
+PAGE_DIRECTORY: Final = Path(mindmap.__file__).parent / "static"
+# URL path -> file and media type. Other files of the directory are not served.
+PAGE_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/logo.png": ("logo.png", "image/png"),
+    "/favicon.png": ("favicon.png", "image/png"),
+}
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+# Browsers omit the port in `Host` if it is this one.
+HTTP_PORT: Final = 80
+# Values of `Sec-Fetch-Site`: `same-origin` for requests of the viewer's page, `none` for addresses the user typed.
+ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})
 # `gzip;q=0` in `Accept-Encoding`: the client refuses gzip.
 _REFUSES_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
@@ -49,13 +62,6 @@ class Compression(GZipContentEncoding):
         super().__init__(request)
         if request.path == EVENTS_PATH or _REFUSES_GZIP.search(request.headers.get("Accept-Encoding", "")):
             self._gzipping = False
-
-
-LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
-# Browsers omit the port in `Host` if it is this one.
-HTTP_PORT: Final = 80
-# Values of `Sec-Fetch-Site`: `same-origin` for requests of the viewer's page, `none` for addresses the user typed.
-ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class ForeignHost(LineageError):
@@ -194,16 +200,6 @@ class ErrorResponse:
 def format_error_code(error: LineageError) -> str:
     """Return the error's code in JSON: its class name in snake_case."""
     return _WORD_BOUNDARY.sub("_", type(error).__name__).lower()
-
-
-PAGE_DIRECTORY: Final = Path(mindmap.__file__).parent / "static"
-# URL path -> file and media type. Other files of the directory are not served.
-PAGE_FILES: Final = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "/logo.png": ("logo.png", "image/png"),
-    "/favicon.png": ("favicon.png", "image/png"),
-}
 
 
 def read_page_file(directory: Path, path: str) -> tuple[bytes, str]:

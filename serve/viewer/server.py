@@ -60,6 +60,15 @@ OPEN_FILE_LIMIT: Final = 2_048
 # Time for slow tasks to finish after a signal; the viewer does not wait longer.
 SHUTDOWN_SECONDS: Final = 5.0
 TICK_SECONDS: Final = 0.5
+SYNC_HINT: Final = (
+    'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
+)
+ANSWER_HINT: Final = 'Send {"mindmapId": "...", "questionId": "...", "answer": "..."}.'
+COMMENT_HINT: Final = 'Send {"mindmapId": "...", "nodeId": "...", "text": "..."}.'
+FILE_EXTENSIONS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
+
+Route = tuple[str, type[ViewerHandler], dict[str, Any]]
+RequestType = TypeVar("RequestType", bound=msgspec.Struct)
 
 logger = logging.getLogger(__name__)
 
@@ -195,18 +204,6 @@ async def stop_server(viewer: ViewerState, server: HTTPServer) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 1.0)
     return not viewer.threads.slow_tasks
-
-
-Route = tuple[str, type[ViewerHandler], dict[str, Any]]
-
-RequestType = TypeVar("RequestType", bound=msgspec.Struct)
-
-SYNC_HINT: Final = (
-    'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
-)
-ANSWER_HINT: Final = 'Send {"mindmapId": "...", "questionId": "...", "answer": "..."}.'
-COMMENT_HINT: Final = 'Send {"mindmapId": "...", "nodeId": "...", "text": "..."}.'
-FILE_EXTENSIONS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
 
 
 def build_routes(viewer: ViewerState) -> list[Route]:
