@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mindmap.document import Mindmap
     from mindmap.export import OutlineLine
-    from mindmap.tree import Summary
+    from mindmap.tree import Progress, Summary
 
 
 class ExportFormat(StrEnum):
@@ -241,7 +241,7 @@ def _print_mindmap(document: Mindmap, console: Console, start: str, depth: int |
         console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
     counts = compute_progress(document)
     is_finished = 0 < counts.total == counts.completed
-    footer = Text(escape_controls(" · ".join(_format_footer(document))))
+    footer = Text(escape_controls(" · ".join(_format_footer(document, counts))))
     console.print()
     console.print(footer, soft_wrap=True, style="green" if is_finished else "")
 
@@ -263,11 +263,8 @@ def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     ]
 
 
-def _format_footer(document: Mindmap) -> Iterator[str]:
+def _format_footer(document: Mindmap, counts: Progress) -> Iterator[str]:
     """Yield the progress of a map, and its blocked tasks, active task and links if it has any."""
-    from mindmap.tree import compute_progress
-
-    counts = compute_progress(document)
     yield str(counts)
     if counts.blocked:
         yield f"{counts.blocked} blocked"
