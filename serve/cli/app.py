@@ -17,7 +17,7 @@ from serve import config
 from serve.cli import changes, query, register, sql
 from serve.cli.terminal import (
     FAILED,
-    AsJsonOption,
+    JsonOption,
     RepositoryPath,
     RepositoryPaths,
     create_app,
@@ -303,7 +303,7 @@ def init_command(
 
 
 @app.command("doctor")
-def doctor_command(path: RepositoryPath = Path(), *, as_json: AsJsonOption = False) -> None:
+def doctor_command(path: RepositoryPath = Path(), *, as_json: JsonOption = False) -> None:
     """Check the installation and the index of this repository.
 
     Says what to do about each problem, and changes nothing.

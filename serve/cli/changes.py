@@ -16,13 +16,12 @@ from serve import config
 from serve.cli.query import (
     AuthorOption,
     FieldsOption,
-    JsonOption,
     PathFilterOption,
     RangeOption,
     SinceOption,
     UntilOption,
 )
-from serve.cli.terminal import RepositoryPath, format_json, print_answer, resolve_format
+from serve.cli.terminal import FormatOption, RepositoryPath, format_json, print_answer, resolve_format
 from serve.text import add_path_to_commands
 
 
@@ -47,7 +46,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     commit_range: RangeOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest commits first.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """List all commits whose change adds or removes a text."""
     from serve.cli import render_changes
@@ -91,7 +90,7 @@ def log_command(
             "--limit", metavar="N", help="Number of release notes, and of commits of each kind, to list."
         ),
     ] = 50,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Summarize a range of commits by directory and kind, with candidates for release notes. Needs no index.
 
@@ -132,7 +131,7 @@ def trace_command(
             "--limit", metavar="N", help="Number of changes to show; modifications are left out first."
         ),
     ] = 20,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Show when a symbol was introduced, changed, moved, renamed and removed, also a deleted one."""
     from serve.cli import render_changes
@@ -166,7 +165,7 @@ def related_command(
         bool, typer.Option("--compact", help="Show only three of each; on a terminal, without their commits.")
     ] = False,
     fields: FieldsOption = None,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Show the files that change together with a file, its owners and its hot spots."""
     from serve.analysis.related_files import find_related_files
@@ -211,7 +210,7 @@ def show_command(
             metavar="PATH", help="The repository: any path inside it, or the name of its index.  [default: .]"
         ),
     ] = None,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Show a commit with its files, a file's diff in it, or a file as it was."""
     from serve.cli import render_changes

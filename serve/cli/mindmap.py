@@ -17,7 +17,7 @@ import typer
 from serve import config
 from serve.cli import register
 from serve.cli.terminal import (
-    AsJsonOption,
+    JsonOption,
     create_app,
     create_version_option,
     print_raw,
@@ -126,7 +126,7 @@ def list_command(
         ),
     ] = None,
     *,
-    as_json: AsJsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the maps, latest change first."""
     import msgspec

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, print_answer, resolve_format
+from serve.cli.terminal import FormatOption, RepositoryPath, print_answer, resolve_format
 from serve.errors import BadRequest
 from serve.text import add_path_to_commands
 
@@ -27,12 +27,6 @@ Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
-]
-JsonOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--json/--text", help="Print JSON, or text for reading.", show_default="text on a terminal, else JSON"
-    ),
 ]
 CompactOption = Annotated[
     bool, typer.Option("--compact", help="Omit diffs, and of messages all but the subject.")
@@ -103,7 +97,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     compact: CompactOption = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Find commits whose changes match a description."""
     from serve.backend import select_backend
@@ -183,7 +177,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     compact: CompactOption = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
-    as_json: JsonOption = None,
+    as_json: FormatOption = None,
 ) -> None:
     """Show which commits wrote the lines of a file, and earlier ones that shaped them, newest first."""
     from serve.api_types import parse_line_range

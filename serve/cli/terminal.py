@@ -55,7 +55,17 @@ def _remember_path(path: Path) -> Path:
     return path
 
 
-AsJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+# For answers about the history, which are JSON in a pipe; see `print_answer`.
+FormatOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--json/--text",
+        help="Print JSON, or text for reading. [default: text on a terminal, else JSON]",
+        show_default=False,
+    ),
+]
+# For reports, which are text in a pipe too.
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RepositoryPath = Annotated[
     Path,
     typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_remember_path),
@@ -226,7 +236,7 @@ def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
 def print_answer(
     to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool | None
 ) -> None:
-    """Print an answer as JSON, or as text without `as_json`; if it is None, as text on a terminal, else as JSON.
+    """Print an answer: as JSON if `as_json` is True, as text if it is False; if it is None, as text on a terminal only.
 
     `to_json` returns the JSON with the given indentation. Only JSON on a terminal is indented.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from serve import config
-from serve.cli.terminal import AsJsonOption, format_json, print_raw, print_text
+from serve.cli.terminal import JsonOption, format_json, print_raw, print_text
 from serve.text import format_count
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def serve_command(
 
 
 @app.command("status")
-def status_command(*, as_json: AsJsonOption = False) -> None:
+def status_command(*, as_json: JsonOption = False) -> None:
     """Show whether the daemon is running, for how long, and what it has loaded."""
     report = _create_client().fetch_status()
     if as_json:
@@ -62,7 +62,7 @@ def status_command(*, as_json: AsJsonOption = False) -> None:
 
 
 @app.command("list")
-def list_command(*, as_json: AsJsonOption = False) -> None:
+def list_command(*, as_json: JsonOption = False) -> None:
     """List the repositories whose indexes the daemon has loaded."""
     report = _create_client().fetch_status()
     indexes = report.holdings if report else ()
