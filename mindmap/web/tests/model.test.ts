@@ -39,6 +39,13 @@ test("the active task is the task in progress that was updated last, by its own 
   assert.equal(findActiveTask(createMap({ a: {} })), null);
 });
 
+test("a task that is only updated again becomes the active task, and is no changed node", () => {
+  const tasks = (updatedAt: string): ReturnType<typeof createMap> => createMap({ a: { status: "in_progress", updatedAt }, b: { status: "in_progress", updatedAt: "2026-01-02" } });
+  const [before, after] = [tasks("2026-01-01"), tasks("2026-01-03")];
+  assert.deepEqual([...compareMaps(before, after).nodes], []);
+  assert.deepEqual([findActiveTask(before), findActiveTask(after), after.nodes["a"]!.updatedAt], ["b", "a", "2026-01-03"]);
+});
+
 test("in the plan and in the model, every node is below its nearest ancestor of the same part", () => {
   const map = createMap({
     plan: { type: "plan" },

@@ -23,7 +23,7 @@ export function compareMaps(before: Mindmap, after: Mindmap): MapChanges {
     if (previous?.parent !== node.parent) hasTreeChanged = true;
     if (!previous) changes.set(id, "added");
     else if (hasChanged(previous, node)) changes.set(id, "changed");
-    else if (areEqual(previous.children, node.children) && haveSameMessages(previous, node)) after.nodes[id] = previous;
+    else if (areEqual(previous.children, node.children) && haveSameMessages(previous, node) && previous.updatedAt === node.updatedAt) after.nodes[id] = previous;
   }
   const links = new Set(before.links.map((link) => link.id));
   for (const link of after.links) {
@@ -33,7 +33,7 @@ export function compareMaps(before: Mindmap, after: Mindmap): MapChanges {
   return { nodes: changes, hasTreeChanged };
 }
 
-// New children do not count as a change of their parent.
+// New children do not count as a change of their parent, nor does a new time of update alone.
 const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.label !== b.label ||
   a.type !== b.type ||
