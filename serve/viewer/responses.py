@@ -57,9 +57,13 @@ class Compression(GZipContentEncoding):
 
     # For a map of 2 MB, level 1 takes 12 ms (0.2 MB), the default level 6 takes 60 ms (0.15 MB).
     GZIP_LEVEL = 1
+    # A map is sent after each write, a file of the page once. For the script, level 9 takes 12 ms more and saves 10 kB.
+    PAGE_GZIP_LEVEL: Final = 9
 
     def __init__(self, request: HTTPServerRequest) -> None:
         super().__init__(request)
+        if request.path in PAGE_FILES:
+            self.GZIP_LEVEL = self.PAGE_GZIP_LEVEL
         if request.path == EVENTS_PATH or _REFUSES_GZIP.search(request.headers.get("Accept-Encoding", "")):
             self._gzipping = False
 
