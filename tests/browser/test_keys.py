@@ -30,7 +30,8 @@ def test_keyboard_navigation(site: Site, session: PageSession) -> None:
     expect(page.locator(".card.selected")).to_have_attribute("aria-expanded", "false")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".card.selected")).to_have_attribute("aria-expanded", "true")
-    page.keyboard.press("g")
+    for key in ("Escape", "g"):
+        page.keyboard.press(key)
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
     page.keyboard.press("Enter")
     expect(page.locator("#side-body")).to_be_focused()

@@ -91,7 +91,10 @@ def test_groups_of_model_use_the_width(site: Site, session: PageSession) -> None
 
 
 def test_zoom_to_node(site: Site, session: PageSession) -> None:
-    """From the whole expanded map, `g`, a double click and `z` zoom to a readable size."""
+    """From the whole expanded map, `g` and a double click zoom to a readable size.
+
+    `g` zooms to the selected node, or without one to the task in progress.
+    """
     document = site.create_map(maps.create_large_map(300, 14))
     page = session.open("#/map/mm_test?view=map")
     active = page.locator(f".card[data-id='{find_active_path(document)[0]}']")
@@ -114,9 +117,13 @@ def test_zoom_to_node(site: Site, session: PageSession) -> None:
     show_all()
     active.dblclick()
     expect_readable()
+    other = list(document.nodes)[150]
+    session.open(f"#/map/mm_test/node/{other}?view=map")
+    expect(page.locator(".card.selected")).to_have_attribute("data-id", other)
     show_all()
-    page.keyboard.press("z")
+    page.keyboard.press("g")
     expect_readable()
+    expect(page.locator(".card.selected")).to_have_attribute("data-id", other)
 
 
 def test_double_click_on_toggle_does_not_zoom(site: Site, session: PageSession) -> None:

@@ -270,20 +270,15 @@ export function toggleInSet(set: ReadonlySet<string>, value: string): Set<string
 
 export const clearSearch = (): void => app.set({ search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false });
 
-/** Shows the task in progress, or if there is none the selected node, at a readable size. */
-export function goToActiveTask(): void {
+/** Shows the selected node, or if there is none the task in progress, at a readable size. */
+export function zoomToNode(): void {
   const { map, route } = app.get();
-  const id = (map && findActiveTask(map)) ?? route.node;
+  const id = map?.nodes[route.node ?? ""]?.id ?? (map && findActiveTask(map));
   if (!id) {
-    notify("No task is in progress.");
+    notify("No node is selected, and no task is in progress.");
     return;
   }
   select(id);
-  zoomTo(id);
-}
-
-/** Shows a node at a readable size. */
-export function zoomTo(id: string): void {
   // The panes draw its expanded ancestors in a microtask.
   window.setTimeout(() => panes.forEach(({ scene }) => scene.zoomTo(id)));
 }

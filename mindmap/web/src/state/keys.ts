@@ -24,8 +24,7 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["Enter"], labels: ["Enter"], description: "Read the node in the side panel", run: () => focusPanel() },
   { keys: ["/"], labels: ["/"], description: "Search", run: () => document.getElementById("search")?.focus() },
   { keys: ["n", "N"], labels: ["n", "N"], description: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
-  { keys: ["g"], labels: ["g"], description: "Go to the task in progress", run: actions.goToActiveTask },
-  { keys: ["z"], labels: ["z"], description: "Show the selected node at a readable size, as a double click does", run: () => zoomToSelected() },
+  { keys: ["g"], labels: ["g"], description: "Zoom to the selected node, else to the task in progress", run: actions.zoomToNode },
   { keys: ["u"], labels: ["u"], description: "Show the next node that changed while you were away", run: actions.showNextUnseen },
   { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
   { keys: ["F"], labels: ["Shift", "F"], description: "Follow the agent: select what it changes", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
@@ -80,11 +79,6 @@ function isHandledByControl({ target, key }: KeyboardEvent): boolean {
 function toggleSelected(): void {
   const { route, map } = app.get();
   if (route.node && map?.nodes[route.node]?.children.length) actions.toggleCollapsed(route.node);
-}
-
-function zoomToSelected(): void {
-  const { node } = app.get().route;
-  if (node) actions.zoomTo(node);
 }
 
 function focusPanel(): void {
