@@ -132,9 +132,28 @@ def test_links_run_around_cards(site: Site, session: PageSession) -> None:
     find_card(page, "Step 0a of the plan", "plan").hover()
     expect(page.locator(".cross-links .link")).to_have_count(3)
     found = measure_overlaps(page)
-    assert (
-        not [overlap for overlap in found["overlaps"] if overlap.startswith("line")] and found["links"] == 11
-    )
+    assert not found["overlaps"] and found["links"] == 11
+
+
+# JavaScript function that returns the element ids of the cards in view with links to the other pane.
+FIND_LINKED_CARDS = """() => [...document.querySelectorAll(".card:has(.cross-count)")].filter(card => {
+  const { left, top, height } = card.querySelector(".label").getBoundingClientRect();
+  return card.contains(document.elementFromPoint(left + 2, top + height / 2));
+}).map(card => card.id)"""
+
+
+def test_links_of_all_cards_to_the_other_pane(site: Site, session: PageSession) -> None:
+    """Whichever card is hovered, its links to the other pane cross no card, and their labels cover none."""
+    site.create_map(create_linked_map())
+    site.create_map(maps.create_large_map(112, 30), "mm_dense")
+    for width, height, name in ((1400, 900, "mm_dense"), (1400, 900, "mm_test"), (850, 1600, "mm_test")):
+        session.page.set_viewport_size({"width": width, "height": height})
+        page = session.open(f"#/map/{name}?view=both")
+        expect(page.locator(".pane")).to_have_count(2)
+        for card_id in wait_until_stable(page, lambda: page.evaluate(FIND_LINKED_CARDS))[::2]:
+            page.locator(f"[id='{card_id}'] .label").first.hover()
+            expect(page.locator(".cross-links .link")).not_to_have_count(0)
+            assert not measure_overlaps(page)["overlaps"], (name, width, card_id)
 
 
 def test_links_between_stacked_panes(site: Site, session: PageSession) -> None:
@@ -146,19 +165,31 @@ def test_links_between_stacked_panes(site: Site, session: PageSession) -> None:
     assert get_rectangle(page.locator(".pane.model"))["y"] > get_rectangle(page.locator(".pane.plan"))["y"]
     step.hover()
     expect(page.locator(".cross-links .link")).to_have_count(3)
-    overlaps = measure_overlaps(page)["overlaps"]
-    assert not [overlap for overlap in overlaps if overlap.startswith("line")]
+    assert not measure_overlaps(page)["overlaps"]
+
+
+# JavaScript function that returns the middle of a line, in pixels of the window.
+FIND_MIDDLE = """line => {
+  const { x, y } = line.getPointAtLength(line.getTotalLength() / 2).matrixTransform(line.getScreenCTM());
+  return [x, y];
+}"""
 
 
 def test_label_without_room_shows_on_hover(site: Site, session: PageSession) -> None:
-    """A label that no free place can hold appears while its link or one of its cards is hovered."""
+    """A label that no free place can hold appears while its line is hovered, within a pane and across the panes."""
     site.create_map(create_crowded_map())
-    page = session.open("#/map/mm_test?view=map")
-    crowded = page.locator(".link-label.crowded")
-    expect(crowded.first).to_be_attached()
-    expect(crowded.first).to_be_hidden()
-    find_card(page, "Step 0a of the plan").hover()
-    expect(page.locator(".link-label.crowded.hot").first).to_be_visible()
+    for view in ("map", "both"):
+        page = session.open(f"#/map/mm_test?view={view}")
+        find_card(page, "Step 0a of the plan").hover()
+        links = page.locator(".cross-links" if view == "both" else ".scene")
+        crowded = links.locator(".link-label.crowded.hot")
+        expect(crowded).not_to_have_count(0)
+        assert not any(label.is_visible() for label in crowded.all())
+        for line in links.locator(".link.hot .hit").all():
+            page.mouse.move(*line.evaluate(FIND_MIDDLE))
+            expect(links.locator(".link-label.pointed")).to_be_visible()
+            find_card(page, "Step 0a of the plan").hover()
+            expect(links.locator(".link-label.pointed")).to_have_count(0)
 
 
 def test_picture_shows_all_labels(site: Site, session: PageSession, tmp_path: Path) -> None:

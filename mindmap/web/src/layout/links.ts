@@ -12,7 +12,7 @@ export interface LinkGeometry {
   box: Box;
   /** Middle of the label. */
   labelPoint: Point;
-  /** True if no place for the label is free, so that it shows on hover only. */
+  /** True if no place for the label is free, so that it shows only while the pointer is on the line. */
   isCrowded: boolean;
 }
 
@@ -51,15 +51,15 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
 
 export const getLinkStyle = ({ style }: Link): string => (style === "dashed" || style === "animated" ? style : "solid");
 
-/** Routes lines between pairs of boxes around the obstacles, and places their labels; if `showsAll`, above cards where no room is left. */
-export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, margin = 0, showsAll = false): LinkGeometry[] {
+/** Routes lines between pairs of boxes around the obstacles, and places their labels. */
+export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, margin = 0): LinkGeometry[] {
   if (!ends.length) return [];
   const router = new Router(obstacles, bounds, step, margin);
   const routes = ends.map(({ boxes: [from, to] }) => (from === to ? null : router.findRoute(from, to)));
   return routes.map((route, index) => {
     const { boxes, label } = ends[index]!;
     if (boxes[0] === boxes[1]) return createLoop(boxes[0]);
-    const place = route && label ? router.placeLabel(route, measure(label) + 6, LABEL_HEIGHT, showsAll) : null;
+    const place = route && label ? router.placeLabel(route, measure(label) + 6, LABEL_HEIGHT) : null;
     return createLine(route ?? createStraightLine(...boxes), place);
   });
 }

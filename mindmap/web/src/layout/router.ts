@@ -10,8 +10,8 @@ export type Point = [number, number];
 // Costs, in steps.
 const TURN_COST = 5;
 const SHARED_COST = 4;
-// Above 1, the search visits fewer points (for 30 links an eighth, at 1.5) and may find a slightly longer route.
-const ESTIMATE_WEIGHT = 1.5;
+// Above 1, the search visits fewer points (for 30 links a fourteenth, at 2) and may find a slightly longer route.
+const ESTIMATE_WEIGHT = 2;
 // The router gives up after this many points for one route, and for all routes of a drawing.
 const MAX_ROUTE_POINTS = 30_000;
 const MAX_POINTS = 60_000;
@@ -66,11 +66,8 @@ export class Router {
     return removeStraightPoints([[getNearSide(from, first[0]), first[1]], ...points.map((point) => this.getPosition(point)), [getNearSide(to, last[0]), last[1]]]);
   }
 
-  /**
-   * Reserves the place for a label along a route that is best: near its middle, and free of cards and other labels. If no
-   * place is free, returns null, or if `mayCoverCards`, a place over cards.
-   */
-  placeLabel(route: Point[], width: number, height: number, mayCoverCards: boolean): Box | null {
+  /** Reserves the best place for a label along a route: near its middle, free of cards and other labels. Null if none is free. */
+  placeLabel(route: Point[], width: number, height: number): Box | null {
     const candidates: { box: Box; cost: number }[] = [];
     const [middleX, middleY] = findMiddle(route);
     for (let index = 1; index < route.length; index++) {
@@ -88,10 +85,10 @@ export class Router {
       }
     }
     candidates.sort((a, b) => a.cost - b.cost);
-    const free = candidates.find(({ cost }) => cost < Infinity);
-    const place = free ?? (mayCoverCards ? candidates.find(({ box }) => !this.isLabelled(box)) : undefined);
-    if (place) this.labels.push(place.box);
-    return place?.box ?? null;
+    const [best] = candidates;
+    if (!best || best.cost === Infinity) return null;
+    this.labels.push(best.box);
+    return best.box;
   }
 
   /** Returns the number of points of routes in a box; infinite if cards or labels are there, or if it is out of bounds. */
@@ -155,7 +152,8 @@ export class Router {
     const [top, bottom] = [this.toRow(to.y, Math.ceil), this.toRow(to.y + to.height, Math.floor)];
     const estimate = (point: number): number => {
       const [column, row] = [point % this.columns, Math.floor(point / this.columns)];
-      return ESTIMATE_WEIGHT * (Math.max(left - column, 0, column - right) + Math.max(top - row, 0, row - bottom));
+      // A route ends at the left or right side.
+      return ESTIMATE_WEIGHT * (Math.min(Math.abs(column - left), Math.abs(column - right)) + Math.max(top - row, 0, row - bottom));
     };
     // A state is a point and the direction of the last step.
     for (const [point, direction] of starts) {

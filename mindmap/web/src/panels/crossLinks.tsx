@@ -12,6 +12,8 @@ import { type PaneHandle, panes, viewListeners } from "../state/panes";
 // Gaps between cards are smaller than on the grid of the layout, by the scale of the panes.
 const STEP = 4;
 const MARGIN = 3;
+// Pixels of a card outside its pane, at least.
+const EDGE_STRIP = 8;
 // The links are drawn again after a move of the view, not during it.
 const REDRAW_MS = 80;
 
@@ -42,7 +44,7 @@ export function CrossLinks() {
       window.clearTimeout(timer);
     };
   }, []);
-  return <svg ref={svg} class="scene cross-links" aria-hidden="true" />;
+  return <svg ref={svg} class="scene cross-links" aria-hidden="true" onPointerOut={() => app.set({ hovered: null })} />;
 }
 
 function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): SVGElement[] {
@@ -55,7 +57,7 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
   const card = pane.scene.findCard(id)!.branch.id;
   const findBox = (handle: PaneHandle, node: string): Box | null => {
     const placedCard = handle.scene.findCard(node);
-    return placedCard && clampBox(handle.scene.toScreen(placedCard, origin), handle.scene.getScreenBox(origin));
+    return placedCard && clipBox(handle.scene.toScreen(placedCard, origin), handle.scene.getScreenBox(origin));
   };
   // One arrow for all links with the same ends, direction and style.
   const groups = new Map<string, Link[]>();
@@ -76,7 +78,7 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
   });
   const top = Math.min(...handles.map(({ scene }) => scene.getScreenBox(origin).y));
   const area = { x: 0, y: top, width: origin.width, height: origin.height - top };
-  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, MARGIN, true);
+  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, MARGIN);
   const elements = ends.map(({ boxes: _boxes, ...end }, index) => createLinkElements({ ...end, style: getLinkStyle(end.links[0]!), ...geometries[index]! }));
   for (const { line, label } of elements) for (const part of [line, label]) part?.classList.add("hot");
   return [...elements.map(({ line }) => line), ...elements.flatMap(({ label }) => label ?? [])];
@@ -92,13 +94,14 @@ const listObstacles = (handles: PaneHandle[], origin: Box): Box[] =>
     return [...heading.map(({ x, y, width, height }) => ({ x: x - origin.x, y: y - origin.y, width, height })), ...cards.filter((card) => intersects(card, pane))];
   });
 
-/** Moves a box outside an area to its edge. */
-function clampBox(box: Box, area: Box): Box {
-  const [width, height] = [Math.min(box.width, area.width), Math.min(box.height, area.height)];
-  return {
-    x: Math.min(Math.max(box.x, area.x - width + 8), area.x + area.width - 8),
-    y: Math.min(Math.max(box.y, area.y - height + 8), area.y + area.height - 8),
-    width,
-    height,
-  };
+/** Returns the part of a box inside an area, and of a box outside a strip at its edge, where its links end. */
+function clipBox(box: Box, area: Box): Box {
+  const [left, right] = clipRange(box.x, box.width, area.x, area.width);
+  const [top, bottom] = clipRange(box.y, box.height, area.y, area.height);
+  return { x: left, y: top, width: right - left, height: bottom - top };
+}
+
+function clipRange(start: number, length: number, areaStart: number, areaLength: number): [number, number] {
+  const areaEnd = areaStart + areaLength;
+  return [Math.max(Math.min(start, areaEnd - EDGE_STRIP), areaStart), Math.min(Math.max(start + length, areaStart + EDGE_STRIP), areaEnd)];
 }

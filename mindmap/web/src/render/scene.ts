@@ -77,7 +77,7 @@ export class Scene {
       if (id && !isOnToggle(event)) callbacks.zoom(id);
     });
     svg.addEventListener("pointerover", (event) => callbacks.hover(findNodeId(event)));
-    svg.addEventListener("pointerleave", () => callbacks.hover(null));
+    svg.addEventListener("pointerleave", (event) => isCrossLink(event.relatedTarget) || callbacks.hover(null));
     this.onResize();
   }
 
@@ -326,6 +326,9 @@ export class Scene {
 
 const findNodeId = (event: Event): string | null =>
   (event.target as Element).closest<SVGGElement>(".card")?.dataset["id"] ?? null;
+
+// A card stays hovered while the pointer is on one of its links to the other pane.
+const isCrossLink = (target: EventTarget | null): boolean => target instanceof Element && target.closest(".cross-links") !== null;
 
 const isOnToggle = (event: Event): boolean => (event.target as Element).closest(".toggle") !== null;
 
