@@ -1,10 +1,12 @@
-"""File changes of a tree diff, and exact-rename detection for commits that are too large to compare contents."""
+"""File changes of a tree diff, and detection of renames where libgit2's would be too slow or misses some."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 from typing import Final, Literal, NamedTuple
 
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", "type_changed"]
@@ -16,6 +18,11 @@ RENAME_LIMIT: Final = 1000
 # Comparing two files reads both completely. Larger files are paired only by equal content; the commit's other files
 # are compared as usual.
 MAX_RENAME_BYTES: Final = 16 << 20
+# libgit2 compares only the lines with the 127 lowest and the 127 highest hashes. Similar lines have similar hashes, so
+# in a longer file these can be just the changed lines.
+MAX_SAMPLED_LINES: Final = 254
+# Limit on the content to compare by all lines, as the sum of the larger file of each pair.
+MAX_COMPARED_BYTES: Final = 4 << 20
 
 # A file is binary for git if it has a NUL among this many bytes at its start.
 BINARY_CHECK_BYTES: Final = 8_000
@@ -125,6 +132,53 @@ def pair_exact_renames(changes: Sequence[FileChange]) -> list[FileChange]:
             deletions_by_content[change.old_blob, _get_file_type(change)].append(change)
     pairs = [pair for change in changes if (pair := _match_exact_rename(change, deletions_by_content))]
     return apply_renames(changes, pairs)
+
+
+def pair_long_renames(
+    changes: Sequence[FileChange], read_size: Callable[[str], int], read_content: Callable[[str], bytes]
+) -> list[FileChange]:
+    """Turn deleted and added paths of similar content into renames, where libgit2 compared only some lines.
+
+    The most similar pairs come first. `read_size`, `read_content`: read the size and the content of a blob.
+    """
+    deletions, additions = (
+        {
+            change: read_size(change.blobs[0])
+            for change in changes
+            if change.kind == kind and is_regular(change.mode)
+        }
+        for kind in ("deleted", "added")
+    )
+    larger_sizes = {
+        (deletion, addition): max(old_size, new_size)
+        for (deletion, old_size), (addition, new_size) in product(deletions.items(), additions.items())
+        if 100 * min(old_size, new_size) >= RENAME_SIMILARITY * max(old_size, new_size)
+    }
+    if sum(larger_sizes.values()) > MAX_COMPARED_BYTES:
+        return list(changes)
+
+    @cache
+    def count_lines(change: FileChange) -> Counter[bytes]:
+        return Counter(read_content(change.blobs[0]).splitlines(keepends=True))
+
+    similarities = {
+        pair: 100 * _measure_equal_lines(*map(count_lines, pair)) / max(1, larger_size)
+        for pair, larger_size in larger_sizes.items()
+    }
+    renames: dict[FileChange, FileChange] = {}
+    for deletion, addition in sorted(similarities, key=similarities.__getitem__, reverse=True):
+        if similarities[deletion, addition] < RENAME_SIMILARITY:
+            break
+        if deletion not in renames and addition not in renames.values():
+            renames[deletion] = addition
+    return apply_renames(changes, renames.items())
+
+
+def _measure_equal_lines(old: Counter[bytes], new: Counter[bytes]) -> int:
+    """Return the bytes of the lines that both files have; 0 if libgit2 has compared all lines of both."""
+    if max(old.total(), new.total()) <= MAX_SAMPLED_LINES:
+        return 0
+    return sum(len(line) * count for line, count in (old & new).items())
 
 
 def apply_renames(

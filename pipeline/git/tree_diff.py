@@ -30,6 +30,7 @@ from pipeline.git.changes import (
     find_oversized_files,
     is_regular,
     pair_exact_renames,
+    pair_long_renames,
 )
 from pipeline.git.libgit2 import ErrorTranslation
 from pipeline.git.objects import DIRECTORY_MODE, TreeEntries
@@ -133,7 +134,8 @@ class Libgit2Diff:
         """Turn pairs of deleted and added files into renames.
 
         Regular files are paired by similar content, or by equal content where comparing costs too much. Symlinks and
-        submodules are paired by equal content, as git does.
+        submodules are paired by equal content, as git does. libgit2 samples the lines of long files, so those that it
+        leaves unpaired are compared by all lines.
         """
         if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
             return
@@ -145,11 +147,14 @@ class Libgit2Diff:
             if oversized_files:
                 pairs = self._find_pairs_without(oversized_files)
                 self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
-                return
-            _find_similar_files(self._diff, len(self.changes))
-            del self.changes  # so that they are read from the diff again
-            if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
-                self.changes = pair_exact_renames(self.changes)
+            else:
+                _find_similar_files(self._diff, len(self.changes))
+                del self.changes  # so that they are read from the diff again
+                if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
+                    self.changes = pair_exact_renames(self.changes)
+            self.changes = pair_long_renames(
+                self.changes, self._sources.read_size, lambda blob: self._sources.load_blob(blob).data
+            )
 
     def _find_pairs_without(
         self, oversized_files: Sequence[FileChange]

@@ -1,4 +1,4 @@
-"""Renames: into and out of ignored directories, with large files, and of symlinks and submodules."""
+"""Renames: into and out of ignored directories, of long and oversized files, and of symlinks and submodules."""
 
 from __future__ import annotations
 
@@ -173,3 +173,39 @@ def test_a_file_is_not_renamed_to_a_symlink(repo: Repo) -> None:
     (repo.path / "run.py").chmod(0o755)
     repo.commit("Move")
     assert extract_only_hunk(repo).change_kind == "renamed"
+
+
+def write_numbered_lines(repo: Repo, path: str, count: int, changed: range) -> None:
+    """Write a file of similar lines, the changed ones with another end."""
+    lines = (f"line {number}{' changed' if number in changed else ''}\n" for number in range(count))
+    repo.write(path, "".join(lines))
+
+
+@pytest.mark.parametrize("changed", [range(350), range(800, 1150), range(1750, 2100)])
+def test_long_file_with_many_changed_lines_is_renamed(repo: Repo, changed: range) -> None:
+    """git and the index pair a long file with its new path, wherever its lines change."""
+    write_numbered_lines(repo, "old.txt", 2_100, range(0))
+    repo.commit("Write")
+    repo.rename("old.txt", "new.txt")
+    write_numbered_lines(repo, "new.txt", 2_100, changed)
+    repo.commit("Move")
+    assert repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD").startswith("R0")
+    [hunk] = extract_changes(repo).hunks
+    assert summarize_hunks([hunk]) == [("new.txt", "renamed", "text", len(changed), len(changed))]
+    assert hunk.old_path == "old.txt"
+
+
+def test_most_similar_long_files_are_paired(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each long file goes with the one that has most of its lines; above the limit none are compared."""
+    write_numbered_lines(repo, "a.txt", 2_100, range(0))
+    repo.commit("Write")
+    repo.rename("a.txt", "b.txt")
+    write_numbered_lines(repo, "b.txt", 2_100, range(600))
+    write_numbered_lines(repo, "c.txt", 2_100, range(350))
+    repo.commit("Move")
+    assert summarize_hunks(extract_changes(repo).hunks) == [
+        ("b.txt", "added", "text", 2_100, 0),
+        ("c.txt", "renamed", "text", 350, 350),
+    ]
+    monkeypatch.setattr(changes, "MAX_COMPARED_BYTES", 10_000)
+    assert {hunk.change_kind for hunk in extract_changes(repo).hunks} == {"added", "deleted"}
