@@ -1,0 +1,98 @@
+"""Benchmark of `lineage log`, `lineage grep --range` and `lineage trace`, relative to git.
+
+python -m tests.bench.log_and_trace CLONE...
+
+- `lineage log RANGE` is compared with `git log --name-only RANGE`, which reads the same commits and names of files.
+- `lineage grep TEXT --range RANGE` is compared with `git log -S TEXT RANGE`.
+- `lineage trace SYMBOL` is compared with `git log -L` of the lines that the symbol has at HEAD.
+
+lineage runs in this process, after a call that imports what it needs.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from serve.analysis.range_summary import summarize_range
+from serve.commit_types import ChangeSearchRequest, TraceRequest
+from serve.search.exact_search import search_changes
+from serve.trace.trace_symbol import trace_symbol
+from tests.bench.histories import History, clone_history
+from tests.bench.indexes import open_index
+from tests.bench.programs import run_git_bytes, run_lineage
+from tests.bench.report import BenchmarkOptions, Row, compute_median, main
+
+# Commits of HEAD's first-parent line in each range.
+RANGE_LENGTHS: Final = (20, 100, 500)
+SEARCHED_TEXT: Final = "return"
+SYMBOLS: Final = 20
+SEED: Final = 7
+
+# Two functions to time: of lineage, and of git.
+Pair = tuple[Callable[[], object], Callable[[], object]]
+
+
+def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    """Return the rows of one clone: two for each range, and one for symbols."""
+    history = clone_history(clone, folder / "clone", options.commits)
+    home = folder / "home"
+    run_lineage(home, "index", history.path, "--skip-vectors", "--no-progress")
+    rows: list[Row] = []
+    for length in RANGE_LENGTHS:
+        commit_range = f"HEAD~{length}..HEAD"
+        commits = int(run_git_bytes(history.path, "rev-list", "--count", commit_range))
+        for title, pair in _build_range_pairs(history.path, home, commit_range):
+            rows.append(_compare(history.name, f"{title}; {commits} commits", [pair] * options.runs))
+    symbols = list(_build_symbol_pairs(history, home))
+    rows.append(_compare(history.name, f"lineage trace, x git log -L; {len(symbols)} symbols", symbols))
+    return rows
+
+
+def _build_range_pairs(path: Path, home: Path, commit_range: str) -> Iterator[tuple[str, Pair]]:
+    git = partial(run_git_bytes, path, "log")
+    summarize = partial(summarize_range, commit_range, path, home, limit=5)
+    yield "lineage log, x git log --name-only", (summarize, partial(git, "--name-only", commit_range))
+    search = partial(
+        search_changes, ChangeSearchRequest(SEARCHED_TEXT, commit_range=commit_range), path, home
+    )
+    yield "lineage grep --range, x git log -S", (search, partial(git, f"-S{SEARCHED_TEXT}", commit_range))
+
+
+def _build_symbol_pairs(history: History, home: Path) -> Iterator[Pair]:
+    """Yield the functions for random symbols of HEAD."""
+    with open_index(history.path, home) as index:
+        symbols = index.sql(
+            "SELECT DISTINCT file_path, name, start_line, end_line FROM head_symbols "
+            "WHERE parent = '' AND chunk = 0 ORDER BY ALL"
+        ).fetchall()
+    sample = random.Random(SEED).sample(symbols, min(SYMBOLS, len(symbols)))  # noqa: S311 - repeatable choice
+    for file, name, start, end in sample:
+        request = TraceRequest(f"{file}:{name}")
+        yield (
+            partial(trace_symbol, request, history.path, home),
+            partial(run_git_bytes, history.path, "log", "--format=%H", f"-L{start},{end}:{file}"),
+        )
+
+
+def _compare(name: str, title: str, pairs: Sequence[Pair]) -> Row:
+    """Return a row with the ratio of the medians, timed in turns."""
+    pairs[0][0]()
+    times = [(_time(run), _time(run_git)) for run, run_git in pairs]
+    seconds, git_seconds = map(compute_median, zip(*times, strict=True))
+    detail = f"{seconds * 1000:.0f} ms, git {git_seconds * 1000:.0f} ms"
+    return Row(name, title, seconds / git_seconds, None, detail)
+
+
+def _time(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main(measure, __doc__ or "")
