@@ -58,6 +58,11 @@ class BlameIgnoreRevs:
     replacement_config: tuple[tuple[str, str], ...] | None = None
 
     @property
+    def has_commits(self) -> bool:
+        """Whether blame skips a commit."""
+        return bool(self.revisions or any(self.configured_contents))
+
+    @property
     def arguments(self) -> list[str]:
         """Command line options for git."""
         return [f"--ignore-rev={revision}" for revision in self.revisions]

@@ -25,13 +25,8 @@ from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.interrupts import check_cancelled
 from serve.api_types import format_rfc3339
 from serve.excerpts import cut_message, truncate_line
-from serve.explain.blame import (
-    BlamedLine,
-    BlameFailed,
-    BlameIgnoreRevs,
-    BlameResult,
-    blame_revision,
-)
+from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, BlameResult, blame_revision
+from serve.explain.changed_lines import find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
 from serve.explain.line_search import (
     Lead,
@@ -39,10 +34,14 @@ from serve.explain.line_search import (
     TimeIsOver,
     UnsourcedLine,
     compute_remaining_seconds,
-    find_idioms,
+    select_copies,
 )
-from serve.explain.line_similarity import MIN_COPY_WEIGHT, build_key, extract_features, is_copy
-from serve.explain.line_sources import MIN_WEIGHT, LineSource, SourceFinder, find_blob, read_lines
+from serve.explain.line_similarity import (
+    MIN_COPY_WEIGHT,
+    MIN_WEIGHT,
+    extract_features,
+)
+from serve.explain.line_sources import LineSource, SourceFinder, find_guesses
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
 # A function or a class. The evolution of more lines is the history of the file.
@@ -59,6 +58,8 @@ MAX_MESSAGE_CHARACTERS: Final = 400
 # Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
 # and digits, which are idioms.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
+# An empty name removes the files that the git setting `blame.ignoreRevsFile` names.
+NO_IGNORED_COMMITS: Final = ("--ignore-revs-file=",)
 # Versions of files whose copied lines are searched. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8
 # Start of a comment. Copied comments are mostly licenses, so their originals are not searched.
@@ -319,18 +320,8 @@ class LineTracer:
         parent = finder.parents[0]
         revision = f"{parent}..{version.commit_sha}"
         result = self._run_blame(revision, version.path, candidates, COPY_OPTIONS)
-        sources: dict[int, LineSource] = {}
-        for line in result.lines:
-            if line.origin.commit_sha == parent:
-                path, number = line.origin.path, line.original_number
-                old_lines = read_lines(self.repository, find_blob(self.repository, parent, path))
-                if number <= len(old_lines) and is_copy(lines, line.number, old_lines, number):
-                    sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
-        texts = {lines[number - 1].strip() for number in sources}
-        idioms = find_idioms(self.git, parent, texts, self.deadline)
-        return {
-            number: source for number, source in sources.items() if build_key(lines[number - 1]) not in idioms
-        }
+        copies = (line for line in result.lines if line.origin.commit_sha == parent)
+        return select_copies(self.repository, self.git, lines, copies, self.deadline)
 
     def _add_leads(self, entry: _Introduction) -> None:
         """Add the leads of a line: commits that wrote what it replaced, and the oldest with its literal or name."""
@@ -354,10 +345,16 @@ class LineTracer:
             lines |= entry.queried.lines
 
     def _run_blame(
-        self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
+        self,
+        revision: str,
+        path: bytes,
+        numbers: Collection[int],
+        options: Sequence[str] = (),
+        ignore_revs: BlameIgnoreRevs | None = None,
     ) -> BlameResult:
         seconds = compute_remaining_seconds(self.deadline)
-        result = blame_revision(self.git, revision, path, numbers, self.ignore_revs, seconds, options)
+        ignore_revs = ignore_revs or self.ignore_revs
+        result = blame_revision(self.git, revision, path, numbers, ignore_revs, seconds, options)
         if isinstance(result, BlameFailed):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
             self.limitations.append("git blame failed for an earlier commit.")
@@ -368,6 +365,11 @@ class LineTracer:
         """Blame lines of the parents' files, and enqueue them in the versions that wrote them."""
         for (revision, path), queried_lines in sources.items():
             result = self._run_blame(revision, path, queried_lines)
+            guesses = self.ignore_revs.has_commits and find_guesses(self.repository, revision, path, result)
+            if guesses:
+                exact = self._run_blame(revision, path, guesses, NO_IGNORED_COMMITS, BlameIgnoreRevs())
+                lines = [line for line in result.lines if line.number not in guesses]
+                result = BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)
             for line in result.lines:
                 sha = line.origin.commit_sha
                 version = _Version(result.commit_times[sha], sha, line.origin.path)

@@ -10,23 +10,24 @@ import os
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
+from serve.explain.blame import BlamedLine
+from serve.explain.changed_lines import FILE_SUPPORT, ROLE_SUPPORT, find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader
-from serve.explain.line_similarity import build_key, compute_support, extract_features, find_anchor
-from serve.explain.line_sources import (
-    FILE_SUPPORT,
-    ROLE_SUPPORT,
-    LineSource,
-    SourceFinder,
-    find_blob,
-    read_lines,
+from serve.explain.line_similarity import (
+    build_key,
+    compute_support,
+    extract_features,
+    find_anchor,
+    is_copy,
 )
+from serve.explain.line_sources import LineSource, SourceFinder
 from stores import exact_search, history
 from stores.database import DamagedIndex
 from stores.errors import StorageError
@@ -212,6 +213,29 @@ class TimeIsOver(Exception):
 def compute_remaining_seconds(deadline: float) -> float:
     """Return the seconds until a deadline as in `time.monotonic`, but at least `MIN_SECONDS`."""
     return max(MIN_SECONDS, deadline - time.monotonic())
+
+
+def select_copies(
+    repository: Repository,
+    git: GitProgram,
+    lines: Sequence[str],
+    copies: Iterable[BlamedLine],
+    deadline: float,
+) -> dict[int, LineSource]:
+    """Return the sources of lines that git blame finds in the parent, without idioms and lines copied by chance."""
+    sources: dict[int, LineSource] = {}
+    for line in copies:
+        parent, path = line.origin.commit_sha, line.origin.path
+        old_lines = read_lines(repository, find_blob(repository, parent, path))
+        number = line.original_number
+        if number <= len(old_lines) and is_copy(lines, line.number, old_lines, number):
+            sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
+    parents = {source.parent for source in sources.values()}
+    texts = {lines[number - 1].strip() for number in sources}
+    idioms = {key for parent in parents for key in find_idioms(git, parent, texts, deadline)}
+    return {
+        number: source for number, source in sources.items() if build_key(lines[number - 1]) not in idioms
+    }
 
 
 def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: float) -> set[str]:

@@ -1,4 +1,4 @@
-"""Similarity of lines of code, of the lines around them, and of the lines that a commit removes and adds.
+"""Similarity of lines of code, and of the lines around them.
 
 Two lines can be equal, edited, or one a part of the other. Words weigh by how much they prove: common ones, such as
 keywords, little. An anchor is a long name or a long literal, which lines seldom share by chance. The support of a pair
@@ -8,11 +8,11 @@ of lines is the similarity of the lines around both.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final
 
 # Words and single other characters.
@@ -40,6 +40,8 @@ SHORT_WORD: Final = 3  # shorter words weigh as little as common ones
 LONG_WORD: Final = 8
 LONG_LITERAL: Final = 9
 SEARCHED_WORD: Final = 6
+# Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
+MIN_WEIGHT: Final = 1.0
 # Entries of each cache. The daemon keeps all of them, about 20 MB. A request compares far fewer distinct lines.
 CACHE_SIZE: Final = 4_096
 
@@ -64,14 +66,19 @@ MAX_LINE_CHARACTERS: Final = 1_000
 SUPPORT_LINES: Final = 2
 # Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
 MIN_SUPPORT_WEIGHT: Final = 0.1
-# A moved line must be better than an edited one by this much, because most edits stay where they were.
-MOVE_ADVANTAGE: Final = 0.1
 # A removed line is not the source of a line if another added line is more similar to it by this much.
 RIVAL_ADVANTAGE: Final = 0.1
-# Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
-MAX_CANDIDATES: Final = 40
-# Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
-MAX_SEARCH_WORDS: Final = 3
+# A line was split if the lines of one place have this share of its tokens, in their order. A line is one of the parts
+# if at least this share of its words are from the split line.
+MIN_SPLIT_TOKENS: Final = 4
+MIN_SPLIT_SHARE: Final = 0.8
+MIN_PART_SHARE: Final = 0.5
+# Lines between the parts that have nothing from it, such as new arguments.
+MAX_SPLIT_GAPS: Final = 3
+# An added line as similar as this to a removed one is its edit, not a part of it.
+MAX_PART_SIMILARITY: Final = 0.6
+# Most tokens of code in which split lines are searched: 600 take up to 30 ms.
+MAX_SPLIT_TOKENS: Final = 600
 # A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_SUPPORT: Final = 0.5
@@ -218,126 +225,6 @@ def find_anchor(line: str) -> str:
     return max(names, key=len, default="")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChangedLine:
-    """Line that a commit removes or adds.
-
-    `path`: its file, in the parent for a removed line. `lines`: all lines of the file. `number`: that of the line, from
-    1. `file` and `block`: numbers of its file and of its block in the diff of the commit.
-    """
-
-    path: bytes
-    lines: Sequence[str]
-    number: int
-    file: int
-    block: int
-
-    @property
-    def text(self) -> str:
-        """The line itself."""
-        return self.lines[self.number - 1]
-
-    @property
-    def features(self) -> LineFeatures:
-        """Features of the line."""
-        return extract_features(self.text)
-
-
-@dataclass(frozen=True, eq=False)
-class ChangedLines:
-    """Lines that a commit removes from one parent, and those that it adds."""
-
-    removed: Sequence[ChangedLine]
-    added: Sequence[ChangedLine]
-    _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
-    _added_by_word: dict[int, Mapping[str, list[ChangedLine]]] = field(default_factory=dict)  # of each file
-    _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
-
-    @cached_property
-    def _removed_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return _group_by_key(self.removed)
-
-    @cached_property
-    def _added_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return _group_by_key(self.added)
-
-    @cached_property
-    def _removed_by_word(self) -> Mapping[str, list[ChangedLine]]:
-        """Removed lines, without those whose text the commit adds again: they became no other line."""
-        added_keys = self._added_by_key.keys()
-        return _group_by_word(line for line in self.removed if line.features.key not in added_keys)
-
-    @cached_property
-    def _added_by_file(self) -> Mapping[int, list[ChangedLine]]:
-        by_file: dict[int, list[ChangedLine]] = defaultdict(list)
-        for line in self.added:
-            by_file[line.file].append(line)
-        return by_file
-
-    @cached_property
-    def _unique_literals(self) -> frozenset[str]:
-        """Literals that exactly one removed and one added line have."""
-        removed, added = (
-            Counter(chain.from_iterable(set(extract_literals(line.text)) for line in lines))
-            for lines in (self.removed, self.added)
-        )
-        return frozenset(literal for literal, count in removed.items() if count == added[literal] == 1)
-
-    def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines of equal text, then those that share a rare word."""
-        equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
-        return list(dict.fromkeys([*equal, *_find_by_rare_words(self._removed_by_word, features)]))
-
-    def compute_best_support(self, removed: ChangedLine) -> float:
-        """Return the best support of the added lines of this text; 0 if no more were added than removed.
-
-        Of several added lines, only the one with the best support continues the removed line.
-        """
-        key = removed.features.key
-        added = self._added_by_key.get(key, [])
-        if len(added) <= len(self._removed_by_key[key]):
-            return 0.0
-        if removed not in self._best_supports:
-            self._best_supports[removed] = max(
-                compute_support(line.lines, line.number, removed.lines, removed.number)
-                for line in added[:MAX_CANDIDATES]
-            )
-        return self._best_supports[removed]
-
-    def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
-        """Check whether another added line of the file fits a removed line better than the line `number` of `path`.
-
-        Most lines stay where they were, so an added line of the same block may be less similar by `MOVE_ADVANTAGE`.
-        """
-        if similarity == 1:
-            return False
-        return any(
-            _is_more_similar(
-                line.features,
-                removed.features,
-                similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),
-            )
-            for line in self._find_successors(removed)
-            if (line.path, line.number) != (path, number)
-        )
-
-    def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
-        """Return the added lines of the file that share a rare word with a removed line."""
-        file = removed.file
-        if file not in self._added_by_word:
-            self._added_by_word[file] = _group_by_word(self._added_by_file.get(file, ()))
-        if removed not in self._successors:
-            self._successors[removed] = list(_find_by_rare_words(self._added_by_word[file], removed.features))
-        return self._successors[removed]
-
-    def shares_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
-        """Check whether a line has a literal that only this removed line and one added line of the commit have."""
-        return any(
-            literal in features.words and literal in self._unique_literals
-            for literal in extract_literals(removed.text)
-        )
-
-
 def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> float:
     """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more."""
     total = weights = 0.0
@@ -359,40 +246,69 @@ def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_num
     return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
 
 
+def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
+    """Return the positions of lines that are parts of an old line, each with the position of that old line.
+
+    The tokens of both texts are aligned as a whole, so that wrapped arguments and prose are found.
+    """
+    old_lines, lines = ([extract_features(text).tokens for text in group] for group in (old_texts, texts))
+    if max(sum(map(len, old_lines)), sum(map(len, lines))) > MAX_SPLIT_TOKENS:
+        return {}
+    sources: dict[int, int] = {}
+    for old_position, parts in _align_tokens(old_lines, lines).items():
+        old_line = old_lines[old_position]
+        if (
+            len(old_line) >= MIN_SPLIT_TOKENS
+            and sum(map(len, parts.values())) >= MIN_SPLIT_SHARE * len(old_line)
+            and max(parts) - min(parts) < len(parts) + MAX_SPLIT_GAPS
+            and not any(_is_edit(old_texts[old_position], text) for text in texts)
+        ):
+            for position, tokens in parts.items():
+                words = list(filter(WORD.match, tokens))
+                least_count = MIN_PART_SHARE * len(list(filter(WORD.match, lines[position])))
+                if len(words) >= least_count and any(weigh_word(word) == 1 for word in words):
+                    sources[position] = old_position
+    return sources
+
+
+def _align_tokens(
+    old_lines: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
+) -> dict[int, dict[int, list[str]]]:
+    """Align all tokens, and return those that each old line shares with each line, both by position."""
+    old_tokens, tokens = (
+        [(token, position) for position, line in enumerate(group) for token in line]
+        for group in (old_lines, lines)
+    )
+    matcher = SequenceMatcher(
+        None, [token for token, _ in old_tokens], [token for token, _ in tokens], autojunk=False
+    )
+    shared: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for old_start, start, size in matcher.get_matching_blocks():
+        for offset in range(size):
+            token, old_position = old_tokens[old_start + offset]
+            shared[old_position][tokens[start + offset][1]].append(token)
+    return shared
+
+
+def _is_edit(old_text: str, text: str) -> bool:
+    """Check whether a line is similar to an old one and has tokens that the old one lacks."""
+    old, new = extract_features(old_text), extract_features(text)
+    return is_more_similar(new, old, MAX_PART_SIMILARITY) and (
+        count_common_tokens(new.tokens, old.tokens) < len(new.tokens)
+    )
+
+
 def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
     """Check whether an added line is more similar to a removed line than `similarity` by `RIVAL_ADVANTAGE`."""
     least = similarity + RIVAL_ADVANTAGE
-    return least < 1 and any(_is_more_similar(extract_features(text), removed, least) for text in added_texts)
+    return least < 1 and any(is_more_similar(extract_features(text), removed, least) for text in added_texts)
 
 
-def _is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
+def is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
+    """Check whether two lines are more similar than `similarity`."""
     # The Dice ratio is half of the similarity, and takes less time than the other half.
     may_be = (1 + compute_dice(first, second)) / 2 > similarity
     return may_be and compute_similarity(first, second) > similarity
-
-
-def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:
-    by_key: dict[str, list[ChangedLine]] = defaultdict(list)
-    for line in lines:
-        by_key[build_key(line.text)].append(line)
-    return by_key
-
-
-def _group_by_word(lines: Iterable[ChangedLine]) -> dict[str, list[ChangedLine]]:
-    by_word: dict[str, list[ChangedLine]] = defaultdict(list)
-    for line in lines:
-        for word in line.features.words:
-            by_word[word].append(line)
-    return by_word
-
-
-def _find_by_rare_words(
-    by_word: Mapping[str, list[ChangedLine]], features: LineFeatures
-) -> Iterator[ChangedLine]:
-    """Yield the lines that share one of the rarest words, each once. Lines of common words are left out."""
-    words = sorted((len(by_word[word]), word) for word in features.words if word in by_word)
-    postings = (by_word[word] for count, word in words[:MAX_SEARCH_WORDS] if count <= MAX_CANDIDATES)
-    yield from dict.fromkeys(chain.from_iterable(postings))
 
 
 def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:

@@ -7,30 +7,43 @@ README.md of `serve` describes the rules.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import chain, count, product
+from functools import cache, cached_property, partial
+from itertools import chain, product
 from typing import Final, Literal
 
-from pipeline.git.changes import FileChange, is_binary, is_regular
+from pipeline.git.changes import FileChange
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
-from pipeline.hunks import OVERSIZE_BYTES
-from serve.explain.line_similarity import (
+from serve.explain.blame import BlameResult
+from serve.explain.changed_lines import (
+    MAX_BLOCK_LINES,
     MAX_CANDIDATES,
+    MIN_MOVE_SCORE,
+    MIN_SUPPORTED_MOVE_SCORE,
     MOVE_ADVANTAGE,
-    WHOLE_ANCHOR_SCORE,
     ChangedLine,
     ChangedLines,
+    create_whole_part,
+    find_blob,
+    find_by_rare_words,
+    group_by_word,
+    list_parts,
+    load_changed_lines,
+    read_lines,
+)
+from serve.explain.line_similarity import (
+    MIN_WEIGHT,
+    WHOLE_ANCHOR_SCORE,
     LineFeatures,
     build_key,
     compute_containment,
     compute_similarity,
     compute_support,
     extract_features,
+    find_split_lines,
     has_better_rival,
 )
 
@@ -38,30 +51,10 @@ SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
 # Least similarity of an edited line. If no removed line reaches it, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
-# Least similarity of a moved line: alone, and with at least this support.
-MIN_MOVE_SCORE: Final = 0.8
-MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
-MOVE_SUPPORT: Final = 0.6
-# Least support of a move between files, and of one from a test or example into source, or to another file extension.
-FILE_SUPPORT: Final = 0.25
-ROLE_SUPPORT: Final = 0.5
-# A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
-UNSUPPORTED_WEIGHT: Final = 2.0
 # A moved line of equal text is exact if it has at least this support.
 EXACT_SUPPORT: Final = 0.5
-# Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
-MIN_WEIGHT: Final = 1.0
 # Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
 MAX_REPLACED_LINES: Final = 3
-# Limits of the search for moved lines: files and changed lines of a commit.
-MAX_MOVE_FILES: Final = 200
-MAX_MOVE_LINES: Final = 50_000
-# Lines at the start of a block with which one line is compared: 400 take 0.4 s.
-MAX_BLOCK_LINES: Final = 400
-# Tests, examples and documentation, by directory or by file name.
-NON_SOURCE_PATH: Final = re.compile(
-    rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,9 @@ class SourceFinder:
             for change in self._list_changes(parent_index):
                 if (change.old_path or change.path) == path:
                     lines = read_lines(self.repository, change.old_blob)
-                    for number in chain.from_iterable(part.removed for part in self._list_parts(change)):
+                    for number in chain.from_iterable(
+                        part.removed for part in list_parts(self.repository, change)
+                    ):
                         if extract_features(lines[number - 1]).key == key:
                             return LineSource(parent, path, number, "moved", is_exact=False)
         return None
@@ -147,7 +142,7 @@ class SourceFinder:
         lines, old_lines = read_lines(self.repository, blob), read_lines(self.repository, old_blob)
         parts: Sequence[PatchPart] | None = None
         if blob and old_blob and old_lines and converted_path:
-            parts = (_create_whole_part(len(old_lines), len(lines)),)
+            parts = (create_whole_part(len(old_lines), len(lines)),)
         elif blob and old_blob and old_lines:
             parts = _join_parts(self.repository.diff_blobs(old_blob, blob), old_lines)
         return _FileComparison(parent, path, old_path, lines, old_lines, parts)
@@ -167,17 +162,25 @@ class SourceFinder:
         match = comparison.find_match_in_place(number, features)
         if match and match.score >= 1 - MOVE_ADVANTAGE:
             return match
-        moved = self._find_moved(parent_index, comparison, number, features)
+        moved = self._find_moved(parent_index, comparison, number, features, match)
         if moved and (match is None or moved.score > match.score + MOVE_ADVANTAGE):
             return moved
-        return match
+        return match or comparison.find_split_line(number)
 
     def _find_moved(
-        self, parent_index: int, comparison: _FileComparison, number: int, features: LineFeatures
+        self,
+        parent_index: int,
+        comparison: _FileComparison,
+        number: int,
+        features: LineFeatures,
+        match: _Match | None,
     ) -> _Match | None:
+        """Return the best source elsewhere in the commit. `match`: source in the block of the line."""
         changed_lines = self._changed_lines.get(parent_index)
         if changed_lines is None:
-            changed_lines = self._changed_lines[parent_index] = self._load_changed_lines(parent_index)
+            changed_lines = self._changed_lines[parent_index] = load_changed_lines(
+                self.repository, self._list_changes(parent_index)
+            )
         best: tuple[float, float, ChangedLine] | None = None
         least_score = MIN_SUPPORTED_MOVE_SCORE
         for candidate in changed_lines.find_candidates(features):
@@ -191,13 +194,13 @@ class SourceFinder:
                 # A copy of a line that another one continues is hardly the edit of a third line.
                 least_score = 1 - MOVE_ADVANTAGE
                 continue
-            is_move = _is_move(
-                score, support, features, comparison.path, candidate.path, comparison.old_path
-            ) or changed_lines.shares_unique_literal(features, candidate)
-            is_best = is_move and (best is None or (score, support) > best[:2])
-            if is_best and not changed_lines.has_better_successor(
-                candidate, comparison.path, number, similarity
-            ):
+            is_source = changed_lines.is_source(
+                candidate, features, (comparison.path, comparison.old_path), score, support
+            )
+            is_best = is_source and (best is None or (score, support) > best[:2])
+            # If both lines were edited in place, they did not change places.
+            least = match.score if match and similarity == 1 else similarity
+            if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, least):
                 best = score, support, candidate
         if best is None:
             return None
@@ -206,35 +209,6 @@ class SourceFinder:
         return _Match(
             score, LineSource(self.parents[parent_index], line.path, line.number, "moved", is_exact)
         )
-
-    def _load_changed_lines(self, parent_index: int) -> ChangedLines:
-        remaining_lines = MAX_MOVE_LINES
-        removed: list[ChangedLine] = []
-        added: list[ChangedLine] = []
-        blocks = count()
-        for file, change in enumerate(self._list_changes(parent_index)[:MAX_MOVE_FILES]):
-            if change.has_same_content or change.kind == "type_changed":
-                continue
-            parts = self._list_parts(change)
-            remaining_lines -= sum(len(part.removed) + len(part.added) for part in parts)
-            if remaining_lines < 0:
-                break
-            old_lines, new_lines = (
-                read_lines(self.repository, blob) for blob in (change.old_blob, change.new_blob)
-            )
-            old_path = change.old_path or change.path
-            for part, block in zip(parts, blocks, strict=False):
-                removed += (ChangedLine(old_path, old_lines, number, file, block) for number in part.removed)
-                added += (ChangedLine(change.path, new_lines, number, file, block) for number in part.added)
-        return ChangedLines(removed, added)
-
-    def _list_parts(self, change: FileChange) -> Sequence[PatchPart]:
-        """Return the blocks of a change: one with all lines if the file was added or deleted."""
-        old_blob, new_blob = change.old_blob, change.new_blob
-        old_lines, new_lines = (read_lines(self.repository, blob) for blob in (old_blob, new_blob))
-        if not (old_lines and new_lines and old_blob and new_blob):
-            return (_create_whole_part(len(old_lines), len(new_lines)),)
-        return self.repository.diff_blobs(old_blob, new_blob)
 
 
 @dataclass(frozen=True)
@@ -248,6 +222,7 @@ class _FileComparison:
     old_lines: Sequence[str]
     parts: Sequence[PatchPart] | None
     _equal_pairs: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict)
+    _split_lines: dict[int, dict[int, int]] = field(default_factory=dict)
 
     @cached_property
     def _added_by_key(self) -> Mapping[str, list[int]]:
@@ -256,6 +231,16 @@ class _FileComparison:
     @cached_property
     def _removed_by_key(self) -> Mapping[str, list[int]]:
         return _group_numbers(self.old_lines, (part.removed for part in self.parts or ()))
+
+    @cached_property
+    def _added_by_word(self) -> Mapping[str, list[int]]:
+        numbers = chain.from_iterable(part.added for part in self.parts or ())
+        return group_by_word((extract_features(self.lines[number - 1]), number) for number in numbers)
+
+    @cached_property
+    def _removed_by_word(self) -> Mapping[str, list[int]]:
+        numbers = chain.from_iterable(part.removed for part in self.parts or ())
+        return group_by_word((extract_features(self.old_lines[number - 1]), number) for number in numbers)
 
     def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
         """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
@@ -286,6 +271,22 @@ class _FileComparison:
             self._create_source(old, "modified", is_exact=False) for old in informative[:MAX_REPLACED_LINES]
         ]
 
+    def find_split_line(self, number: int) -> _Match | None:
+        """Return the removed line that was split over several lines of the block, one of which is this one."""
+        part = next((part for part in self.parts or () if number in part.added), None)
+        if part is None:
+            return None
+        if part.new_start not in self._split_lines:
+            self._split_lines[part.new_start] = find_split_lines(
+                [self.old_lines[old_number - 1] for old_number in part.removed],
+                [self.lines[added_number - 1] for added_number in part.added],
+            )
+        position = self._split_lines[part.new_start].get(part.added.index(number))
+        if position is None:
+            return None
+        source = self._create_source(part.removed[position], "modified", is_exact=False)
+        return _Match(MIN_EDIT_SCORE, source)
+
     def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
         equal_number = self._pair_equal_lines(part, features.key).get(number)
         if equal_number is not None:
@@ -293,18 +294,19 @@ class _FileComparison:
             return _Match(1.0, self._create_source(equal_number, step, is_exact=True))
         relative_position = (number - part.added[0]) / len(part.added)
         candidates: list[tuple[float, float, int, float]] = []
-        for index, old_number in enumerate(part.removed[:MAX_BLOCK_LINES]):
+        for old_number in _select_candidates(part.removed, features, lambda: self._removed_by_word):
             old = extract_features(self.old_lines[old_number - 1])
             if not features.words & old.words or old.key in self._added_by_key:
                 continue  # a removed line whose text was added has moved
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
             if score >= MIN_EDIT_SCORE:
-                distance = abs(index / len(part.removed) - relative_position)
+                distance = abs((old_number - part.removed[0]) / len(part.removed) - relative_position)
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
             old = extract_features(self.old_lines[old_number - 1])
-            rivals = (self.lines[rival - 1] for rival in part.added[:MAX_BLOCK_LINES] if rival != number)
+            rival_numbers = _select_candidates(part.added, old, lambda: self._added_by_word)
+            rivals = (self.lines[rival - 1] for rival in rival_numbers if rival != number)
             # A line that has the whole text is its successor, even if another added line is more similar.
             if score >= WHOLE_ANCHOR_SCORE or not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
@@ -350,21 +352,20 @@ class _FileComparison:
         return LineSource(self.parent, self.old_path, number, step, is_exact)
 
 
-def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
-    """Return the blob of a commit's file; None if the commit has no regular file there."""
-    entry = repository.find_entry(sha, path)
-    return entry.sha if entry and entry.name == path and is_regular(entry.mode) else None
-
-
-def read_lines(repository: Repository, blob: str | None) -> list[str]:
-    """Return the lines of a blob; none without a blob, or if it is binary or too large to compare."""
-    if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
-        return []
-    content = repository.read_blob(blob)
-    if is_binary(content):
-        return []
-    lines = content.decode("utf-8", "replace").split("\n")
-    return lines if lines[-1] else lines[:-1]
+def find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
+    """Return the lines of a revision that git, to skip an ignored commit, assigned to a line that is not similar."""
+    read_cached_lines = cache(partial(read_lines, repository))
+    texts = read_cached_lines(find_blob(repository, revision, path))
+    guesses: set[int] = set()
+    for line in blame.lines:
+        old_texts = read_cached_lines(find_blob(repository, line.origin.commit_sha, line.origin.path))
+        if line.number <= len(texts) and line.original_number <= len(old_texts):
+            features = extract_features(texts[line.number - 1])
+            old = extract_features(old_texts[line.original_number - 1])
+            score = max(compute_similarity(features, old), compute_containment(features, old))
+            if features.weight >= MIN_WEIGHT and score < MIN_EDIT_SCORE:
+                guesses.add(line.number)
+    return guesses
 
 
 def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
@@ -375,11 +376,6 @@ def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
         if change.kind == "deleted" and name and old_name == name and old_suffix != suffix:
             return change.path
     return None
-
-
-def _create_whole_part(old_count: int, count: int) -> PatchPart:
-    removed, added = tuple(range(1, old_count + 1)), tuple(range(1, count + 1))
-    return PatchPart(1, old_count, 1, count, "", added, removed)
 
 
 def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[PatchPart]:
@@ -413,6 +409,17 @@ def _span(numbers: Sequence[int]) -> range:
     return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
 
 
+def _select_candidates(
+    numbers: Sequence[int], features: LineFeatures, get_numbers_by_word: Callable[[], Mapping[str, list[int]]]
+) -> Iterable[int]:
+    """Return the lines of a block to compare with a line: all of a small block, or those that share a rare word."""
+    if len(numbers) <= MAX_BLOCK_LINES:
+        return numbers
+    return (
+        number for number in find_by_rare_words(get_numbers_by_word(), features) if number in _span(numbers)
+    )
+
+
 def _group_numbers(lines: Sequence[str], parts: Iterable[Sequence[int]]) -> dict[str, list[int]]:
     """Return the numbers of lines, by the text of the line without white space."""
     by_key: dict[str, list[int]] = defaultdict(list)
@@ -426,24 +433,3 @@ def _is_blank_between(previous: PatchPart, part: PatchPart, old_lines: Sequence[
     end = previous.removed[-1] if previous.removed else previous.old_start
     start = part.removed[0] if part.removed else part.old_start + 1
     return not any(line.strip() for line in old_lines[end : start - 1])
-
-
-def _is_move(
-    score: float, support: float, features: LineFeatures, path: bytes, candidate_path: bytes, old_path: bytes
-) -> bool:
-    """Check whether a removed line is the source of a line of the file `path`, which the parent has as `old_path`."""
-    if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
-        return False
-    if candidate_path in (path, old_path):
-        return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
-    is_into_source = _is_source(path) and not _is_source(candidate_path)
-    has_same_extension = _get_extension(path) == _get_extension(candidate_path)
-    return support >= (FILE_SUPPORT if has_same_extension and not is_into_source else ROLE_SUPPORT)
-
-
-def _is_source(path: bytes) -> bool:
-    return NON_SOURCE_PATH.search(path) is None
-
-
-def _get_extension(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2].rpartition(b".")[2]

@@ -16,8 +16,8 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.excerpts import get_subject
-from serve.explain.line_similarity import build_key, extract_features
-from serve.explain.line_sources import MIN_WEIGHT, find_blob, read_lines
+from serve.explain.changed_lines import find_blob, read_lines
+from serve.explain.line_similarity import MIN_WEIGHT, build_key, extract_features
 from serve.text import SHA_DIGITS, escape_in_sentence, format_command
 
 # git blame needs several times the size of a file in memory, and nobody reads a larger file line by line.

@@ -22,8 +22,8 @@ from pipeline.syntax.outline import Symbol, parse_symbols
 from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.commit_types import TraceStep
+from serve.explain.changed_lines import find_blob
 from serve.explain.line_similarity import TOKEN, count_common_tokens
-from serve.explain.line_sources import find_blob
 from stores.history import SymbolTouch, get_definition_word
 
 # Tokens at the start of a definition that are compared: those of about 400 lines, which take 10 ms.

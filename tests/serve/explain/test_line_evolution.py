@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,8 +12,8 @@ import pytest
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import open_repository
 from serve.explain import line_evolution, line_search
+from serve.explain.changed_lines import MAX_BLOCK_LINES, MAX_CANDIDATES
 from serve.explain.line_search import LineSearcher, UnsourcedLine
-from serve.explain.line_similarity import MAX_CANDIDATES
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
 from serve.repositories import locate_index
@@ -339,6 +340,121 @@ def test_equal_lines_are_paired_by_their_neighbours(repo: Repo, home: Path) -> N
     repo.commit_file("types.py", new, "Format")
     repo.commit_file("types.py", new.replace("    ", "\t"), "Use tabs")
     assert list_steps(trace(repo, home, "types.py", 3))[-1][:2] == ("introduced", "Define render")
+
+
+def test_split_line(repo: Repo, home: Path) -> None:
+    """Each part of a line that was split over several lines comes from this line."""
+    head = "def connect(\n    address: str,\n    retries: int,\n    *,\n    is_secure: bool = True,\n) -> Socket:\n"
+    repo.commit_file(
+        "net.py", CONNECT.replace("def connect(address, retries):\n", head) + OTHER, "Annotate it"
+    )
+    for number in (1, 2, 3):
+        (step,) = trace(repo, home, "net.py", number).evolution
+        assert step.text == "def connect(address, retries):"
+    assert trace(repo, home, "net.py", 5).evolution == ()
+
+
+def test_beginning_of_a_line_elsewhere_is_no_part_of_it(repo: Repo, home: Path) -> None:
+    """A line that begins like a removed one is new if the rest of that line stays together elsewhere."""
+    old = "class Peer:\n    def close(self):\n        self._waiting = get_loop().add_timeout(now() + 5, self._abort)\n"
+    new = (
+        "class Peer:\n    def close(self):\n        if self.is_closed():\n            self._waiting = None\n"
+    )
+    new += "            return\n        self.say_goodbye()\n        flush()\n        log_state()\n"
+    new += "        self._waiting = self.loop.add_timeout(\n            now() + 5, self._abort)\n"
+    repo.commit_file("peer.py", old, "Close")
+    repo.commit_file("peer.py", new, "Wait")
+    assert trace(repo, home, "peer.py", 4).evolution == ()
+
+
+def test_wrapped_prose(repo: Repo, home: Path) -> None:
+    """A line of a paragraph that was wrapped anew comes from the line that has most of its words."""
+    old = (
+        "Every request opens a connection to the nearest server.\n"
+        "Idle connections close after a minute of silence, and are counted as errors.\n"
+    )
+    new = (
+        "Every request opens a connection to\nthe nearest server. Idle connections close after\n"
+        "a minute of silence, and are counted as errors.\n"
+    )
+    repo.commit_file("guide.md", old, "Explain connections")
+    repo.commit_file("guide.md", new, "Wrap it")
+    texts = [trace(repo, home, "guide.md", number).evolution[0].text for number in (1, 2, 3)]
+    assert texts == [old.splitlines()[number] for number in (0, 1, 1)]
+
+
+def test_lines_edited_in_place_do_not_change_places(repo: Repo, home: Path) -> None:
+    """A line that becomes equal to the former line of another file, which is edited too, comes from its own place."""
+    body = (
+        "def send(shards):\n    shards: dict[str, list[KIND]] = collect(shards)\n    return flush(shards)\n"
+    )
+    for name, kind in (("disk.py", "Shard"), ("comms.py", "bytes")):
+        repo.write(name, body.replace("KIND", kind))
+    repo.commit("Send shards")
+    for name, kind in (("disk.py", "bytes"), ("comms.py", "Shard")):
+        repo.write(name, body.replace("KIND", kind))
+    repo.commit("Exchange the kinds")
+    (step,) = trace(repo, home, "disk.py", 2).evolution
+    assert (step.file_path, step.text) == ("disk.py", "shards: dict[str, list[Shard]] = collect(shards)")
+
+
+@pytest.mark.parametrize("is_idiom", [False, True])
+def test_idiom_does_not_move_between_files(repo: Repo, home: Path, is_idiom: bool) -> None:
+    """A line that a commit removes from several files did not move to a new one, unless the lines around it did."""
+    line = "use std::cell::UnsafeCell;\n"
+    neighbours = "use std::fmt::Debug;\n"
+    names = ["worker.rs", "queue.rs"] if is_idiom else ["worker.rs"]
+    for name in names:
+        repo.write(name, neighbours + line + f"fn {name.partition('.')[0]}() {{}}\n")
+    repo.commit("Start")
+    for name in names:
+        repo.write(name, f"fn {name.partition('.')[0]}() {{}}\n")
+    new_neighbours = neighbours.replace("Debug", "Display")
+    repo.commit_file("scope.rs", f"{new_neighbours}{line}struct Scope {{}}\n", "Add a scope")
+    found = trace(repo, home, "scope.rs", 2).evolution
+    assert [step.commit_message for step in found] == ([] if is_idiom else ["Start"])
+
+
+def test_move_to_another_language_is_not_edited(repo: Repo, home: Path) -> None:
+    """A similar line that was removed from a file with another extension is not the source of an edited line."""
+    main = "\nif __name__ == '__main__':\n"
+    repo.commit_file("guide.rst", f"Write::\n{main}    asyncio.run(amain())\n", "Explain")
+    repo.commit_file("demo.py", f"def serve():\n    pass\n{main}    main()\n", "Add a demo")
+    repo.write("guide.rst", "Write it.\n")
+    repo.commit_file("demo.py", f"def serve():\n    pass\n{main}    asyncio.run(main())\n", "Use asyncio")
+    assert "guide.rst" not in [step.file_path for step in trace(repo, home, "demo.py", 5).evolution]
+
+
+def test_line_of_a_long_converted_file(repo: Repo, home: Path) -> None:
+    """In a long file that was converted to another language, a line is found by its words, wherever it stands."""
+    loop = "for (int offset = 0; offset <= encodedQuery.length(); ) {"
+    filler = [f"void method{number}() {{ call{number}(); }}" for number in range(MAX_BLOCK_LINES + 50)]
+    repo.commit_file("Url.java", "\n".join([loop, *filler]) + "\n", "Parse")
+    repo.remove("Url.java")
+    lines = [f"fun method{number}() {{ call{number}() }}" for number in range(MAX_BLOCK_LINES + 50)]
+    repo.commit_file(
+        "Url.kt", "\n".join([*lines, "while (offset <= encodedQuery.length) {"]) + "\n", "Convert"
+    )
+    (step,) = trace(repo, home, "Url.kt", len(lines) + 1).evolution
+    assert step.text == loop
+
+
+def test_guess_of_an_ignored_commit_is_not_followed(repo: Repo, home: Path) -> None:
+    """If git, to skip an ignored commit, assigns a line to a different one, the ignored commit is a step."""
+    names = ["cancel_checkpoint", "detach_coroutine", "reschedule_task", "wait_readable"]
+
+    def join(order: Sequence[str], form: str) -> str:
+        return "from .core import (\n" + "".join(f"    {form.format(name)},\n" for name in order) + ")\n"
+
+    repo.commit_file("api.py", join(names, "{0}"), "Import them")
+    repo.commit_file("api.py", join([*names[:3], "protect_keyboard", names[3]], "{0}"), "Import another")
+    ordered = ["protect_keyboard", *reversed(names)]
+    repo.commit_file("api.py", join(ordered, "{0}"), "Sort them")
+    repo.commit_file(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD") + "\n", "Ignore it")
+    repo.commit_file("api.py", join(ordered, "{0} as {0}"), "Export them")
+    for number, name in enumerate(ordered, 2):
+        for step in trace(repo, home, "api.py", number).evolution:
+            assert step.text == f"{name},"
 
 
 def test_many_equal_lines_are_paired_in_order(repo: Repo, home: Path) -> None:

@@ -10,12 +10,15 @@ import sys
 import pytest
 
 from serve.explain import line_similarity
-from serve.explain.line_similarity import (
+from serve.explain.changed_lines import (
+    MAX_BLOCK_LINES,
     MAX_CANDIDATES,
-    MAX_LINE_CHARACTERS,
     MAX_SEARCH_WORDS,
     ChangedLine,
     ChangedLines,
+)
+from serve.explain.line_similarity import (
+    MAX_LINE_CHARACTERS,
     LineFeatures,
     compute_containment,
     compute_similarity,
@@ -126,19 +129,19 @@ def build_rewrite(count: int, common: str) -> ChangedLines:
 
 
 def test_successors_are_found_by_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A removed line is compared with the added lines that share a rare word, however many lines were added."""
-    compared: list[str] = []
+    """A removed line is compared with few added lines, those of its block and of rare words, however many there are."""
+    compared: set[str] = set()
     compute_dice = line_similarity.compute_dice
 
     def count_comparison(first: LineFeatures, second: LineFeatures) -> float:
-        compared.append(first.key)
+        compared.add(first.key)
         return compute_dice(first, second)
 
     monkeypatch.setattr(line_similarity, "compute_dice", count_comparison)
-    rewrite = build_rewrite(500, "configuration")
+    rewrite = build_rewrite(2_000, "configuration")
     assert rewrite.has_better_successor(rewrite.removed[300], b"other.py", 1, 0.7)
     assert not rewrite.has_better_successor(rewrite.removed[300], b"data.py", 301, 0.7)
-    assert 0 < len(compared) <= 2 * MAX_SEARCH_WORDS * MAX_CANDIDATES
+    assert len(compared) <= MAX_BLOCK_LINES + MAX_SEARCH_WORDS * MAX_CANDIDATES
 
 
 def test_order_of_candidates() -> None:

@@ -1,0 +1,299 @@
+"""Lines that a commit removes and adds, and the rules by which a removed line became an added one elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, count
+from typing import Final, TypeVar
+
+from pipeline.git.changes import FileChange, is_binary, is_regular
+from pipeline.git.patches import PatchPart
+from pipeline.git.repository import Repository
+from pipeline.hunks import OVERSIZE_BYTES
+from serve.explain.line_similarity import (
+    RIVAL_ADVANTAGE,
+    LineFeatures,
+    build_key,
+    compute_support,
+    extract_features,
+    extract_literals,
+    is_more_similar,
+)
+
+Item = TypeVar("Item")
+
+# Least similarity of a moved line: alone, and with at least this support.
+MIN_MOVE_SCORE: Final = 0.8
+MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
+MOVE_SUPPORT: Final = 0.6
+# Least support of a move between files. The second is for a move from a test or example into source, or to another file
+# extension, and for a line that the commit removes from several files.
+FILE_SUPPORT: Final = 0.25
+ROLE_SUPPORT: Final = 0.5
+# A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
+UNSUPPORTED_WEIGHT: Final = 2.0
+# A moved line must be better than an edited one by this much, because most edits stay where they were.
+MOVE_ADVANTAGE: Final = 0.1
+# Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
+MAX_CANDIDATES: Final = 40
+# Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
+MAX_SEARCH_WORDS: Final = 3
+# Lines of a block that are all compared with one line: 400 take 0.4 s. Of a larger block, those that share a rare word.
+MAX_BLOCK_LINES: Final = 400
+# Limits of the search for moved lines: files and changed lines of a commit.
+MAX_MOVE_FILES: Final = 200
+MAX_MOVE_LINES: Final = 50_000
+# Tests, examples and documentation, by directory or by file name.
+NON_SOURCE_PATH: Final = re.compile(
+    rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedLine:
+    """Line that a commit removes or adds.
+
+    `path`: its file, in the parent for a removed line. `lines`: all lines of the file. `number`: that of the line, from
+    1. `file` and `block`: numbers of its file and of its block in the diff of the commit.
+    """
+
+    path: bytes
+    lines: Sequence[str]
+    number: int
+    file: int
+    block: int
+
+    @property
+    def text(self) -> str:
+        """The line itself."""
+        return self.lines[self.number - 1]
+
+    @property
+    def features(self) -> LineFeatures:
+        """Features of the line."""
+        return extract_features(self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedLines:
+    """Lines that a commit removes from one parent, and those that it adds."""
+
+    removed: Sequence[ChangedLine]
+    added: Sequence[ChangedLine]
+    _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
+    _added_by_word: dict[int, Mapping[str, list[ChangedLine]]] = field(default_factory=dict)  # of each file
+    _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
+
+    @cached_property
+    def _removed_by_key(self) -> Mapping[str, list[ChangedLine]]:
+        return _group_by_key(self.removed)
+
+    @cached_property
+    def _added_by_key(self) -> Mapping[str, list[ChangedLine]]:
+        return _group_by_key(self.added)
+
+    @cached_property
+    def _removed_by_word(self) -> Mapping[str, list[ChangedLine]]:
+        """Removed lines, without those whose text the commit adds again: they became no other line."""
+        added_keys = self._added_by_key.keys()
+        return group_by_word(
+            (line.features, line) for line in self.removed if line.features.key not in added_keys
+        )
+
+    @cached_property
+    def _added_by_file(self) -> Mapping[int, list[ChangedLine]]:
+        by_file: dict[int, list[ChangedLine]] = defaultdict(list)
+        for line in self.added:
+            by_file[line.file].append(line)
+        return by_file
+
+    @cached_property
+    def _added_by_block(self) -> Mapping[int, list[ChangedLine]]:
+        by_block: dict[int, list[ChangedLine]] = defaultdict(list)
+        for line in self.added:
+            by_block[line.block].append(line)
+        return by_block
+
+    @cached_property
+    def _unique_literals(self) -> frozenset[str]:
+        """Literals that exactly one removed and one added line have."""
+        removed, added = (
+            Counter(chain.from_iterable(set(extract_literals(line.text)) for line in lines))
+            for lines in (self.removed, self.added)
+        )
+        return frozenset(literal for literal, count in removed.items() if count == added[literal] == 1)
+
+    def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
+        """Return the removed lines of equal text, then those that share a rare word."""
+        equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
+        return list(dict.fromkeys([*equal, *find_by_rare_words(self._removed_by_word, features)]))
+
+    def is_source(
+        self,
+        removed: ChangedLine,
+        features: LineFeatures,
+        paths: Collection[bytes],
+        score: float,
+        support: float,
+    ) -> bool:
+        """Check whether a removed line is the source of a line elsewhere, by their similarity and support.
+
+        `paths`: path of the file of the line, now and in the parent.
+        """
+        if self._shares_unique_literal(features, removed):
+            return True
+        if removed.path not in paths:
+            return self._is_move_between_files(removed, next(iter(paths)), score, support)
+        if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
+            return False
+        return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
+
+    def _is_move_between_files(self, removed: ChangedLine, path: bytes, score: float, support: float) -> bool:
+        has_same_extension = _get_extension(path) == _get_extension(removed.path)
+        if score < MIN_MOVE_SCORE and (support < MOVE_SUPPORT or not has_same_extension):
+            return False
+        is_into_source = _is_source(path) and not _is_source(removed.path)
+        is_idiom = len({line.file for line in self._removed_by_key[removed.features.key]}) > 1
+        is_doubtful = is_into_source or is_idiom or not has_same_extension
+        return support >= (ROLE_SUPPORT if is_doubtful else FILE_SUPPORT)
+
+    def compute_best_support(self, removed: ChangedLine) -> float:
+        """Return the best support of the added lines of this text; 0 if no more were added than removed.
+
+        Of several added lines, only the one with the best support continues the removed line.
+        """
+        key = removed.features.key
+        added = self._added_by_key.get(key, [])
+        if len(added) <= len(self._removed_by_key[key]):
+            return 0.0
+        if removed not in self._best_supports:
+            self._best_supports[removed] = max(
+                compute_support(line.lines, line.number, removed.lines, removed.number)
+                for line in added[:MAX_CANDIDATES]
+            )
+        return self._best_supports[removed]
+
+    def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
+        """Check whether another added line of the file fits a removed line better than the line `number` of `path`.
+
+        Most lines stay where they were, so an added line of the same block may be less similar by `MOVE_ADVANTAGE`.
+        """
+        if similarity == 1:
+            return False
+        return any(
+            is_more_similar(
+                line.features,
+                removed.features,
+                similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),
+            )
+            for line in self._find_successors(removed)
+            if (line.path, line.number) != (path, number)
+        )
+
+    def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
+        """Return the added lines of the block of a removed line, and those of its file that share a rare word."""
+        file = removed.file
+        if file not in self._added_by_word:
+            self._added_by_word[file] = group_by_word(
+                (line.features, line) for line in self._added_by_file.get(file, ())
+            )
+        if removed not in self._successors:
+            by_word = find_by_rare_words(self._added_by_word[file], removed.features)
+            block = self._added_by_block.get(removed.block, ())[:MAX_BLOCK_LINES]
+            self._successors[removed] = list(dict.fromkeys(chain(by_word, block)))
+        return self._successors[removed]
+
+    def _shares_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
+        """Check whether a line has a literal that only this removed line and one added line of the commit have."""
+        return any(
+            literal in features.words and literal in self._unique_literals
+            for literal in extract_literals(removed.text)
+        )
+
+
+def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) -> ChangedLines:
+    """Return the lines that changes of files remove and add, within a limit of files and lines."""
+    remaining_lines = MAX_MOVE_LINES
+    removed: list[ChangedLine] = []
+    added: list[ChangedLine] = []
+    blocks = count()
+    for file, change in enumerate(changes[:MAX_MOVE_FILES]):
+        if change.has_same_content or change.kind == "type_changed":
+            continue
+        parts = list_parts(repository, change)
+        remaining_lines -= sum(len(part.removed) + len(part.added) for part in parts)
+        if remaining_lines < 0:
+            break
+        old_lines, lines = (read_lines(repository, blob) for blob in (change.old_blob, change.new_blob))
+        old_path = change.old_path or change.path
+        for part, block in zip(parts, blocks, strict=False):
+            removed += (ChangedLine(old_path, old_lines, number, file, block) for number in part.removed)
+            added += (ChangedLine(change.path, lines, number, file, block) for number in part.added)
+    return ChangedLines(removed, added)
+
+
+def list_parts(repository: Repository, change: FileChange) -> Sequence[PatchPart]:
+    """Return the blocks of a change: one with all lines if the file was added or deleted."""
+    old_blob, blob = change.old_blob, change.new_blob
+    old_lines, lines = (read_lines(repository, sha) for sha in (old_blob, blob))
+    if not (old_lines and lines and old_blob and blob):
+        return (create_whole_part(len(old_lines), len(lines)),)
+    return repository.diff_blobs(old_blob, blob)
+
+
+def create_whole_part(old_count: int, count: int) -> PatchPart:
+    """Return the part of a diff that replaces a whole file."""
+    removed, added = tuple(range(1, old_count + 1)), tuple(range(1, count + 1))
+    return PatchPart(1, old_count, 1, count, "", added, removed)
+
+
+def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
+    """Return the blob of a commit's file; None if the commit has no regular file there."""
+    entry = repository.find_entry(sha, path)
+    return entry.sha if entry and entry.name == path and is_regular(entry.mode) else None
+
+
+def read_lines(repository: Repository, blob: str | None) -> list[str]:
+    """Return the lines of a blob; none without a blob, or if it is binary or too large to compare."""
+    if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
+        return []
+    content = repository.read_blob(blob)
+    if is_binary(content):
+        return []
+    lines = content.decode("utf-8", "replace").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _is_source(path: bytes) -> bool:
+    return NON_SOURCE_PATH.search(path) is None
+
+
+def _get_extension(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2].rpartition(b".")[2]
+
+
+def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:
+    by_key: dict[str, list[ChangedLine]] = defaultdict(list)
+    for line in lines:
+        by_key[build_key(line.text)].append(line)
+    return by_key
+
+
+def group_by_word(items: Iterable[tuple[LineFeatures, Item]]) -> dict[str, list[Item]]:
+    """Return the items of lines by the words of their lines."""
+    by_word: dict[str, list[Item]] = defaultdict(list)
+    for features, item in items:
+        for word in features.words:
+            by_word[word].append(item)
+    return by_word
+
+
+def find_by_rare_words(by_word: Mapping[str, Sequence[Item]], features: LineFeatures) -> Iterator[Item]:
+    """Yield the items that share one of the rarest words of a line, each once. Common words are left out."""
+    words = sorted((len(by_word[word]), word) for word in features.words if word in by_word)
+    postings = (by_word[word] for count, word in words[:MAX_SEARCH_WORDS] if count <= MAX_CANDIDATES)
+    yield from dict.fromkeys(chain.from_iterable(postings))
