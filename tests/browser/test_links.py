@@ -142,6 +142,10 @@ FIND_LINKED_CARDS = """() => [...document.querySelectorAll(".card:has(.cross-cou
 }).map(card => card.id)"""
 
 
+def find_linked_cards(page: Page) -> Any:
+    return wait_until_stable(page, lambda: page.evaluate(FIND_LINKED_CARDS))
+
+
 def test_links_of_all_cards_to_the_other_pane(site: Site, session: PageSession) -> None:
     """Whichever card is hovered, its links to the other pane cross no card, and their labels cover none."""
     site.create_map(create_linked_map())
@@ -150,7 +154,7 @@ def test_links_of_all_cards_to_the_other_pane(site: Site, session: PageSession) 
         session.page.set_viewport_size({"width": width, "height": height})
         page = session.open(f"#/map/{name}?view=both")
         expect(page.locator(".pane")).to_have_count(2)
-        for card_id in wait_until_stable(page, lambda: page.evaluate(FIND_LINKED_CARDS))[::2]:
+        for card_id in find_linked_cards(page)[::2]:
             page.locator(f"[id='{card_id}'] .label").first.hover()
             expect(page.locator(".cross-links .link")).not_to_have_count(0)
             assert not measure_overlaps(page)["overlaps"], (name, width, card_id)
