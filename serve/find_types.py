@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Literal
 
 from serve.api_types import (
@@ -16,9 +13,7 @@ from serve.api_types import (
     Release,
     validate_text,
 )
-from serve.errors import BadRequest
 from serve.references import Reference
-from serve.text import format_path_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +47,6 @@ class FindRequest:
         }
         for name, value in filters.items():
             validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)
-
-
-def validate_query_text(query: str | None, path: Path, extra_words: Sequence[str] = ()) -> str:
-    """Return the text of the query; raise BadRequest with a corrected command if it is missing or incomplete.
-
-    If the user omits `--query`, the text is in `path`. If the user omits the quotes, `query` is only the first word,
-    `path` the second one, and `extra_words` the others.
-    """
-    if query is not None and not extra_words:
-        return query
-    is_path = os.path.exists(path)  # noqa: PTH110 - `Path.exists` can raise
-    words = [word for word in (query, None if is_path else str(path), *extra_words) if word is not None]
-    quoted_text = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
-    command = shlex.join(["lineage", "query", *(format_path_arguments(path) if is_path else ())])
-    raise BadRequest(
-        "The query is missing." if query is None else "The query is not quoted: it ends at the first space.",
-        hint=f"Pass it with --query: `{command} --query {quoted_text}`.",
-    )
 
 
 @dataclass(frozen=True, slots=True)

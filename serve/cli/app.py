@@ -215,7 +215,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     run_index_many_command(given_paths, recursive, options)
 
 
-# `query` accepts extra arguments, so that its error for an unquoted query shows how to quote it.
+# `query` accepts extra arguments, because its text need not be quoted.
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
 app.command("grep")(changes.grep_command)

@@ -5,17 +5,19 @@ Each command imports what it needs when it runs, so that help and other commands
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from serve import config
-from serve.cli.terminal import FormatOption, RepositoryPath, print_answer, resolve_format
+from serve.cli.terminal import FormatOption, RepositoryPath, print_answer, remember_path, resolve_format
 from serve.errors import BadRequest
-from serve.text import add_path_to_commands
+from serve.text import add_path_to_commands, format_path_arguments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from serve.find_types import FindAnswer
 
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
+# Query of an error's corrected command if there is none.
+EXAMPLE_QUERY: Final = "how was it done before?"
 
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
@@ -64,14 +68,20 @@ FieldsOption = Annotated[
 
 def query_command(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
-    path: RepositoryPath = Path(),
-    *,
-    query: Annotated[
+    text: Annotated[
         str | None,
-        typer.Option(
-            "--query", "-q", help="Description of the change, in plain words.  [required]", show_default=False
+        typer.Argument(metavar="TEXT", help="Description of the change, in plain words.", show_default=False),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PATH",
+            help="The repository, or any path inside it; with --query, the only argument.  [default: .]",
+            show_default=False,
         ),
     ] = None,
+    *,
+    query: Annotated[str | None, typer.Option("--query", "-q", help="TEXT as an option.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
     language: Annotated[
         str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
@@ -102,11 +112,14 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     """Find commits whose changes match a description."""
     from serve.backend import select_backend
     from serve.excerpts import Detail, reduce_find_answer
-    from serve.find_types import FindRequest, validate_query_text
+    from serve.find_types import FindRequest
 
     as_json = resolve_format(as_json, fields)
+    words = [word for word in (text, path, *context.args) if word is not None]
+    question, repository_path = parse_question(words, query)
+    remember_path(repository_path)
     request = FindRequest(
-        validate_query_text(query, path, context.args),
+        question,
         k,
         language,
         since,
@@ -119,15 +132,52 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)
     repository_names = ["*"] if ask_all else repository
-    if repository_names and path != Path():
+    if repository_names and repository_path != Path():
         raise BadRequest("PATH conflicts with --all and --repository.", hint="Use one of them.")
     if repository_names:
         answer = backend.find_in_repositories(request, repository_names, Path.cwd())
     else:
-        answer = backend.find(request, path)
+        answer = backend.find(request, repository_path)
     if compact:
         answer = reduce_find_answer(answer, Detail.COMPACT, ())
     _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=fields)
+
+
+def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
+    """Return the text of the query and PATH from the arguments `words` and the option `query`.
+
+    With the option, the only argument is PATH. Without it, the arguments are the text, quoted or not; one more after a
+    quoted text is PATH. Raises BadRequest with corrected commands if the text is missing or its end is in doubt.
+    """
+    if query is not None:
+        if len(words) > 1:
+            quoted = _format_query_command(" ".join((query, *words)))
+            raise BadRequest(
+                "The query is not quoted: it ends at the first space.", hint=f"Quote it: {quoted}."
+            )
+        return query, Path(*words)
+    if not words:
+        raise BadRequest(
+            "The query is missing.", hint=f"Describe the change: {_format_query_command(EXAMPLE_QUERY)}."
+        )
+    if len(words) == 2 and len(words[0].split()) > 1:
+        return words[0], Path(words[1])
+    starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
+    if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
+        return " ".join(words), Path()
+    path, *others = words if starts_with_path else (words[-1], *words[:-1])
+    with_path = _format_query_command(" ".join(others) or EXAMPLE_QUERY, path)
+    if not others:
+        raise BadRequest("The query is missing.", hint=f"Describe the change: {with_path}.")
+    raise BadRequest(
+        f"{path!r:.200} is a path, and may also be a word of the query.",
+        hint=f"Use {with_path} or {_format_query_command(' '.join(words))}.",
+    )
+
+
+def _format_query_command(query: str, path: str = ".") -> str:
+    words = ["lineage", "query", *format_path_arguments(Path(path)), "--query", query]
+    return f"`{shlex.join(words)}`"
 
 
 def explain_command(  # noqa: PLR0913 - one parameter per option

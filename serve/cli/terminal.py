@@ -45,7 +45,7 @@ VALIDATOR_PHRASES: Final = {
 }
 
 
-def _remember_path(path: Path) -> Path:
+def remember_path(path: Path) -> Path:
     """Remember the PATH argument, for commands that messages suggest.
 
     Raise FileNotFoundError if the working directory was deleted, which git would report as "no repository".
@@ -68,13 +68,13 @@ FormatOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RepositoryPath = Annotated[
     Path,
-    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_remember_path),
+    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=remember_path),
 ]
 
 
 def _remember_single_path(paths: list[Path] | None) -> list[Path]:
     """Remember the PATH argument if there is only one; of several, each command remembers its current one."""
-    _remember_path(paths[0] if paths and len(paths) == 1 else Path())
+    remember_path(paths[0] if paths and len(paths) == 1 else Path())
     return paths or []
 
 

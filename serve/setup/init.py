@@ -40,7 +40,7 @@ AGENT_INSTRUCTIONS: Final = b"""\
 A local index of this repository's commits answers questions that the code at HEAD cannot answer. Ask before you
 decide, not after.
 
-- **How was this done before?** Tool `find_pattern`, or `lineage query --query "retry a request with backoff"`.
+- **How was this done before?** Tool `find_pattern`, or `lineage query "retry a request with backoff"`.
   Ask before you write something that may have been done here already: a feature like an earlier one, a fix like an
   earlier fix, an entry in a configuration file. Describe the change in plain words; a `symbol` in backquotes,
   "in src/net/", "in Rust" or "last 3 months" narrow the search. The hits are ranked guesses: read a hit's diff

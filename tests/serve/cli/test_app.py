@@ -69,6 +69,22 @@ def test_query_prints_utf8_json_when_piped(repo: Repo, home: Path) -> None:
     assert "compatibility" not in document["meta"]
 
 
+def test_query_text_as_arguments(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """The text of a query can be an argument, quoted or not; PATH follows a quoted text, or is alone with --query."""
+    build_index(repo, home)
+    text = "describe timeout in src files"
+    expected = run_captured("query", repo.path, "-q", text)[1]
+    assert json.loads(expected)["hits"]
+    for arguments in ((text,), text.split(), ("describe", "timeout in src", "files")):
+        assert run_captured("query", *arguments, cwd=repo.path) == (0, expected, "")
+    for path in (repo.path, repo.path / "docs"):
+        assert run_captured("query", text, path, cwd=tmp_path) == (0, expected, "")
+    code, out, err = run_captured("query", text, "absent", cwd=repo.path)
+    assert (code, out) == (1, "") and "does not exist" in err
+    names = ("--repository", repo.path.name, "--no-rerank")
+    assert run_captured("query", *names, text)[1] == run_captured("query", *names, "-q", text)[1] != ""
+
+
 def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
     """Without an index, a query has no hits and a hint, and exits with 0."""
     code, out, _ = run_captured("query", str(repo.path), "-q", "timeout")
@@ -81,18 +97,23 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["query"], "The query is missing.\n  Pass it with --query: `lineage query --query"),
-        (["query", "what's new"], "`lineage query --query 'what'\"'\"'s new'`."),
+        (["query"], "The query is missing.\n  Describe the change: `lineage query --query 'how was it done"),
+        (["query", "src"], "`lineage query src --query 'how was it done before?'`."),
+        (["query", "."], "The query is missing.\n"),
+        (["query", ""], "The query is empty"),
         (
-            ["query", "how", "new"],
-            "The query is missing.\n  Pass it with --query: `lineage query --query 'how new'`.",
+            ["query", "src", "what's new"],
+            "'src' is a path, and may also be a word of the query.\n  Use `lineage query src --query "
+            "'what'\"'\"'s new'` or `lineage query --query 'src what'\"'\"'s new'`.",
         ),
-        (["query", "src", "new"], "`lineage query src --query new`."),
-        (["query", "src"], '`lineage query src --query "how was it done before?"`.'),
+        (
+            ["query", "new", "src"],
+            "Use `lineage query src --query new` or `lineage query --query 'new src'`.",
+        ),
         (
             ["query", "-q", "how", "was", "it done"],
             "The query is not quoted: it ends at the first space.\n"
-            "  Pass it with --query: `lineage query --query 'how was it done'`.",
+            "  Quote it: `lineage query --query 'how was it done'`.",
         ),
         (["query", "-q", "x", "--since", "soon"], "'soon' is not a date or an age"),
         (["query", "-q", "x", "--path", "!"], "is not a path filter"),

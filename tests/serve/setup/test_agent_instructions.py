@@ -166,7 +166,7 @@ def test_instructions_name_existing_tools_and_commands() -> None:
     tools = ("find_pattern", "explain_change", "search_changes", "show_commit")
     for word in (
         *tools,
-        "lineage query --query",
+        'lineage query "',
         "lineage explain",
         "--lines",
         "lineage grep",
