@@ -37,6 +37,7 @@ _OPTIONAL_FIELDS: Final = {
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
     "related": ("old_paths", "owners", "recent_authors", "bots", "hot_spots", "limitation"),
+    "search": ("limitation",),
 }
 
 

@@ -112,12 +112,15 @@ class ChangeHit:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSearchDetails:
-    """Number of all matching commits and of those shown, their order, and what the search leaves out."""
+    """Number of all matching commits and of those shown, and their order.
+
+    `limitation`: what the search leaves out; None if it found commits.
+    """
 
     commits: int
     shown: int
     order: Literal["newest", "oldest"]
-    limitation: str
+    limitation: str | None = None
 
     @property
     def count(self) -> str:

@@ -63,7 +63,8 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console) -> None:
         console.print(Text(escape_controls(answer.meta.hint), style="bold yellow"))
     details = answer.meta.search
     console.print(Text(details.count, style="bold"))
-    console.print(Text(details.limitation, style="dim"))
+    if details.limitation:
+        console.print(Text(details.limitation, style="dim"))
 
 
 def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:

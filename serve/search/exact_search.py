@@ -136,7 +136,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
                 commits=len(matches_by_commit),
                 shown=len(hits),
                 order="oldest" if request.oldest_first else "newest",
-                limitation=LIMITATION,
+                limitation=None if matches_by_commit else LIMITATION,
             ),
         ),
     )

@@ -122,7 +122,7 @@ def test_grep_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFi
             "provenance": "EXACT",
         }
     ]
-    assert document["meta"]["search"].items() >= {"commits": 1, "shown": 1, "order": "newest"}.items()
+    assert document["meta"]["search"] == {"commits": 1, "shown": 1, "order": "newest"}
 
 
 def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +143,7 @@ def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
-    """On a terminal, `grep` shows the matching lines of each commit, then the count and what is left out."""
+    """On a terminal, `grep` shows the matching lines of each commit, then the count; without any, what is left out."""
     request = ChangeSearchRequest("timeout", oldest_first=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
     output = format_output(print_grep_answer, search_changes(request, shared_repo.path, shared_index))
@@ -154,6 +154,11 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
         "    │     2 +    timeout()\n"
         "\n"
         "2 commits, first 1 shown\n"
+    )
+    request = ChangeSearchRequest("absent")
+    output = format_output(print_grep_answer, search_changes(request, shared_repo.path, shared_index))
+    assert output == (
+        "0 commits\n"
         "Not searched: paths that the index ignores, binary files, and what merges bring\n"
         "from their parents.\n"
     )

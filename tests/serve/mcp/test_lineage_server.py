@@ -141,12 +141,15 @@ def test_several_questions(server: MCPServer[Any]) -> None:
 
 
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
-    """The text has the count, the commits with quoted lines, and what is left out; wrong expressions are explained."""
+    """The text has the count and the commits with quoted lines, or what is left out; errors in expressions are named."""
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")
     assert extract_text(result) == (
         f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Add a timeout to connect\n"
-        "file: src/tcp.py +1\n> +2 timeout()\n"
+        "file: src/tcp.py +1\n> +2 timeout()"
+    )
+    assert extract_text(call_tool(server, "search_changes", pattern="absent")) == (
+        "0 commits\n"
         "Note: Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
     )
     content = extract_structured_content(result)

@@ -205,7 +205,7 @@ def test_long_line_is_shortened_around_its_match(tmp_path: Path, home: Path) -> 
 
 
 def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
-    """Ignored and binary files are not searched, merges count with their own lines, and the answer says so."""
+    """Ignored and binary files are not searched, merges count with their own lines; no hits say so."""
     repo = Repo.create(tmp_path / "left-out")
     repo.commit_file("a.txt", "1\n", "Start")
     repo.commit_file("yarn.lock", "needle\n", "Lock")
@@ -220,7 +220,9 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert get_subjects(search_changes(ChangeSearchRequest("brought"), repo.path, home)) == ["Topic"]
     answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
     assert get_subjects(answer) == ["Resolve"]
-    assert answer.meta.search.limitation.startswith("Not searched: ")
+    assert answer.meta.search.limitation is None
+    answer = search_changes(ChangeSearchRequest("needle", path="yarn.lock"), repo.path, home)
+    assert (answer.hits, (answer.meta.search.limitation or "")[:14]) == ((), "Not searched: ")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
     assert (
         hint
