@@ -141,7 +141,7 @@ def test_several_questions(server: MCPServer[Any]) -> None:
 
 
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
-    """The text has the count and the commits with quoted lines, or what is left out; errors in expressions are named."""
+    """The text has the count and the commits with quoted lines, or what is left out; wrong expressions are named."""
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")
     assert extract_text(result) == (
