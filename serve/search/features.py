@@ -172,6 +172,11 @@ class MatchedTerms:
     query_terms: QueryTerms
     counts: Ints
 
+    def compute_change_share(self) -> float:
+        """Return the weight of the words in path, symbols and change, as a share of all; the message does not count."""
+        counts = self.counts[1:].max(axis=0, keepdims=True)
+        return float(self.query_terms.compute_weight_share(counts, self.query_terms.is_content)[0])
+
     def __str__(self) -> str:
         """Return the matched words as typed, by field, the rarest first."""
         words_by_field = zip(FIELDS, map(self.query_terms.list_rarest_words, self.counts), strict=True)

@@ -208,8 +208,9 @@ def select_best_hunks(
 ) -> tuple[ScoredCandidate, ...]:
     """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    It is the commit's best hunk of source code, or of the file `roles` that the query also asks for, if that is likely
-    enough (`MIN_RELATIVE_PROBABILITY`); else the commit's best hunk.
+    It is a hunk of source code, or of the file `roles` that the query also asks for, if one is likely enough
+    (`MIN_RELATIVE_PROBABILITY`); of several, the one with the highest product of its probability and the share of the
+    query's words in its path and change. Without such a hunk it is the commit's best one.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for candidate in ranked_candidates:
@@ -247,7 +248,7 @@ def merge_copies(
 
 
 def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
-    """Return the first likely hunk with one of the roles, else the first one; with the first one's score."""
+    """Return the likely hunk with one of the roles that covers the query best, else the first; with its score."""
     first = hunks[0]
     if first.probability is None:  # without reranking, nothing tells how likely the other hunks are
         return first
@@ -255,12 +256,18 @@ def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -
     likely_hunks = (
         hunk
         for hunk in hunks
-        if (hunk.probability or 0.0) >= minimum and _has_literal_matches_of(hunk, first)
+        if (hunk.probability or 0.0) >= minimum
+        and _has_literal_matches_of(hunk, first)
+        and classify_role(hunk.candidate.file_path) in roles
     )
-    shown_hunk = next(
-        (hunk for hunk in likely_hunks if classify_role(hunk.candidate.file_path) in roles), first
-    )
+    shown_hunk = max(likely_hunks, key=_compute_coverage, default=first)
     return replace(first, candidate=shown_hunk.candidate, matched_terms=shown_hunk.matched_terms)
+
+
+def _compute_coverage(hunk: ScoredCandidate) -> float:
+    """Return the key that selects the hunk to show. All hunks of a commit have its message, so that does not count."""
+    share = hunk.matched_terms.compute_change_share() if hunk.matched_terms else 0.0
+    return share * (hunk.probability or 0.0)
 
 
 def _has_literal_matches_of(hunk: ScoredCandidate, first: ScoredCandidate) -> bool:

@@ -250,6 +250,34 @@ def test_source_code_is_preferred(first: str) -> None:
     assert show_commit(*hunks) == "src/pool.py"
 
 
+def test_code_that_covers_the_query_is_shown() -> None:
+    """Of several files of source code, the one whose path and change have most of the words, for its probability."""
+    query_terms = replace(
+        NO_MATCH.query_terms,
+        terms=("cooki", "sign"),
+        typed_words=("cookies", "signed"),
+        weights=np.ones(2),
+        is_content=np.ones(2, np.bool_),
+        total_weight=2.0,
+    )
+
+    def make_hunk(path: str, probability: float, /, **fields: tuple[int, int]) -> ScoredCandidate:
+        counts = np.array([fields.get(name, (0, 0)) for name in FIELDS])
+        scored = make_scored_candidate(path, probability)
+        return replace(scored, matched_terms=MatchedTerms(query_terms, counts))
+
+    message_only = make_hunk("src/app.py", 0.9, message=(3, 3))
+    half = make_hunk("src/globals.py", 0.8, change=(5, 0))
+    full = make_hunk("src/sessions.py", 0.6, path=(1, 0), symbols=(0, 1))
+    (best,) = select_best_hunks((message_only, half, full), 5, frozenset())
+    assert (best.candidate, best.matched_terms) == (full.candidate, full.matched_terms)
+    assert (best.score, best.probability) == (message_only.score, message_only.probability)
+    assert show_commit(message_only, half, replace(full, probability=0.46)) == "src/sessions.py"
+    assert show_commit(message_only, half, replace(full, probability=0.44)) == "src/globals.py"
+    assert show_commit(message_only, make_hunk("src/b.py", 0.8)) == "src/app.py"
+    assert show_commit(message_only, make_hunk("tests/test_b.py", 0.9, change=(1, 1))) == "src/app.py"
+
+
 def test_order_and_scores_are_those_of_the_best_hunk() -> None:
     """Order, score and weakness of a commit are those of its best hunk, whichever hunk is shown."""
     first = (
