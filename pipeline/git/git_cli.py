@@ -232,7 +232,12 @@ def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]
     writer_thread = threading.Thread(
         target=_write_and_close, args=(stdin, data), name="git-input", daemon=True
     )
-    writer_thread.start()
+    try:
+        writer_thread.start()
+    except BaseException:  # without the thread, git would wait for its input forever
+        stdin.close()
+        _kill(process)
+        raise
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 from signal import SIGKILL
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 
 import pytest
 
@@ -48,6 +48,21 @@ def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch
     [child_pid] = pid_file.read_text().split()
     assert wait_for_end(int(child_pid))
     assert not (graph_dir / "info" / "commit-graph.lock").exists()
+
+
+@pytest.mark.timeout(30)
+def test_git_is_killed_if_no_thread_can_write_its_input(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system starts no thread, the error is raised at once, and git does not wait for its input."""
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    monkeypatch.setattr(Thread, "start", fail_to_start)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        git.run("cat-file", "--batch", stdin=b"HEAD\n")
+    monkeypatch.undo()
+    assert git.run("rev-parse", "HEAD").stdout.decode().strip() == repo.head
+
+
+def fail_to_start(_: Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def wait_for_end(pid: int) -> bool:
