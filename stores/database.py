@@ -209,7 +209,7 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 @contextmanager
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
-    """Raise DamagedIndex or StorageError for DuckDB errors of the body that report a corrupt file or a failed write.
+    """Raise DamagedIndex, StorageError or OutOfMemory for DuckDB errors of the body that report what these mean.
 
     Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block. With
     `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same index file
@@ -346,13 +346,15 @@ def _build_not_indexed_error(location: IndexLocation) -> NotIndexed:
 
 def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
     translated = _translate_error(file, error) or _build_damaged_index_error(file, error)
-    if is_new and isinstance(translated, errors.StorageError):
+    if is_new and not isinstance(translated, DamagedIndex):
         file.unlink(missing_ok=True)  # incomplete; the next opening would report damage
     return translated
 
 
 def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
     """Return the error to show for this DuckDB error, or None if it is a bug."""
+    if memory_error := errors.from_memory_error(error):
+        return memory_error
     storage_error = errors.from_duckdb_error(str(error), file) if isinstance(error, _WRITE_ERRORS) else None
     if storage_error is None and isinstance(error, _DAMAGE_ERRORS):
         return _build_damaged_index_error(file, error)

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import duckdb
 
-from stores.errors import LineageError
+from stores.errors import LineageError, from_memory_error
 from stores.index_location import IndexLocation
 
 # A batch needs a few megabytes, and a query the columns that it reads. What does not fit is written to the spill
@@ -150,7 +150,7 @@ def run_in_limited_memory(connection: duckdb.DuckDBPyConnection, work: Callable[
             with _limit_resources(connection, limit):
                 return work()
         except duckdb.Error as error:
-            if not _is_out_of_memory(error):
+            if from_memory_error(error) is None:
                 raise
     with _limit_resources(connection, highest_limit):
         return work()
@@ -164,14 +164,6 @@ def _limit_resources(connection: duckdb.DuckDBPyConnection, memory_limit: str) -
         connection.execute("SET threads = 1")
         connection.execute(f"SET memory_limit = '{memory_limit}'")
         yield
-
-
-def _is_out_of_memory(error: duckdb.Error) -> bool:
-    """Return whether a statement ran out of memory.
-
-    The errors of COMMIT have one type for all reasons, but the message of this one names the setting to raise.
-    """
-    return isinstance(error, duckdb.OutOfMemoryException) or "SET memory_limit" in str(error)
 
 
 def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:

@@ -50,8 +50,12 @@ _HINTS: Final = {
 # Parts of DuckDB's messages about a failed write that lack the text of the system error.
 _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
-# Messages of the dynamic loader if it gets no memory for a library, in lower case.
+# Parts of messages of the dynamic loader if it gets no memory for a library, in lower case.
 _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
+# The same of libraries that raise a general exception: DuckDB (COMMIT, earlier failure, zstd) and ONNX Runtime.
+_MEMORY_PHRASES: Final = ("set memory_limit", "out of memory error", "not enough memory", "std::bad_alloc")
+# The same of Python and of pyarrow if a thread cannot be started.
+_THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thread")
 
 
 class StorageError(LineageError):
@@ -69,6 +73,17 @@ class OutOfMemory(LineageError):
         )
 
 
+class ThreadLimitReached(LineageError):
+    """The system started no thread, for lack of memory or because of a limit."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The system starts no more threads.",
+            hint="Raise the limit of memory (`ulimit -v`) or of processes (`ulimit -u`), or those of the container. "
+            "Committed data is kept.",
+        )
+
+
 def from_os_error(error: OSError) -> StorageError | None:
     """Return a StorageError with the system's message and the file; None for an OSError without number and file."""
     if error.errno is None and error.filename is None:
@@ -79,12 +94,15 @@ def from_os_error(error: OSError) -> StorageError | None:
     return StorageError(f"{message}: {path}" if path else message, hint=_HINTS.get(error.errno or 0, ""))
 
 
-def from_memory_error(error: BaseException) -> OutOfMemory | None:
-    """Return an OutOfMemory error if Python, DuckDB or the loader of libraries got no memory; None for other errors."""
+def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
+    """Return the error for users if Python or a library got no memory or no thread; None for other errors."""
     text = str(error).lower()
+    if any(phrase in text for phrase in _THREAD_PHRASES):
+        return ThreadLimitReached()
     is_out_of_memory = (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryException"  # DuckDB's, which is not imported here
+        or any(phrase in text for phrase in _MEMORY_PHRASES)
         or (isinstance(error, (ImportError, OSError)) and any(phrase in text for phrase in _LOADER_PHRASES))
     )
     return OutOfMemory() if is_out_of_memory else None

@@ -15,7 +15,7 @@ import pytest
 from stores import database, duckdb_engine, history, index_location, maintenance, writer
 from stores.database import DamagedIndex, NotIndexed
 from stores.duckdb_engine import make_files_private
-from stores.errors import StorageError
+from stores.errors import OutOfMemory, StorageError
 from stores.locks import IndexBusy
 from stores.migrations import SCHEMA_VERSION, NewerSchema
 from tests.readonly_fs import make_read_only
@@ -337,6 +337,39 @@ def test_full_disk_is_not_reported_as_damage(
     with pytest.raises(StorageError, match="Free some space") as error_info, open_index(location):
         raise error
     assert str(location.database) in error_info.value.message
+
+
+@pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])
+def test_lack_of_memory_is_not_reported_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: OpenFunction
+) -> None:
+    """If DuckDB gets no memory to attach the index, the error does not advise to rebuild it, and the file stays."""
+    location = create_index(tmp_path)
+    duckdb_engine._start_writer_engine.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb_engine, "MEMORY_LIMIT", "100KB")
+        with pytest.raises(OutOfMemory), open_index(location):
+            pass
+    check_write_and_read(location)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.TransactionException(
+            "Failed to commit: could not allocate block of size 256.0 KiB: SET memory_limit"
+        ),
+        duckdb.FatalException(
+            "because of a previous fatal error. Original error: Out of Memory Error: none left"
+        ),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_commit_without_memory_is_not_reported_as_damage(tmp_path: Path, error: duckdb.Error) -> None:
+    """DuckDB's errors for a commit that got no memory are no failed write and no damage."""
+    location = create_index(tmp_path)
+    with pytest.raises(OutOfMemory), database.open_for_writing(location):
+        raise error
 
 
 def test_first_error_is_raised(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def test_unexpected_error_keeps_its_traceback() -> None:
         ImportError("libparquet.so.2600: failed to map segment from shared object"),
         ImportError("libonnxruntime.so: cannot allocate memory in static TLS block"),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
+        duckdb.InvalidInputException("ZSTD Decompression failed: Allocation error : not enough memory"),
+        RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from minilm.onnx failed:std::bad_alloc"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -130,6 +132,24 @@ def test_lack_of_memory_is_one_error(error: Exception) -> None:
     message, hint = failure.message.splitlines()
     assert message == "error: There is not enough memory."
     assert "ulimit -v" in hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        duckdb.InvalidInputException("arrow_scan: get_next failed(): Failed to launch worker thread"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_lack_of_threads_is_one_error(error: Exception) -> None:
+    """If the system starts no thread, the error names the limits that can be the cause."""
+    failure = describe_failure(error)
+    assert failure is not None
+    assert failure.exit_code == FAILED
+    message, hint = failure.message.splitlines()
+    assert message == "error: The system starts no more threads."
+    assert "ulimit -v" in hint and "ulimit -u" in hint
 
 
 def test_other_import_errors_keep_their_traceback() -> None:
