@@ -29,6 +29,8 @@ IDLE_SECONDS: Final = 5
 # Workers create hundreds of thousands of objects without cycles: with the default threshold, garbage collection freed
 # nothing and took 4 % of their time.
 GC_THRESHOLD: Final = 100_000
+# Name of joblib's thread that sends tasks to the worker processes and receives their results.
+MANAGER_THREAD: Final = "ExecutorManagerThread"
 # Time between two checks of a worker process for its parent, which may have been killed.
 PARENT_POLL_SECONDS: Final = 1.0
 
@@ -89,7 +91,7 @@ def map_groups(
 
     `jobs`: number of workers; with one, tasks run in this thread. None leaves the number to `joblib.parallel_config`.
     `prefer`: kind of workers unless `joblib.parallel_config` selects a backend.
-    Raises WorkerDied if a worker process ends during a task.
+    Raises WorkerDied if a worker process ends during a task, and RuntimeError if the system starts no more threads.
     """
     from joblib import Parallel, delayed
 
@@ -109,6 +111,7 @@ def map_groups(
         interrupts.start_resource_tracker()
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
+        stack.enter_context(_end_tasks_without_manager())
         stack.callback(_running_calls.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)
@@ -142,6 +145,27 @@ def _translate_worker_errors() -> Iterator[None]:
             "The system ended a worker process, perhaps because memory ran out.",
             hint="Run `lineage index` again to continue. If this happens again, add `--workers 1`.",
         ) from error
+
+
+@contextmanager
+def _end_tasks_without_manager() -> Iterator[None]:
+    """End the tasks with the error of joblib's manager thread, if that thread fails during the body.
+
+    joblib itself would wait for their results forever. The manager thread fails if it cannot start another thread.
+    """
+    default_hook = threading.excepthook
+
+    def end_tasks(failure: threading.ExceptHookArgs) -> None:
+        if failure.thread is not None and failure.thread.name == MANAGER_THREAD:
+            failure.thread.terminate_broken(failure.exc_value)  # type: ignore[attr-defined]  # a class of joblib
+        else:
+            default_hook(failure)
+
+    threading.excepthook = end_tasks
+    try:
+        yield
+    finally:
+        threading.excepthook = default_hook
 
 
 def _cancel(running: Generator[Result]) -> None:

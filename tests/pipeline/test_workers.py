@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import joblib
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from pipeline.workers import WorkerDied, count_usable_cpus, map_groups
 
@@ -230,6 +232,16 @@ def test_killed_worker_is_an_error() -> None:
     assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [[1]]
 
 
+def test_map_ends_if_its_pool_cannot_start_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the pool of processes cannot start its threads, the map raises their error; a later map works."""
+    get_reusable_executor().shutdown()  # an earlier test may have started its threads
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", partialmethod(start_thread, threading.Thread.start))
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            list(map_groups(abs, [[-1] * 4], jobs=2, prefer="processes"))
+    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [[1]]
+
+
 def test_count_usable_cpus() -> None:
     """At least one processor is usable, and no more than exist."""
     assert 1 <= count_usable_cpus() <= (os.cpu_count() or 1)
@@ -256,6 +268,13 @@ def test_workers_exit_with_killed_parent() -> None:
 def get_pid(item: int) -> int:
     del item
     return os.getpid()
+
+
+def start_thread(thread: threading.Thread, start: Callable[[threading.Thread], None]) -> None:
+    """Start a thread, but not the one that sends tasks to worker processes."""
+    if thread.name == "QueueFeederThread":
+        raise RuntimeError("can't start new thread")
+    start(thread)
 
 
 def kill_worker_at_five(item: int) -> int:
