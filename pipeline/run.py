@@ -41,7 +41,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
-from pipeline.workers import map_groups
+from pipeline.workers import check_free_memory, map_groups
 from pipeline.write import RunStart
 from stores import embedding_cache
 from stores.compatibility import CompatibilityVerdict
@@ -182,8 +182,10 @@ class IndexRun:
     def run(self) -> RunSummary:
         """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
 
-        Raises NothingToIndex if there is no commit, and IncompatibleIndex if the index needs a rebuild.
+        Raises OutOfMemory without enough memory, NothingToIndex without a commit, and IncompatibleIndex if the index
+        needs a rebuild.
         """
+        check_free_memory()
         start_time = time.perf_counter()
         rules = IgnoreRules.from_repository(self.repository)
         head = self._read_head()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, TypeVar
 
 from pipeline import interrupts
-from stores.errors import LineageError
+from stores.errors import LineageError, OutOfMemory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,6 +34,10 @@ GC_THRESHOLD: Final = 100_000
 MANAGER_THREAD: Final = "ExecutorManagerThread"
 # Time between two checks of a worker process for its parent, which may have been killed.
 PARENT_POLL_SECONDS: Final = 1.0
+
+# Address space for the stacks of threads and the first blocks of DuckDB and pyarrow. With up to 80 MB, a run could wait
+# forever for a thread of pyarrow that the system did not start.
+MIN_FREE_BYTES: Final = 192 << 20
 
 # Parameters of `mallopt`, from malloc.h.
 _TRIM_THRESHOLD: Final = -1
@@ -188,6 +193,14 @@ def _exit_with_parent(parent_pid: int) -> None:
     while os.getppid() == parent_pid:
         time.sleep(PARENT_POLL_SECONDS)
     os._exit(1)
+
+
+def check_free_memory() -> None:
+    """Raise OutOfMemory unless this process may allocate MIN_FREE_BYTES, with the limit that `ulimit -v` sets."""
+    try:
+        mmap.mmap(-1, MIN_FREE_BYTES, flags=mmap.MAP_PRIVATE).close()
+    except OSError as error:
+        raise OutOfMemory from error
 
 
 def configure_malloc() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import head_symbols, run
+from pipeline import head_symbols, run, workers
 from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository
@@ -21,6 +21,7 @@ from pipeline.run import Progress
 from pipeline.syntax.grammars import Grammar
 from pipeline.syntax.outline import parse_outline
 from stores import database, history, maintenance
+from stores.errors import OutOfMemory
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
@@ -63,6 +64,18 @@ def test_rows_do_not_depend_on_batches_or_workers(
     """Rows and vectors are identical for any batch size and number of workers."""
     run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
     assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
+
+
+def test_run_without_memory_leaves_the_index_unchanged(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuild that gets too little memory to finish fails before it deletes the index."""
+    run_index(repo, tmp_path)
+    fingerprint = compute_fingerprint(repo.path, tmp_path)
+    monkeypatch.setattr(workers, "MIN_FREE_BYTES", 1 << 60)
+    with pytest.raises(OutOfMemory):
+        run_index(repo, tmp_path, rebuild=True)
+    assert compute_fingerprint(repo.path, tmp_path) == fingerprint
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -283,6 +283,24 @@ def kill_worker_at_five(item: int) -> int:
     return item
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_free_memory_is_checked_against_the_limit() -> None:
+    """Below the limit of `ulimit -v` there must be room for the threads of an index run."""
+    program = (
+        "import resource\n"
+        "from pathlib import Path\n"
+        "from pipeline.workers import MIN_FREE_BYTES, check_free_memory\n"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "for free in (2 * MIN_FREE_BYTES, MIN_FREE_BYTES // 2):\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.RLIM_INFINITY))\n"
+        "    check_free_memory()\n"
+        "    print('enough')\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "enough\n"
+    assert "OutOfMemory: There is not enough memory." in result.stderr
+
+
 @requires_glibc
 def test_freed_memory_is_returned() -> None:
     """Of 15 MB freed memory, malloc retains less than 1 MB with the limits and more than 10 MB without them."""
