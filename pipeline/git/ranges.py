@@ -131,13 +131,15 @@ def list_included_names(text: str) -> list[str]:
 
 
 def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the commits of the refs that match a pattern, each once, in the order of the refs' names. Needs a pattern.
+    """Return the commits of the refs that match a pattern, each once, in the order of the refs' names.
 
     A pattern is as for `git for-each-ref`: a glob, a name, or the directories that a name starts with. It selects local
     branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
     commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
     """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
+    if not full_patterns:  # git would list all refs
+        return []
     output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])

@@ -161,7 +161,7 @@ def test_tips_of_branches(repo: Repo, pattern: str) -> None:
 
 
 def test_refs_without_a_commit(tmp_path: Path) -> None:
-    """A tag of a tree, and a branch whose commit is missing, have no tip."""
+    """A tag of a tree, and a branch whose commit is missing, have no tip. Without patterns there are no tips."""
     repo = Repo.create(tmp_path / "repo")
     head = repo.commit_file("a.py", "a = 1\n")
     repo.git("tag", "tree", "HEAD^{tree}")
@@ -169,6 +169,7 @@ def test_refs_without_a_commit(tmp_path: Path) -> None:
     repository = open_repository(repo.path)
     git = commit_graph.create_git_program(repository)
     assert list_branch_tips(repository, git, ["refs/heads", "refs/tags"]) == [head]
+    assert list_branch_tips(repository, git, []) == []
 
 
 def test_unreadable_refs(tmp_path: Path) -> None:
