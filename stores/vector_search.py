@@ -338,14 +338,6 @@ def search(
     return select_top_k_at(snapshot, positions, scores, limit)
 
 
-def compute_hunk_similarities(
-    snapshot: Snapshot, text_vectors: TextVectors, query: Vectors, hunks: Sequence[int]
-) -> dict[int, float]:
-    """Return the plain cosine between the query and the text of each of these hunks."""
-    vectors = get_hunk_vectors(snapshot, text_vectors, hunks)
-    return dict(zip(hunks, compute_cosine_similarities(vectors, query).tolist(), strict=True))
-
-
 def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunks: Sequence[int]) -> Vectors:
     """Return the vectors of these hunks' texts, one row each; zeros for a text without a vector."""
     rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunks, dtype=np.int64))]

@@ -106,8 +106,9 @@ def test_hunks_without_a_vector() -> None:
     )
     loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
     texts = vector_search.load_text_vectors(connection, loaded_snapshot)
-    similarities = vector_search.compute_hunk_similarities(loaded_snapshot, texts, QUERY, [len(LARGE), 0])
-    assert similarities[len(LARGE)] == 0 != similarities[0]
+    vectors = vector_search.get_hunk_vectors(loaded_snapshot, texts, [len(LARGE), 0])
+    missing, present = vector_search.compute_cosine_similarities(vectors, QUERY)
+    assert missing == 0 != present
     connection.execute("DELETE FROM vectors")
     assert search_vectors(connection, QUERY) == ()
 
@@ -158,13 +159,12 @@ def test_preferred_path() -> None:
 
 def test_similarity_is_not_whitened() -> None:
     """The displayed similarity is the plain cosine, even in a whitened index."""
-    expected = {n: float(make_unit_vector(*LARGE[n].vector) @ QUERY) for n in (0, 5)}
+    expected = [float(make_unit_vector(*LARGE[n].vector) @ QUERY) for n in (0, 5)]
     connection = create_index(LARGE)
     loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
     texts = vector_search.load_text_vectors(connection, loaded_snapshot)
-    assert vector_search.compute_hunk_similarities(loaded_snapshot, texts, QUERY, [0, 5]) == pytest.approx(
-        expected, abs=2e-3
-    )
+    vectors = vector_search.get_hunk_vectors(loaded_snapshot, texts, [0, 5])
+    assert vector_search.compute_cosine_similarities(vectors, QUERY) == pytest.approx(expected, abs=2e-3)
 
 
 def test_empty_ranking() -> None:
