@@ -4,7 +4,8 @@
 - `cross_encoder`: bundled cross-encoder, which scores how well a change answers a question
 - `cross_encoder_graph`: weights and ONNX graph of the cross-encoder
 - `minilm`: MiniLM for the export: reference implementation in NumPy, quantization, and the int8 ONNX graph
-- `onnx_graph`: reader and writer of ONNX files, builder of transformer layers and of the FP32 model; token embeddings
+- `onnx_file`: reader and writer of ONNX files
+- `onnx_graph`: builder of transformer layers and of the FP32 model; token embeddings
 - `providers`: choice of an ONNX Runtime execution provider, and the FP32 encoder for GPUs and NPUs
 - `static`: static encoder, a table of word vectors
 """

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import MEANS_PRODUCT_SCALE, SEGMENTS
 from pipeline.encoders.minilm import HIDDEN_SIZE, MAX_WEIGHT_CODE, MICROSOFT, quantize
-from pipeline.encoders.onnx_graph import OPSET, Tensors, TransformerGraph, serialize_model
+from pipeline.encoders.onnx_file import Tensors, serialize_model
+from pipeline.encoders.onnx_graph import OPSET, TransformerGraph
 from pipeline.options import Precision
 
 # Names of tensors in the bundled file that differ from those in this module.

@@ -23,7 +23,7 @@ from pipeline.encoders.cross_encoder import (
     DamagedModel,
 )
 from pipeline.encoders.minilm import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
-from pipeline.encoders.onnx_graph import Tensors
+from pipeline.encoders.onnx_file import Tensors
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from pipeline.options import Precision
 
@@ -238,7 +238,8 @@ def test_importing_loads_no_heavy_library() -> None:
     """Importing and creating the cross-encoder loads neither NumPy, the runtime, the tokenizer nor the graph."""
     program = (
         "import sys; from pipeline.encoders.cross_encoder import CrossEncoder; CrossEncoder()\n"
-        "graphs = {f'pipeline.encoders.{name}' for name in ('onnx_graph', 'cross_encoder_graph', 'minilm')}\n"
+        "names = ('onnx_file', 'onnx_graph', 'cross_encoder_graph', 'minilm')\n"
+        "graphs = {f'pipeline.encoders.{name}' for name in names}\n"
         "print(sorted((graphs | {'onnxruntime', 'tokenizers', 'numpy'}) & sys.modules.keys()))"
     )
     root = Path(__file__).parents[3]

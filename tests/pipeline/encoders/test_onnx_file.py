@@ -1,11 +1,12 @@
-"""ONNX graphs, and the reader and writer of ONNX files."""
+"""Reader and writer of ONNX files."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnxruntime
 
-from pipeline.encoders.onnx_graph import BUNDLED_MODEL, Node, read_constants, serialize_model
+from pipeline.encoders.onnx_file import Node, read_constants, serialize_model
+from pipeline.encoders.onnx_graph import BUNDLED_MODEL
 
 
 def test_onnx_files_are_read_and_written() -> None:

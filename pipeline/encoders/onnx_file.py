@@ -1,0 +1,203 @@
+"""Reader and writer of ONNX files: weights of a model, and models built here.
+
+They know only the fields of ONNX's protobuf format that these graphs have, so the package `onnx` is not needed to run.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensors: TypeAlias = dict[str, NDArray[Any]]
+Shape: TypeAlias = Sequence[int | str]
+
+# TensorProto.DataType: number of each element type.
+FLOAT32: Final = 1
+_DTYPES: Final[dict[int, Any]] = {FLOAT32: np.float32, 3: np.int8, 6: np.int32, 7: np.int64}
+_DATA_TYPES: Final = {np.dtype(dtype): data_type for data_type, dtype in _DTYPES.items()}
+
+# Field numbers, as in onnx.proto: of ModelProto, of GraphProto, and of TensorProto. Fields that are only written have
+# their numbers where they are written.
+_GRAPH: Final = 7
+_INITIALIZER: Final = 5
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
+
+# Protobuf wire types: the low three bits of a field's key. _BYTES has a length first.
+_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
+# AttributeProto.AttributeType.
+_FLOAT_ATTRIBUTE, _INT_ATTRIBUTE, _INTS_ATTRIBUTE = 1, 2, 7
+# Version of the ONNX file format (ModelProto.ir_version).
+_IR_VERSION = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Node of a graph: one operator with named inputs and one named output.
+
+    `domain`: operator set; empty for ONNX's own, `com.microsoft` for operators that only ONNX Runtime has.
+    """
+
+    operator: str
+    inputs: Sequence[str]
+    output: str
+    attributes: Mapping[str, float | int | Sequence[int]]
+    domain: str = ""
+
+
+def read_constants(model: bytes) -> Tensors:
+    """Read a serialized model's initializers (weights), by name."""
+    (graph,) = (body for number, body in _iter_fields(memoryview(model)) if number == _GRAPH)
+    return dict(_parse_tensor(body) for number, body in _iter_fields(graph) if number == _INITIALIZER)
+
+
+def serialize_model(
+    name: str,
+    nodes: Sequence[Node],
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    inputs: Mapping[str, Shape],
+    outputs: Mapping[str, Shape],
+    opset: int,
+) -> bytes:
+    """Return a serialized model with float32 inputs and outputs.
+
+    `inputs` and `outputs` map names to shapes; a dynamic dimension is a name. `opset`: version of ONNX's operators.
+    """
+    graph = b"".join(
+        [
+            *(_encode_bytes(1, _encode_node(node)) for node in nodes),
+            _encode_bytes(2, name.encode()),
+            *(_encode_bytes(_INITIALIZER, _encode_tensor(key, value)) for key, value in tensors.items()),
+            *(_encode_bytes(11, _encode_value_info(key, shape)) for key, shape in inputs.items()),
+            *(_encode_bytes(12, _encode_value_info(key, shape)) for key, shape in outputs.items()),
+        ]
+    )
+    # Each domain needs a version. ONNX Runtime's own operators have version 1.
+    versions = {"": opset} | {node.domain: 1 for node in nodes if node.domain}
+    domains = b"".join(
+        _encode_bytes(8, _encode_bytes(1, domain.encode()) + _encode_int(2, version))
+        for domain, version in versions.items()
+    )
+    producer = _encode_bytes(2, b"history-lineage")
+    return _encode_int(1, _IR_VERSION) + producer + _encode_bytes(_GRAPH, graph) + domains
+
+
+def _iter_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """Yield a message's field numbers and values, which are integers or bytes."""
+    offset = 0
+    while offset < len(message):
+        key, offset = _read_varint(message, offset)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
+            value, offset = _read_varint(message, offset)
+            yield number, value
+            continue
+        if wire_type == _BYTES:
+            length, offset = _read_varint(message, offset)
+        else:
+            length = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}[wire_type]
+        yield number, message[offset : offset + length]
+        offset += length
+
+
+def _read_varint(message: memoryview, offset: int) -> tuple[int, int]:
+    """Return the integer at an offset, and the offset of the next byte. A byte holds 7 bits, the lowest first."""
+    value, shift = 0, 0
+    while True:
+        byte = message[offset]
+        value |= (byte & 127) << shift
+        offset, shift = offset + 1, shift + 7
+        if byte < 128:
+            return value, offset
+
+
+def _parse_tensor(message: memoryview) -> tuple[str, NDArray[Any]]:
+    """Return a tensor's name and values."""
+    shape: list[int] = []
+    fields: dict[int, Any] = {_RAW_DATA: b""}
+    for number, value in _iter_fields(message):
+        if number == _DIMS:
+            shape += _parse_repeated(value)
+        else:
+            fields[number] = value
+    dtype = _DTYPES[fields[_DATA_TYPE]]
+    return bytes(fields[_NAME]).decode(), np.frombuffer(fields[_RAW_DATA], dtype).reshape(shape)
+
+
+def _parse_repeated(value: int | memoryview) -> list[int]:
+    """Return the integers of a repeated field: a single one, or several packed into bytes."""
+    if isinstance(value, int):
+        return [value]
+    numbers, offset = [], 0
+    while offset < len(value):
+        number, offset = _read_varint(value, offset)
+        numbers.append(number)
+    return numbers
+
+
+def _encode_varint(value: int) -> bytes:
+    value &= (1 << 64) - 1  # a negative number is its 64-bit two's complement
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _encode_int(field: int, value: int) -> bytes:
+    return _encode_varint(field << 3 | _VARINT) + _encode_varint(value)
+
+
+def _encode_bytes(field: int, value: bytes) -> bytes:
+    return _encode_varint(field << 3 | _BYTES) + _encode_varint(len(value)) + value
+
+
+def _encode_node(node: Node) -> bytes:
+    output = node.output.encode()
+    return b"".join(
+        [
+            *(_encode_bytes(1, name.encode()) for name in node.inputs),
+            _encode_bytes(2, output),
+            _encode_bytes(3, output),  # the node is named like its output
+            _encode_bytes(4, node.operator.encode()),
+            *(_encode_bytes(5, _encode_attribute(name, value)) for name, value in node.attributes.items()),
+            *([_encode_bytes(7, node.domain.encode())] if node.domain else []),
+        ]
+    )
+
+
+def _encode_attribute(name: str, value: float | int | Sequence[int]) -> bytes:
+    if isinstance(value, float):
+        encoded, attribute_type = (
+            _encode_varint(2 << 3 | _FOUR_BYTES) + struct.pack("<f", value),
+            _FLOAT_ATTRIBUTE,
+        )
+    elif isinstance(value, int):
+        encoded, attribute_type = _encode_int(3, value), _INT_ATTRIBUTE
+    else:
+        encoded, attribute_type = b"".join(_encode_int(8, number) for number in value), _INTS_ATTRIBUTE
+    return _encode_bytes(1, name.encode()) + encoded + _encode_int(20, attribute_type)
+
+
+def _encode_tensor(name: str, value: NDArray[Any]) -> bytes:
+    return (
+        b"".join(_encode_int(_DIMS, size) for size in value.shape)
+        + _encode_int(_DATA_TYPE, _DATA_TYPES[value.dtype])
+        + _encode_bytes(_NAME, name.encode())
+        + _encode_bytes(_RAW_DATA, np.ascontiguousarray(value).tobytes())
+    )
+
+
+def _encode_value_info(name: str, shape: Shape) -> bytes:
+    dims = b"".join(
+        _encode_bytes(1, _encode_bytes(2, size.encode()) if isinstance(size, str) else _encode_int(1, size))
+        for size in shape
+    )
+    tensor = _encode_int(1, FLOAT32) + _encode_bytes(2, dims)
+    return _encode_bytes(1, name.encode()) + _encode_bytes(2, _encode_bytes(1, tensor))
