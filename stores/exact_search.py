@@ -192,7 +192,7 @@ def find_matching_hunks(
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[HunkMatch]:
-    """Return the matching hunks among those with a complete diff.
+    """Return the matching hunks among those with a complete diff. Raises BadPattern.
 
     `condition`, `parameters`: from `filters.build_filter_condition`.
     """
@@ -214,7 +214,14 @@ def find_matching_hunks(
         line_matches=line_matches,
         selected=selected,
     )
-    return [HunkMatch(*row) for row in connection.execute(sql, values).fetchall()]
+    try:
+        rows = connection.execute(sql, values).fetchall()
+    except duckdb.InvalidInputException as error:
+        if not pattern.is_regex:
+            raise
+        # DuckDB contains an older RE2, which does not know `(?<name>`.
+        raise _build_pattern_error(pattern.text, str(error).partition("Error: ")[2]) from error
+    return [HunkMatch(*row) for row in rows]
 
 
 def list_incomplete_hunks(
@@ -249,8 +256,12 @@ def _compile(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else error
-        raise BadPattern(f"{pattern!r:.200} is not valid: {reason}.", hint=_PATTERN_HINT) from error
+        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        raise _build_pattern_error(pattern, reason) from error
+
+
+def _build_pattern_error(pattern: str, reason: str) -> BadPattern:
+    return BadPattern(f"{pattern!r:.200} is not valid: {reason}.", hint=_PATTERN_HINT)
 
 
 # Reading all diffs takes most of the time (115 ms for 25,000 hunks), so one statement searches for all lines.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -87,7 +88,8 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         until=request.until,
         commit_range=request.commit_range,
     )
-    pattern = _create_pattern(request)
+    with _reject_bad_pattern():
+        pattern = SearchPattern(request.pattern, request.is_regex)
     repository = open_repository(path)
     location = locate_index(home, repository)
     loader = EvidenceLoader(repository, location.git_directory)
@@ -100,7 +102,8 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             _build_condition(filter_request, repository, connection) if request.has_filters else ("TRUE", {})
         )
         condition = f"{condition} AND {exact_search.build_range_condition(commit_range)}"
-        matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
+        with _reject_bad_pattern():
+            matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         is_searched = (
             commit_range.commits.__contains__
             if commit_range
@@ -142,9 +145,10 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
     )
 
 
-def _create_pattern(request: ChangeSearchRequest) -> SearchPattern:
+@contextmanager
+def _reject_bad_pattern() -> Iterator[None]:
     try:
-        return SearchPattern(request.pattern, request.is_regex)
+        yield
     except BadPattern as error:
         raise BadRequest(error.message, hint=error.hint) from error
 

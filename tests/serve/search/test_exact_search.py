@@ -193,6 +193,13 @@ def test_text_that_cannot_be_encoded(search: History) -> None:
             search("caf\udce9", is_regex=is_regex)
 
 
+def test_expression_that_only_duckdb_rejects(search: History) -> None:
+    """DuckDB has an older RE2 than this process, so it rejects `(?<name>`, with a usage error."""
+    with pytest.raises(BadRequest, match=r"is not valid: invalid perl operator: \(\?<") as caught:
+        search("(?<name>total)", is_regex=True)
+    assert "RE2" in caught.value.hint
+
+
 def test_long_line_is_shortened_around_its_match(tmp_path: Path, home: Path) -> None:
     """Of a long line the part around the match is shown."""
     repo = Repo.create(tmp_path / "minified")
