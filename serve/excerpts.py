@@ -43,8 +43,8 @@ MAX_EXPLAINED_LINES: Final = 4
 MAX_MESSAGE_CHARS: Final = 400
 # Leads of an explanation.
 MAX_LEADS: Final = 2
-# Diffs have about 3.2 characters a token in the vocabularies of current models; 3.0 leaves a margin.
-CHARS_PER_TOKEN: Final = 3.0
+# Diffs have about 3.2 characters a token in the vocabularies of current models; 3 leaves a margin.
+CHARS_PER_TOKEN: Final = 3
 
 AnswerType = TypeVar("AnswerType", "FindAnswer", "ExplainAnswer")
 

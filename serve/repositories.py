@@ -189,7 +189,7 @@ def _find_by_name(name: str, repositories: Sequence[NamedRepository]) -> NamedRe
     ]
     if len(matches) > 1:
         raise BadRequest(
-            f"Several repositories are called {name!r}.",
+            f"Several repositories are called {name!r:.200}.",
             hint=f"Give the path of one: {', '.join(repository.path for repository in matches)}.",
         )
     return matches[0] if matches else None
@@ -206,7 +206,7 @@ def _resolve_path(name: str, repositories: Sequence[NamedRepository], cwd: Path)
         similar_names = get_close_matches(name, [repository.name for repository in repositories], n=3)
         hint = f"Did you mean {' or '.join(similar_names)}? " if similar_names else ""
         raise BadRequest(
-            f"No indexed repository is called {name!r}.",
+            f"No indexed repository is called {name!r:.200}.",
             hint=f"{hint}`lineage status --all` lists the indexes.",
         )
     return path

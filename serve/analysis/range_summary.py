@@ -18,9 +18,8 @@ from pipeline.git.ranges import RangeCommit
 from pipeline.git.releases import find_merges
 from pipeline.git.repository import open_repository
 from serve.analysis.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
-from serve.api_types import format_rfc3339
+from serve.api_types import format_rfc3339, validate_limit
 from serve.commit_ranges import list_commits
-from serve.errors import BadRequest
 from serve.evidence import parse_remote_names
 from serve.references import (
     CLOSES,
@@ -179,8 +178,7 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
 
     `limit`: number of release notes, and of commits of each kind, to return. Raises BadRequest.
     """
-    if limit < 1:
-        raise BadRequest("The limit is less than 1.", hint="Give a number of commits to show.")
+    validate_limit(limit, "commits")
     repository = open_repository(path)
     location = find_index(home, repository)
     # The commit-graph of an index makes git faster.

@@ -5,6 +5,7 @@ Commits are counted as in the notebooks (`metrics`). git blames the file while t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -138,6 +139,7 @@ class _Finder:
     def find(self) -> RelatedAnswer:
         """Return the answer."""
         target = self._resolve_target(self.request.file)
+        limit = min(self.request.limit, sys.maxsize)  # the largest that islice accepts
         with ExitStack() as stack:
             # git runs in the background while this thread reads the index, which is closed before the rest is computed.
             blame_process = self._start_blame(stack, target)
@@ -149,8 +151,8 @@ class _Finder:
             requested = history.requested_path
             if requested.target is not target:
                 blame_process = self._start_blame(stack, requested.target)
-            hot_spots = tuple(islice(self._find_hot_spots(history), self.request.limit))
-            hits = tuple(islice(self._find_hits(history), self.request.limit))
+            hot_spots = tuple(islice(self._find_hot_spots(history), limit))
+            hits = tuple(islice(self._find_hits(history), limit))
             surviving_lines = self._count_surviving_lines(blame_process, history)
         details = self._build_details(history, hot_spots, surviving_lines)
         return RelatedAnswer(

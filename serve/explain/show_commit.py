@@ -88,7 +88,7 @@ def show_commit(
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
     """Cut the message to half of the length at most, and the list of files, the diff or the content to the rest."""
-    max_chars = int(max_tokens * CHARS_PER_TOKEN) - ANSWER_OVERHEAD
+    max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
     message = answer.commit.commit_message
     if len(message) > max_chars // 2:
         message = f"{message[: max(0, max_chars // 2)]}…"
@@ -123,7 +123,7 @@ def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
 
 def _resolve_commit(repository: Repository, revision: str) -> str:
     """Return the sha of the commit that a revision names. Raises BadRequest."""
-    if not revision.strip() or "\0" in revision:
+    if not is_encodable(revision.strip()) or "\0" in revision:
         raise BadRequest("No commit is named.", hint=REVISION_HINT)
     try:
         sha = repository.resolve_revision(revision)

@@ -520,6 +520,7 @@ def test_limit_and_compact(find: Find) -> None:
     lists = [field.name for field in fields(answer.meta.related) if field.name in ("hot_spots", "owners")]
     assert [len(getattr(answer.meta.related, name)) for name in lists] == [2, 2]
     answer = find(".", 50)
+    assert find(".", 10**20) == answer
     details = replace(
         answer.meta.related,
         owners=(Owner("Ada", "a@x", 1, 0.25),) * 4,

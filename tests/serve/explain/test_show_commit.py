@@ -122,6 +122,7 @@ def test_token_limit(repo: Repo) -> None:
     assert answer.commit.commit_message == "…"
     long_line = show(repo, "HEAD:big.txt", max_tokens=200).content
     assert long_line is not None and long_line.text.endswith("x…\n") and long_line.omitted_lines == 0
+    assert show(repo, "v1.0", max_tokens=10**400) == show(repo, "v1.0")
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,8 @@ def test_token_limit(repo: Repo) -> None:
         ("HEAD:topic.txt", None, "5:2", "The range ends at line 2, before it starts at line 5."),
         ("HEAD", "\ud800", None, "This is not a file name."),
         ("caf\udce9", None, None, "The repository has no commit"),
+        ("\ud800", None, None, "No commit is named."),
+        ("HEAD:topic.txt", None, "x" * 1_000_000, f"'{'x' * 199} is not a range of lines."),
     ],
 )
 def test_errors_say_what_to_do(

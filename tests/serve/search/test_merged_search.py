@@ -253,8 +253,9 @@ def test_names_and_paths(repos: list[Repo], home: Path, tmp_path: Path) -> None:
         resolve("gama")
     assert "Did you mean gamma?" in unknown.value.hint
     for name in ("~nosuchuser/alpha", "a" * 5_000):
-        with pytest.raises(BadRequest, match="No indexed repository is called"):
+        with pytest.raises(BadRequest, match="No indexed repository is called") as unknown:
             resolve(name)
+        assert len(unknown.value.message) < 300
     with pytest.raises(BadRequest, match="fresh is not indexed yet") as unindexed:
         resolve("fresh")
     assert unindexed.value.hint == f"Run `lineage index {tmp_path / 'fresh'}`."
