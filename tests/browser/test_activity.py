@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from mindmap.document import COMPLETED, IN_PROGRESS
+from mindmap.document import COMPLETED, IN_PROGRESS, use_client
 from mindmap.questions import ask_question
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
@@ -60,6 +60,36 @@ def test_activity(site: Site, session: PageSession) -> None:
     manifest = find_id(document, "Store a manifest of received byte ranges for each upload")
     entries.get_by_role("button").filter(has_text="Created media/ranges.py").click()
     expect(page).to_have_url(re.compile(f"/node/{manifest}"))
+
+
+def test_authors_and_icons(site: Site, session: PageSession) -> None:
+    """An icon shows the kind of each entry. Entries name their authors, but only if several agents write the map."""
+    document = site.create_map(maps.create_small_map())
+    active = find_id(document, ACTIVE_TASK)
+    with use_client("First agent"):
+        site.change_map(lambda document: set_status(document, ACTIVE_TASK, COMPLETED))
+    page = session.open("#/map/mm_test")
+    page.get_by_role("tab", name="Activity").click()
+    entries = page.locator("#side-body > .entries > li")
+    expect(entries.nth(0)).to_contain_text(f"Completed {ACTIVE_TASK}")
+    expect(entries.nth(0)).not_to_contain_text("First agent")
+    with use_client("Second agent"):
+        site.change_map(lambda document: add_node(document, "Sweep at night"))
+        site.change_map(
+            lambda document: ask_question(document, active, "Which?", (), create_timestamp(60)).document
+        )
+    for index, (words, author, icon) in enumerate(
+        (
+            ("Asked you: Which?", "Second agent", "t-hypothesis"),
+            ("Added Sweep at night", "Second agent", "tool"),
+            (f"Completed {ACTIVE_TASK}", "First agent", "t-task s-completed"),
+            ("Renamed media/storage.py", "", "t-file"),
+        )
+    ):
+        expect(entries.nth(index)).to_contain_text(words)
+        expect(entries.nth(index).locator(".glyph")).to_have_class(re.compile(f"{icon}$"))
+        expect(entries.nth(index).locator(".entry-facts")).to_contain_text(author)
+    expect(page.get_by_role("region", name="Question")).to_contain_text("Second agent asks about")
 
 
 def test_questions_and_comments(site: Site, session: PageSession) -> None:

@@ -116,6 +116,21 @@ def test_collapsed_card_shows_links_to_the_other_pane(site: Site, session: PageS
     expect(page.locator(".cross-links .link")).to_have_count(3)
 
 
+def sum_badges(page: Page, map_part: str) -> int:
+    return sum(map(int, page.locator(f".pane.{map_part} .cross-count text").all_text_contents()))
+
+
+def test_badges_count_each_link_once(site: Site, session: PageSession) -> None:
+    """The badges of each pane add up to the number of links between the panes, expanded and collapsed."""
+    site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = session.open("#/map/mm_test")
+    for key, cards in (("e", 42), ("c", 10)):
+        page.keyboard.press(key)
+        expect(page.locator(".card")).to_have_count(cards)
+        assert (sum_badges(page, "plan"), sum_badges(page, "model")) == (6, 6)
+
+
 def measure_overlaps(page: Page) -> Any:
     return wait_until_stable(page, lambda: page.evaluate(FIND_OVERLAPS))
 

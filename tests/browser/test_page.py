@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from mindmap.document import CHANGE_KINDS, COMPLETED, IN_PROGRESS, Mindmap
+from mindmap.document import BLOCKED, CHANGE_KINDS, COMPLETED, IN_PROGRESS, Mindmap
 from mindmap.file_touches import TouchInput
-from mindmap.nodes import remove_nodes
+from mindmap.nodes import create_mindmap, remove_nodes
 from mindmap.questions import ask_question
 from serve.setup.mcp_clients import CLIENTS
 from tests.browser import maps
@@ -242,6 +242,48 @@ def test_empty_data_directory(site: Site, session: PageSession) -> None:
     assert "mindmap tools" in page.evaluate("navigator.clipboard.readText()")
     site.create_map(maps.create_small_map())
     expect(page.locator(".session")).to_have_count(1)
+
+
+def test_texts_without_content(site: Site, session: PageSession) -> None:
+    """Lists say why they are empty, and how many entries they leave out."""
+    document = create_mindmap("Done", None, create_timestamp(0))
+    site.create_map(
+        maps.add_under_root(document, [{"label": "Only task", "status": COMPLETED}], 1), "mm_done"
+    )
+    site.create_map(maps.create_large_map(300, 0), "mm_large")
+    page = session.open()
+    sessions = page.locator(".session")
+    expect(sessions.filter(has_text="Done")).to_contain_text("All tasks done")
+    expect(sessions.filter(has_text="Done")).to_contain_text(
+        "1 of 1 tasks 2 nodes 0 files", use_inner_text=True
+    )
+    page.get_by_role("link", name=re.compile("^Done")).click()
+    expect(page.locator(".title-progress")).to_have_text("1/1")
+    expect(page.locator("#side-body")).to_contain_text("1 of 1 tasks done")
+    page.keyboard.press("g")
+    expect(page.locator(".notice")).to_have_text("No node is selected, and no task is in progress.")
+    page.get_by_role("tab", name="Files").click()
+    expect(page.locator("#side-body")).to_have_text(
+        "No file is attached to this map yet.Agents attach the files they touch."
+    )
+    page.locator("#search").fill("nothing like this")
+    expect(page.locator(".search-results")).to_have_text("No matches.")
+    page.keyboard.press("s")  # is text here
+    expect(page.locator(".notice")).to_have_count(0)
+    session.open("#/map/mm_large")
+    page.get_by_role("tab", name="Files").click()
+    page.get_by_label("Filter files by path").fill("nowhere")
+    expect(page.locator("#side-body")).to_contain_text("No path contains “nowhere”.")
+    page.locator("#search").fill("status:planned")
+    planned = sum(node.status == "planned" for node in site.maps.read("mm_large").nodes.values())
+    expect(page.locator(".hits")).to_have_text(f"{planned} found")
+    expect(page.locator(".search-results .more")).to_have_text(
+        f"and {planned - 50} more. Press Enter to go through all."
+    )
+    page.get_by_role("tab", name="Node").click()
+    blocked = sum(node.status == BLOCKED for node in site.maps.read("mm_large").nodes.values())
+    page.get_by_role("button", name=f"Show all {blocked}").last.click()
+    expect(page.get_by_role("button", name="Show fewer")).to_be_visible()
 
 
 def test_damaged_file(site: Site, session: PageSession) -> None:

@@ -1,6 +1,6 @@
 // Search field, filters and result list.
 
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
 import { findAncestors, getStatus } from "../model/tree";
 import { ROOT, STATUSES, TYPES, getTypeName } from "../model/vocabulary";
@@ -17,15 +17,9 @@ export function Search() {
   const queryText = useSelector(app, (state) => state.search);
   const matches = useSelector(app, getMatches);
   const [isListOpen, setListOpen] = useState(false);
-  const root = useRef<HTMLDivElement>(null);
   const ids = [...(matches ?? [])];
   return (
-    <div
-      ref={root}
-      class="search"
-      role="search"
-      onFocusOut={(event) => root.current!.contains(event.relatedTarget as Node | null) || setListOpen(false)}
-    >
+    <div class="search" role="search" onFocusOut={(event) => event.currentTarget.contains(event.relatedTarget as Node | null) || setListOpen(false)}>
       <ToolIcon name="search" />
       <input
         id="search"

@@ -108,6 +108,11 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
             "should be a valid boolean, not 'yes'",
         ),
         ("list_mindmaps", {"limit": 0}, "greater than or equal to 1"),
+        (
+            "wait_for_answer",
+            {"mindmapId": "mm_here", "questionId": "q_1", "seconds": 301},
+            "less than or equal to 300, not 301",
+        ),
     ],
 )
 def test_invalid_calls(
