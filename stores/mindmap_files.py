@@ -47,6 +47,10 @@ class NoSuchMindmap(LineageError):
     """Missing file: no mindmap has the id."""
 
 
+class QuarantinedMindmap(NoSuchMindmap):
+    """Missing file of a mindmap that was damaged: the file was renamed."""
+
+
 class MindmapExists(LineageError):
     """Existing file for the id of a new mindmap."""
 
@@ -237,7 +241,7 @@ class MindmapDirectory:
     def _build_missing_error(self, mindmap_id: str) -> NoSuchMindmap:
         quarantined_files = [file for damaged_id, file in self.list_quarantined() if damaged_id == mindmap_id]
         if quarantined_files:
-            return NoSuchMindmap(
+            return QuarantinedMindmap(
                 f"{mindmap_id} was damaged and moved to {quarantined_files[-1]}.",
                 hint=f"Repair that file and rename it to {format_file_name(mindmap_id)}, or create a new mindmap.",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import FloatRect, Locator, Page
 
 # Frames between two readings: a redraw after a gesture takes fewer, on a busy machine too.
@@ -61,3 +62,12 @@ SMALLEST_TEXT = """scope => Math.min(...[...document.querySelectorAll(`${scope} 
 def measure_smallest_text(page: Page, scope: str = "body") -> float:
     """Return the height in pixels of the smallest text in the window."""
     return float(page.evaluate(SMALLEST_TEXT, scope))
+
+
+def find_violations(page: Page) -> list[tuple[str, list[str]]]:
+    """Return the rules of accessibility that the page breaks, in light or dark, with the elements."""
+    violations = Axe().run(page).response["violations"]
+    page.emulate_media(color_scheme="dark")
+    violations += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+    page.emulate_media(color_scheme="light")
+    return [(rule["id"], [node["html"] for node in rule["nodes"]][:3]) for rule in violations]

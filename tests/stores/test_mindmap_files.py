@@ -210,7 +210,7 @@ def test_writer_quarantines_damaged_file(folder: MindmapDirectory) -> None:
     assert str(quarantined_file) in first.problems[0] and str(quarantined_file) in second.problems[0]
     assert "rename it to mm_cut.json" in second.problems[0]
     assert quarantined_file.read_bytes() == b'{"title": "cu'
-    with pytest.raises(mindmap_files.NoSuchMindmap, match="was damaged"):
+    with pytest.raises(mindmap_files.QuarantinedMindmap, match="was damaged"):
         maps.read("mm_cut")
     quarantined_file.rename(folder.path / "old")
     assert maps.list_maps().problems == []

@@ -254,7 +254,7 @@ test("a viewer that stops before or during its answer is offline, and a fault of
 });
 
 test("the page of a deleted map offers the others, but a fault while it loads them is thrown", async () => {
-  const missing = (): Promise<Response> => Promise.resolve(new Response(JSON.stringify({ error: { message: "Map not found.", hint: "" } }), { status: 404 }));
+  const missing = (): Promise<Response> => Promise.resolve(new Response(JSON.stringify({ error: { code: "no_such_mindmap", message: "Map not found.", hint: "" } }), { status: 404 }));
   answerWith((path) => (path === "/api/mindmaps" ? Promise.reject(new TypeError("Failed to fetch")) : missing()));
   await refresh();
   assert.deepEqual([app.get().failure?.message, app.get().sessions], ["Map not found.", null]);

@@ -17,6 +17,7 @@ from mindmap.map_store import MapStore
 from mindmap.nodes import NewNode, add_nodes, add_note
 from serve.viewer import state, watcher
 from serve.viewer.handlers import RESPONSE_HEADERS
+from stores.mindmap_files import make_quarantine_name
 from tests.mindmap.sample_maps import NOON, create_map, create_timestamp
 from tests.serve.viewer.helpers import ViewerClient
 
@@ -80,6 +81,8 @@ def test_map(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
     maps.change(document.id, lambda current: add_note(current, "Something new", create_timestamp(1)))
     assert client.request(f"/api/mindmaps/{document.id}").json["activityLog"][0]["message"] == "Something new"
     assert client.request("/api/mindmaps/mm_none").error == (404, "no_such_mindmap")
+    (maps.path / make_quarantine_name("mm_cut")).write_bytes(b"")
+    assert client.request("/api/mindmaps/mm_cut").error == (404, "quarantined_mindmap")
 
 
 def test_damaged_files(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:

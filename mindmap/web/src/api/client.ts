@@ -3,16 +3,23 @@
 import { parseJsonAndIsolateTexts } from "./bidi";
 import type { Mindmap, SessionSummary } from "./types";
 
-/** Error of a request. `status` is the HTTP status, or 0 if no server answered; `hint` is the next action, or empty. */
+/**
+ * Error of a request. `status` is the HTTP status, or 0 if no server answered; `hint` is the next action, or empty; `code`
+ * is the kind of an error of the viewer.
+ */
 export class ApiError extends Error {
   constructor(
     message: string,
     readonly status: number,
     readonly hint: string = "",
+    readonly code: string = "",
   ) {
     super(message);
   }
 }
+
+/** Code of the error for a map that does not exist. A damaged map that was renamed has another. */
+export const NO_SUCH_MAP = "no_such_mindmap";
 
 const HTTP_OK = 200;
 const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
@@ -67,18 +74,19 @@ async function fetchText(path: string, options: RequestInit): Promise<{ response
 }
 
 function createResponseError(status: number, text: string): ApiError {
-  const { message, hint } = parseErrorBody(text);
-  if (message) return new ApiError(message, status, hint);
+  const { message, hint, code } = parseErrorBody(text);
+  if (message) return new ApiError(message, status, hint, code);
   return new ApiError(`The viewer answered with the unexpected status ${status}.`, status, RESTART_HINT);
 }
 
-/** Returns the message and hint of an error response; both are empty if it is not from the viewer. */
-function parseErrorBody(text: string): { message: string; hint: string } {
+/** Returns the texts of an error response; all are empty if it is not from the viewer. */
+function parseErrorBody(text: string): { message: string; hint: string; code: string } {
   try {
-    const body = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown } } | null;
-    return { message: String(body?.error?.message ?? ""), hint: String(body?.error?.hint ?? "") };
+    const body = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown; code?: unknown } } | null;
+    const { message = "", hint = "", code = "" } = body?.error ?? {};
+    return { message: String(message), hint: String(hint), code: String(code) };
   } catch (error) {
-    if (error instanceof SyntaxError) return { message: "", hint: "" };
+    if (error instanceof SyntaxError) return { message: "", hint: "", code: "" };
     throw error;
   }
 }

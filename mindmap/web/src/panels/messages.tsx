@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type ApiError, buildViewerCommand } from "../api/client";
+import { type ApiError, NO_SUCH_MAP, buildViewerCommand } from "../api/client";
 import { notify, refresh } from "../state/actions";
 import { app } from "../state/app";
 import { formatRoute } from "../state/route";
@@ -16,14 +16,13 @@ export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").m
 const MAX_SESSIONS = 3;
 
 /** What to do after a failure: start the viewer again, open another map, or what the server says. */
-export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
+export function Remedy({ failure: { status, hint, code } }: { failure: ApiError }) {
   const dataDir = useSelector(app, (state) => state.dataDir);
   const defaultDataDir = useSelector(app, (state) => state.defaultDataDir);
   const sessions = useSelector(app, (state) => state.sessions);
   if (status === 0) return <TextWithCode text={`Run \`${buildViewerCommand(location, { dataDir, defaultDataDir })}\`. This page reconnects by itself.`} />;
   // The hint of an unknown map lists the existing ids; show them as links instead.
-  const listedIds = parseListedIds(hint);
-  if (status !== 404 || !sessions?.some(({ id }) => listedIds.includes(id))) return <TextWithCode text={hint} />;
+  if (code !== NO_SUCH_MAP || !sessions?.length) return <TextWithCode text={hint} />;
   return (
     <>
       Open:{" "}
@@ -36,9 +35,6 @@ export function Remedy({ failure: { status, hint } }: { failure: ApiError }) {
     </>
   );
 }
-
-/** Returns the ids in the hint of an unknown map; none for another hint. */
-export const parseListedIds = (hint: string): string[] => /^Existing mindmaps: ([\w, -]+?)(?: and [\d,]+ more)?\.$/u.exec(hint)?.[1]!.split(", ") ?? [];
 
 /** Text in a box with a button that copies it. */
 export function CopyableText({ text, name }: { text: string; name: string }) {

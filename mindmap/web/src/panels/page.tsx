@@ -1,7 +1,7 @@
 // Root component: the sessions, or a map with its panels.
 
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { createOfflineError } from "../api/client";
+import { NO_SUCH_MAP, createOfflineError } from "../api/client";
 import { markAsSeen, showNextUnseen } from "../state/actions";
 import { app, getCurrentView, isOutlineShown } from "../state/app";
 import { useSelector } from "../state/store";
@@ -104,7 +104,7 @@ function StaleBanner() {
   const shown = failure ?? createOfflineError();
   return (
     <p class="stale" role="alert">
-      <TextWithCode text={shown.status === 404 ? "This map was deleted. You see its last state." : `${shown.message} You see the last known state.`} /> <Remedy failure={shown} />
+      <TextWithCode text={shown.code === NO_SUCH_MAP ? "This map was deleted. You see its last state." : `${shown.message} You see the last known state.`} /> <Remedy failure={shown} />
     </p>
   );
 }

@@ -104,7 +104,7 @@ export async function refresh(): Promise<void> {
     const failure = api.toApiError(error);
     if (app.get().route.map === map) {
       app.set({ failure });
-      if (failure.status === 404) await loadOtherSessions();
+      if (failure.code === api.NO_SUCH_MAP) await loadOtherSessions();
     }
   } finally {
     isLoading = false;
