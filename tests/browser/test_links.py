@@ -187,6 +187,28 @@ def test_links_between_stacked_panes(site: Site, session: PageSession) -> None:
     assert not measure_overlaps(page)["overlaps"]
 
 
+# JavaScript function that returns the number of links that are animated now.
+COUNT_ANIMATED = (
+    """() => document.getAnimations().filter(({ animationName }) => animationName === "stream").length"""
+)
+
+
+def test_few_links_are_animated(site: Site, session: PageSession) -> None:
+    """A few animated links in view move; of many, which would keep the processor busy, only those of a hovered card."""
+    document = site.create_map(maps.create_large_map(300, 30))
+    site.create_map(maps.create_small_map(), "mm_small")
+    session.page.emulate_media(reduced_motion="no-preference")
+    page = session.open("#/map/mm_small?view=map")
+    page.wait_for_function(f"() => ({COUNT_ANIMATED})() === 1")
+    session.open("#/map/mm_test?view=map")
+    page.wait_for_function("() => document.querySelectorAll('.link.animated').length > 5")
+    assert page.evaluate(COUNT_ANIMATED) == 0
+    ends = page.locator(".link.animated").first.get_attribute("data-key")
+    assert ends and ends.split()[0] in document.nodes
+    session.open(f"#/map/mm_test/node/{ends.split()[0]}?view=map")
+    page.wait_for_function(f"() => ({COUNT_ANIMATED})() > 0")
+
+
 # JavaScript function that returns the middle of a line, in pixels of the window.
 FIND_MIDDLE = """line => {
   const { x, y } = line.getPointAtLength(line.getTotalLength() / 2).matrixTransform(line.getScreenCTM());

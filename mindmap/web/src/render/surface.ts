@@ -16,6 +16,9 @@ import { createElement } from "./svg";
 const MAX_CARDS = 260;
 // Painting more links is slow: each one crosses much of the view.
 const MAX_LINKS = 120;
+// Each step paints a large part of the view again: 30 animated links kept 0.6 of a processor busy. If there are more in
+// view, only those of the hovered or selected card are animated.
+const MAX_ANIMATED_LINKS = 5;
 const NAME_FONT_SIZE = 12;
 
 export class Surface {
@@ -108,6 +111,7 @@ export class Surface {
 
   private updateLinks(routes: LinkRoute[]): void {
     this.linkLayer.update(new Map(routes.map((route) => [route.key, route])));
+    this.links.classList.toggle("many", routes.filter(({ style }) => style === "animated").length > MAX_ANIMATED_LINKS);
   }
 
   private createCard(id: string, placedCard: PlacedCard): SVGGElement {
