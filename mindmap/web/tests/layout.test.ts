@@ -144,6 +144,17 @@ test("what fits the window is expanded: all of a small map, and of others the ac
   assert.ok(!chooseCollapsedNodes(map, []).has("p6"));
 });
 
+test("the order in which nodes are expanded is computed once for a map", () => {
+  const map = createMapWithPlans(3, 5);
+  let reads = 0;
+  for (const node of Object.values(map.nodes)) Object.defineProperty(node, "status", { get: () => (reads++, "planned") });
+  const parts = [{ has: () => true, fits: () => true }];
+  chooseCollapsedNodes(map, parts);
+  const first = reads;
+  chooseCollapsedNodes(map, parts);
+  assert.ok(first > 0 && reads === first, `${first} and ${reads}`);
+});
+
 test("formatting a parsed route gives the same URL fragment, and an invalid fragment is the route of the sessions", () => {
   for (const hash of ["#/", "#/map/mm_1", "#/map/mm_1/node/n_2", "#/map/mm_1/node/n_2?view=plan", "#/map/mm_1?view=both"]) {
     assert.equal(formatRoute(parseRoute(hash)), hash);

@@ -27,6 +27,7 @@ test("progress counts the tasks below a node, but not the node itself, notes or 
     risk: { type: "risk" },
   });
   const progress = computeProgress(map);
+  assert.equal(computeProgress(map), progress);
   assert.deepEqual(progress.get("root"), { done: 2, active: 1, blocked: 1, total: 4 });
   assert.deepEqual(progress.get("plan"), { done: 1, active: 1, blocked: 1, total: 3 });
   assert.deepEqual(progress.get("c"), { done: 0, active: 0, blocked: 0, total: 0 });

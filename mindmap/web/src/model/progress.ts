@@ -12,8 +12,8 @@ export interface Progress {
   total: number;
 }
 
-/** Counts the tasks below every node, without the node itself; by node id. */
-export function computeProgress(map: Mindmap): Map<string, Progress> {
+/** Counts the tasks below every node, without the node itself; by node id. Cached for each map. */
+export const computeProgress: (map: Mindmap) => ReadonlyMap<string, Progress> = memoizeByObject((map) => {
   const progressById = new Map<string, Progress>();
   const order = [...walkTree(getTree(map))];
   for (const { id } of order) progressById.set(id, { done: 0, active: 0, blocked: 0, total: 0 });
@@ -28,7 +28,7 @@ export function computeProgress(map: Mindmap): Map<string, Progress> {
     if (isTask(branch.node)) countTask(parentProgress, branch.node.status);
   }
   return progressById;
-}
+});
 
 function countTask(progress: Progress, status: string | undefined): void {
   progress.total += 1;

@@ -1,9 +1,10 @@
 // Header with title, connection state, search, views and tools.
 
-import { app, getProgress, getCurrentView, type Theme } from "../state/app";
+import { app, getCurrentView, type Theme } from "../state/app";
 import { getNextTheme, showView, switchTheme } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
 import { useSelector } from "../state/store";
+import { computeProgress } from "../model/progress";
 import { ROOT } from "../model/vocabulary";
 import { ExportMenu } from "./export";
 import { ProgressBar, ToolButton } from "./icon";
@@ -53,7 +54,7 @@ function Tools() {
 
 function Title() {
   const map = useSelector(app, (state) => state.map)!;
-  const { done, total } = getProgress(map).get(ROOT)!;
+  const { done, total } = computeProgress(map).get(ROOT)!;
   return (
     <div class="title">
       <h1 title={map.workspacePath ? `${map.title} · ${map.workspacePath}` : map.title}>{map.title}</h1>

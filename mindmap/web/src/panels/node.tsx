@@ -2,11 +2,11 @@
 
 import { useState } from "preact/hooks";
 import type { Link, MapNode, Mindmap } from "../api/types";
-import { findActiveTask } from "../model/progress";
+import { computeProgress, findActiveTask } from "../model/progress";
 import { findRelated } from "../model/relations";
 import { findAncestors, getStatus } from "../model/tree";
 import { ROOT, STATUSES, getLabel, getTypeName } from "../model/vocabulary";
-import { app, getRelations, getProgress } from "../state/app";
+import { app, getRelations } from "../state/app";
 import { select } from "../state/actions";
 import { useSelector } from "../state/store";
 import { LogEntries } from "./activity";
@@ -37,7 +37,7 @@ export function NodePanel() {
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
       {node.reason && <p class="reason">{node.reason}</p>}
-      <TaskProgress progress={getProgress(map).get(node.id)} />
+      <TaskProgress progress={computeProgress(map).get(node.id)} />
       {node.id === ROOT && <MapOverview map={map} />}
       <NodeMessages node={node} />
       <NodeFiles map={map} node={node} />

@@ -3,10 +3,10 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGE_NAMES } from "../model/changes";
 import { memoizeByObject } from "../model/memoize";
-import { findActiveTask } from "../model/progress";
+import { computeProgress, findActiveTask } from "../model/progress";
 import { type Branch, findAncestors, getTree, getStatus } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { app, getMatches, getProgress } from "../state/app";
+import { app, getMatches } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { chooseCollapsedRows } from "../state/collapse";
 import { useSelector } from "../state/store";
@@ -36,7 +36,7 @@ export function Outline() {
   }, [selected, collapsed]);
   return (
     <div class="outline">
-      <TaskProgress progress={getProgress(map).get(ROOT)} />
+      <TaskProgress progress={computeProgress(map).get(ROOT)} />
       <div ref={list} class="outline-rows" role="region" aria-label="Outline" tabIndex={0}>
         <Rows branches={getTree(map).children} collapsed={collapsed} />
       </div>
@@ -53,7 +53,7 @@ function Rows({ branches, collapsed }: { branches: Branch[]; collapsed: Readonly
   return (
     <ul>
       {branches.map(({ id, node, children }) => {
-        const progress = getProgress(map).get(id);
+        const progress = computeProgress(map).get(id);
         const isCollapsed = collapsed.has(id);
         return (
           <li key={id}>

@@ -5,7 +5,6 @@ import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { findMentions } from "../model/activity";
 import type { ChangeKind } from "../model/changes";
 import { memoizeByObject, memoizeLast } from "../model/memoize";
-import { type Progress, computeProgress } from "../model/progress";
 import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
 import { findModelNodeIds } from "../model/tree";
@@ -105,7 +104,6 @@ export const app = new Store<AppState>({
 });
 
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
-export const getProgress: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);
 export const getCrossLinks: (map: Mindmap) => Link[] = memoizeByObject((map) => findCrossLinks(map, getModelNodeIds(map)));
 

@@ -1,6 +1,7 @@
 // Collapsing of branches.
 
 import type { Mindmap } from "../api/types";
+import { memoizeByObject } from "../model/memoize";
 import { computeProgress, findActiveTask, isDone } from "../model/progress";
 import { type Branch, findAncestors, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -41,15 +42,15 @@ export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: It
   return collapsed;
 }
 
-/** Returns the nodes with children in the order in which they are expanded. */
-function listByImportance(map: Mindmap): string[] {
+/** Returns the nodes with children in the order in which they are expanded. Cached for each map. */
+const listByImportance: (map: Mindmap) => string[] = memoizeByObject((map) => {
   const nodes = Object.values(map.nodes);
   const active = nodes.filter((node) => ACTIVE_STATUSES.has(node.status ?? "")).flatMap((node) => node.parent ?? []);
   const progressById = computeProgress(map);
   const byLevel = listNodesByLevel(map).filter((id) => map.nodes[id]!.children.length);
   const isCompleted = (id: string): boolean => map.nodes[id]!.status === "completed" || isDone(progressById.get(id)!);
   return [...active, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
-}
+});
 
 /** Returns the nodes to collapse in an outline of about three screens of a phone. */
 export function chooseCollapsedRows(map: Mindmap): Set<string> {

@@ -7,9 +7,9 @@ import { type Layout, type Size, isReadable, layOutMap } from "../layout/layout"
 import { routeLinks } from "../layout/links";
 import { createMeasure } from "../layout/text";
 import { memoizeByObject } from "../model/memoize";
-import type { Progress } from "../model/progress";
+import { type Progress, computeProgress } from "../model/progress";
 import { type Branch, buildTree, findAncestors, getTree, walkTree } from "../model/tree";
-import { app, getCrossLinks, getModelNodeIds, getProgress } from "./app";
+import { app, getCrossLinks, getModelNodeIds } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
 import { notifyViewListeners, panes } from "./panes";
 import type { View } from "./route";
@@ -69,7 +69,7 @@ function createMatchTree(map: Mindmap, part: MapPart, matches: ReadonlySet<strin
 function layOutPart(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, crossLinks: Link[], size: Size, previous?: Layout): Pick<Drawing, "layout" | "visibleIdOf"> {
   const { tree: fullTree, parents } = matches ? createMatchTree(map, part, matches) : getPartTree(map, part);
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matches ? new Set() : collapsed);
-  const progressById = getProgress(map);
+  const progressById = computeProgress(map);
   const crossLinkCounts = countByCard(crossLinks, visibleIdOf);
   const cards = new Map<string, Card>();
   for (const { id, node } of walkTree(tree)) {
