@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { escapeBidi, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { buildViewerCommand } from "../src/api/client";
-import { compareMaps } from "../src/model/changes";
+import { reconcileMap } from "../src/model/changes";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
 import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
@@ -43,7 +43,7 @@ test("the active task is the task in progress that was updated last, by its own 
 test("a task that is only updated again becomes the active task, and is no changed node", () => {
   const tasks = (updatedAt: string): ReturnType<typeof createMap> => createMap({ a: { status: "in_progress", updatedAt }, b: { status: "in_progress", updatedAt: "2026-01-02" } });
   const [before, after] = [tasks("2026-01-01"), tasks("2026-01-03")];
-  assert.deepEqual([...compareMaps(before, after).nodes], []);
+  assert.deepEqual([...reconcileMap(before, after).nodes], []);
   assert.deepEqual([findActiveTask(before), findActiveTask(after), after.nodes["a"]!.updatedAt], ["b", "a", "2026-01-03"]);
 });
 
@@ -205,7 +205,7 @@ test("a question and its answer change a node, but their delivery does not, thou
   const states = [{}, { questions: [question] }, { questions: [{ ...question, answer: "nginx" }] }, { questions: [{ ...question, answer: "nginx", deliveredAt: "2" }] }, { comments: [{ id: "c", text: "Hm", timestamp: "3" }] }];
   const maps = states.map((fields) => createMap({ a: fields }));
   const nodes = maps.map((map) => map.nodes["a"]);
-  const changes = maps.slice(1).map((map, index) => [...compareMaps(maps[index]!, map).nodes.keys()].join());
+  const changes = maps.slice(1).map((map, index) => [...reconcileMap(maps[index]!, map).nodes.keys()].join());
   assert.deepEqual(changes, ["a", "a", "", "a"]);
   assert.ok(maps.every((map, index) => map.nodes["a"] === nodes[index]));
   assert.deepEqual(maps.map((map) => listOpenQuestions(map).length), [0, 1, 0, 0, 0]);
@@ -231,15 +231,15 @@ test("changes are new nodes, changed nodes and ends of new links; unchanged node
   const before = createMap({ a: {}, b: {}, c: {}, d: {} });
   const links = [{ id: "l", from: "a", to: "e", label: "" }];
   const after = createMap({ a: {}, b: { status: "completed" }, c: {}, d: {}, e: { parentId: "d" } }, { links });
-  const { nodes, hasTreeChanged } = compareMaps(before, after);
+  const { nodes, hasTreeChanged } = reconcileMap(before, after);
   assert.deepEqual([[...nodes], hasTreeChanged], [[["b", "changed"], ["e", "added"], ["a", "changed"]], true]);
   assert.equal(after.nodes["c"], before.nodes["c"]);
   assert.notEqual(after.nodes["b"], before.nodes["b"]);
   assert.deepEqual(after.nodes["d"]!.children, ["e"]);
   const relabelled = createMap({ a: { label: "b" } });
-  assert.equal(compareMaps(createMap({ a: {} }), relabelled).hasTreeChanged, false);
-  assert.equal(compareMaps(createMap({ a: {}, b: {} }), createMap({ a: {} })).hasTreeChanged, true);
-  assert.equal(compareMaps(createMap({ a: {}, b: {} }), createMap({ a: {}, b: { parentId: "a" } })).hasTreeChanged, true);
+  assert.equal(reconcileMap(createMap({ a: {} }), relabelled).hasTreeChanged, false);
+  assert.equal(reconcileMap(createMap({ a: {}, b: {} }), createMap({ a: {} })).hasTreeChanged, true);
+  assert.equal(reconcileMap(createMap({ a: {}, b: {} }), createMap({ a: {}, b: { parentId: "a" } })).hasTreeChanged, true);
 });
 
 test("text with direction controls is isolated, and other text is unchanged", () => {

@@ -171,6 +171,14 @@ test("nodes that changed while the tab was hidden are marked until they are sele
   assert.equal(app.get().route.node, "p2a");
 });
 
+test("a map without changed nodes leaves marks and highlights as they are", async () => {
+  app.set({ unseen: new Map([["p1a", "changed"]]) });
+  const { unseen, recentChanges } = app.get();
+  await receive(createMapWithBranches("2"));
+  assert.equal(app.get().map!.updatedAt, "2");
+  assert.ok(app.get().unseen === unseen && app.get().recentChanges === recentChanges);
+});
+
 test("a map that is opened has no marks of nodes that were deleted since", async () => {
   app.set({ map: null, unseen: new Map([["p1a", "changed"], ["gone", "added"]]), lookedAt: "2026-01-01T12:00:00Z" });
   await receive(createMapWithBranches("2"));

@@ -5,15 +5,18 @@ import type { MapNode, Mindmap } from "../api/types";
 export type ChangeKind = "added" | "changed";
 export const CHANGE_NAMES: Record<ChangeKind, string> = { added: "New", changed: "Changed" };
 
+/** Changed nodes by id. */
+export type NodeChanges = ReadonlyMap<string, ChangeKind>;
+
 export interface MapChanges {
-  /** Nodes that were added or changed, or have a new link, by id. */
-  nodes: Map<string, ChangeKind>;
+  /** Nodes that were added or changed, or have a new link. */
+  nodes: NodeChanges;
   /** True if nodes were added, removed or moved to another parent. */
   hasTreeChanged: boolean;
 }
 
-/** Compares two states of a map, and replaces unchanged nodes in `after` by the objects of `before`, so that their cards stay drawn. */
-export function compareMaps(before: Mindmap, after: Mindmap): MapChanges {
+/** Replaces unchanged nodes in `after` by the objects of `before`, so that their cards stay drawn. Returns the differences. */
+export function reconcileMap(before: Mindmap, after: Mindmap): MapChanges {
   const changes = new Map<string, ChangeKind>();
   const ids = Object.keys(after.nodes);
   let hasTreeChanged = ids.length !== Object.keys(before.nodes).length;
@@ -54,3 +57,14 @@ const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.quest
 
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
+
+// Without a difference, these two return the same object, so that nothing is drawn or stored again.
+
+/** Returns the changes of the nodes that a map still has. */
+export function removeDeleted(changes: NodeChanges, map: Mindmap): NodeChanges {
+  const remaining = new Map([...changes].filter(([id]) => map.nodes[id]));
+  return remaining.size < changes.size ? remaining : changes;
+}
+
+/** Returns earlier and later changes together. */
+export const mergeChanges = (earlier: NodeChanges, later: NodeChanges): NodeChanges => (later.size ? new Map([...earlier, ...later]) : earlier);

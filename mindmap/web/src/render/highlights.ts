@@ -1,6 +1,6 @@
 // Highlighting of cards and links: selected, hovered, related, faded, added, changed.
 
-import { type ChangeKind, CHANGE_NAMES } from "../model/changes";
+import { type ChangeKind, type NodeChanges, CHANGE_NAMES } from "../model/changes";
 import type { LinkRoute } from "../layout/links";
 import { createMark } from "./card";
 import type { LinkElements } from "./links";
@@ -11,8 +11,8 @@ export interface Highlight {
   related: ReadonlySet<string>;
   /** Nodes that stay unfaded while all others are faded; null if no node is faded. */
   unfaded: ReadonlySet<string> | null;
-  recentChanges: ReadonlyMap<string, ChangeKind>;
-  unseen: ReadonlyMap<string, ChangeKind>;
+  recentChanges: NodeChanges;
+  unseen: NodeChanges;
 }
 
 export const NO_HIGHLIGHT: Highlight = { selected: null, hovered: null, related: new Set(), unfaded: null, recentChanges: new Map(), unseen: new Map() };
@@ -70,7 +70,7 @@ export class HighlightStyles {
 }
 
 /** Returns the changes by the card that shows the node; "added" if a card shows both kinds. */
-function findChangedCards(changes: ReadonlyMap<string, ChangeKind>, visibleIdOf: Map<string, string>): Map<string, ChangeKind> {
+function findChangedCards(changes: NodeChanges, visibleIdOf: Map<string, string>): Map<string, ChangeKind> {
   const cards = new Map<string, ChangeKind>();
   for (const [id, kind] of changes) {
     const card = visibleIdOf.get(id);

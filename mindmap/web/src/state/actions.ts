@@ -5,7 +5,7 @@ import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
-import { compareMaps } from "../model/changes";
+import { type NodeChanges, mergeChanges, reconcileMap, removeDeleted } from "../model/changes";
 import { findActiveTask, listOpenQuestions } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -133,7 +133,7 @@ function applyMap(id: string, map: Mindmap): void {
   if (route.map !== id) return;
   const hiddenBefore = hiddenSince;
   if (!document.hidden) hiddenSince = "";
-  const unseen = new Map([...app.get().unseen].filter(([node]) => map.nodes[node])); // without deleted nodes
+  const unseen = removeDeleted(app.get().unseen, map);
   if (!previous) {
     // The panes are not on the page yet; they expand what fits.
     app.set({ map, failure: null, unseen, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []) });
@@ -143,20 +143,20 @@ function applyMap(id: string, map: Mindmap): void {
     app.set({ failure: null });
     return;
   }
-  const { nodes: changes, hasTreeChanged } = compareMaps(previous, map);
+  const { nodes: changes, hasTreeChanged } = reconcileMap(previous, map);
   app.set({
     map,
     failure: null,
     ...(route.node && !previous.nodes[route.node] ? { collapsed: expandTo(map, [route.node]) } : {}),
-    recentChanges: new Map([...app.get().recentChanges, ...changes]),
-    unseen: hiddenBefore ? new Map([...unseen, ...changes]) : unseen,
+    recentChanges: mergeChanges(app.get().recentChanges, changes),
+    unseen: hiddenBefore ? mergeChanges(unseen, changes) : unseen,
     lookedAt: hiddenBefore && changes.size && !unseen.size ? hiddenBefore : lookedAt,
     logIndex: logIndex === null ? null : Math.min(logIndex + countNewEntries(previous, map), map.activityLog.length - 1),
   });
   const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
   if (hasTreeChanged || findActiveTask(previous) !== findActiveTask(map)) collapseToFit(added, true);
   if (app.get().isFollowing) followAgent(map, changes.keys());
-  window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
+  if (changes.size) window.setTimeout(() => clearHighlights(changes), HIGHLIGHT_MS);
 }
 
 /** Returns the number of log entries that were added; 0 if the newest one before is gone. */
@@ -164,10 +164,8 @@ function countNewEntries({ activityLog: [newest] }: Mindmap, { activityLog }: Mi
   return newest ? Math.max(activityLog.findIndex(({ timestamp }) => timestamp === newest.timestamp), 0) : 0;
 }
 
-function clearHighlights(ids: Iterable<string>): void {
-  const recentChanges = new Map(app.get().recentChanges);
-  for (const id of ids) recentChanges.delete(id);
-  app.set({ recentChanges });
+function clearHighlights(changes: NodeChanges): void {
+  app.set({ recentChanges: new Map([...app.get().recentChanges].filter(([id]) => !changes.has(id))) });
 }
 
 function followAgent(map: Mindmap, ids: Iterable<string>): void {

@@ -3,7 +3,7 @@
 import type { ApiError, Problem } from "../api/client";
 import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { findMentions } from "../model/activity";
-import type { ChangeKind } from "../model/changes";
+import type { NodeChanges } from "../model/changes";
 import { memoizeByObject, memoizeLast } from "../model/memoize";
 import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
@@ -32,9 +32,9 @@ export interface AppState {
   /** True if the user has collapsed or expanded something, so that the page does not. */
   isCollapsedByUser: boolean;
   /** Nodes that were added or changed in the last seconds. */
-  recentChanges: ReadonlyMap<string, ChangeKind>;
+  recentChanges: NodeChanges;
   /** Nodes that were added or changed while the tab was hidden, until they are selected. */
-  unseen: ReadonlyMap<string, ChangeKind>;
+  unseen: NodeChanges;
   /** When the tab was hidden, before the first of these changes; an ISO timestamp. */
   lookedAt: string;
   /** Ids of open questions that the user does not want to see above the map. */
