@@ -2,10 +2,11 @@
 
 import { render } from "preact";
 import { Page } from "./panels/page";
-import { readRoute, repaint, refresh, setTheme, watchServer } from "./state/actions";
+import { readRoute, refresh, watchServer } from "./state/actions";
 import { app } from "./state/app";
 import { watchKeys } from "./state/keys";
 import { loadTheme, watchTabState } from "./state/storage";
+import { repaint, setTheme } from "./state/theme";
 import cardStyle from "./style/cards.css";
 import colourStyle from "./style/colours.css";
 import frameStyle from "./style/frame.css";

@@ -1,9 +1,10 @@
 // Header with title, connection state, search, views and tools.
 
 import { app, getCurrentView, type Theme } from "../state/app";
-import { getNextTheme, showView, switchTheme } from "../state/actions";
+import { showView } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
 import { useSelector } from "../state/store";
+import { getNextTheme, switchTheme } from "../state/theme";
 import { computeProgress } from "../model/progress";
 import { ROOT } from "../model/vocabulary";
 import { ExportMenu } from "./export";

@@ -3,8 +3,9 @@
 import { useRef, useState } from "preact/hooks";
 import type { MapNode, Question } from "../api/types";
 import { listOpenQuestions } from "../model/progress";
-import { addComment, answerQuestion, dismissQuestion, requestNotifications, select } from "../state/actions";
+import { addComment, answerQuestion, dismissQuestion, select } from "../state/actions";
 import { app } from "../state/app";
+import { requestNotifications } from "../state/notifications";
 import { useSelector } from "../state/store";
 import { Time } from "./time";
 

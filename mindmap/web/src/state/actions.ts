@@ -6,16 +6,16 @@ import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
 import { type NodeChanges, mergeChanges, reconcileMap, removeDeleted } from "../model/changes";
-import { findActiveTask, listOpenQuestions } from "../model/progress";
+import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { clearColourCache } from "../render/colours";
-import { app, getCollapsed, getMatches, getRelations, isOutlineShown, type Theme } from "./app";
+import { app, getCollapsed, getMatches, getRelations, isOutlineShown } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
 import { collapseToFit } from "./drawings";
+import { notifyOfQuestions } from "./notifications";
 import { panes } from "./panes";
 import { parseRoute, type Route, type View, formatRoute } from "./route";
-import { loadTabState, storeTheme } from "./storage";
+import { loadTabState } from "./storage";
 
 // Time for which changes are highlighted: long enough to notice after a switch from another window.
 const HIGHLIGHT_MS = 4_000;
@@ -74,6 +74,13 @@ export function select(id: string | null, { expandsAncestors = true, historyStep
   if (id !== route.node) setRoute({ ...route, node: id }, historyStep);
   markAsSeen(id ? [id] : []);
   if (id) app.set({ tab: "node", file: null, logIndex: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
+}
+
+/** Opens a node, whether its map is on the page, is not loaded as far as the node, or is another one. */
+function showNodeOfMap(map: string, node: string): void {
+  const { route } = app.get();
+  if (route.map === map && app.get().map?.nodes[node]) select(node);
+  else openRoute({ map, node, view: route.map === map ? route.view : null });
 }
 
 export function showView(view: View): void {
@@ -201,7 +208,7 @@ function handleEvent(event: ServerEvent): void {
   } else {
     const { map } = app.get().route;
     if (!map || map === event.id) reloadIfVisible();
-    if (document.hidden && map === event.id && app.get().map) void notifyOfQuestions(map);
+    if (document.hidden && map === event.id && app.get().map) void notifyOfQuestions(map, showNodeOfMap);
   }
 }
 
@@ -345,61 +352,4 @@ async function sendMessage(post: (map: string) => Promise<{ mindmap: Mindmap }>)
     notify(formatError(api.toApiError(error)), true);
     return false;
   }
-}
-
-// ---- notifications of questions while the tab is hidden
-
-export async function requestNotifications(): Promise<void> {
-  await Notification.requestPermission();
-}
-
-let isCheckingQuestions = false;
-
-/** Shows a notification for each open question that the hidden tab does not show yet. */
-async function notifyOfQuestions(id: string): Promise<void> {
-  if (isCheckingQuestions || !("Notification" in window) || Notification.permission !== "granted") return;
-  isCheckingQuestions = true;
-  try {
-    const shown = new Set(listOpenQuestions(app.get().map!).map(({ question }) => question.id));
-    for (const { node, question } of listOpenQuestions(await api.fetchMindmap(id))) {
-      if (shown.has(question.id) || notified.has(question.id)) continue;
-      notified.add(question.id);
-      // The tag is the same in other tabs, so there is one notification for all.
-      const notification = new Notification(`${question.client ?? "An agent"} asks about ${node.label}`, { body: question.text, tag: question.id });
-      notification.onclick = () => (window.focus(), showNodeOfMap(id, node.id));
-    }
-  } catch (error) {
-    api.toApiError(error); // the next event tries again
-  } finally {
-    isCheckingQuestions = false;
-  }
-}
-
-/** Opens a node, whether its map is on the page, is not loaded as far as the node, or is another one. */
-function showNodeOfMap(map: string, node: string): void {
-  const { route } = app.get();
-  if (route.map === map && app.get().map?.nodes[node]) select(node);
-  else openRoute({ map, node, view: route.map === map ? route.view : null });
-}
-
-const notified = new Set<string>();
-
-// ---- theme
-
-const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
-export const getNextTheme = (): Theme => NEXT_THEME[app.get().theme];
-export const switchTheme = (): void => setTheme(getNextTheme());
-
-export function setTheme(theme: Theme): void {
-  app.set({ theme });
-  if (theme === "system") delete document.documentElement.dataset["theme"];
-  else document.documentElement.dataset["theme"] = theme;
-  repaint();
-  storeTheme(theme);
-}
-
-/** Repaints the canvases after a switch between light and dark. */
-export function repaint(): void {
-  clearColourCache();
-  for (const { repaint: repaintPane } of panes.values()) repaintPane();
 }

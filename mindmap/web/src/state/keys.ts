@@ -4,6 +4,7 @@ import { app } from "./app";
 import * as actions from "./actions";
 import { fitAll, getCurrentPane, zoomIn, zoomOut } from "./panes";
 import { VIEWS } from "./route";
+import { switchTheme } from "./theme";
 import { navigateTree } from "./treeNavigation";
 
 interface KeyBinding {
@@ -35,7 +36,7 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["e", "c"], labels: ["e", "c"], description: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
   { keys: ["s"], labels: ["s"], description: "Attach the files with uncommitted changes", run: () => void actions.syncWithGit() },
   { keys: ["\\"], labels: ["\\"], description: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
-  { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: actions.switchTheme },
+  { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: switchTheme },
   { keys: ["h"], labels: ["h"], description: "All sessions", run: () => actions.openRoute({ map: null, node: null, view: null }) },
   { keys: ["Escape"], labels: ["Esc"], description: "Clear highlight, search or selection, one at a time", run: () => clearTopmost() },
   { keys: ["?"], labels: ["?"], description: "This help", run: () => app.set({ dialog: "help" }) },
