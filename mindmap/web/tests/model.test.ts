@@ -211,7 +211,7 @@ test("a question and its answer change a node, but their delivery does not, thou
   assert.deepEqual(maps.map((map) => listOpenQuestions(map).length), [0, 1, 0, 0, 0]);
 });
 
-test("groups of the log keep their keys when entries are added and the oldest are dropped", () => {
+test("a group of the log keeps its key when a newer entry pushes out the oldest one", () => {
   const map = createMap({});
   const listKeys = (...times: string[]): string[] => groupEntries(map, buildRelations(map), times.map((timestamp, index) => ({ entry: { timestamp, message: "A note" }, index }))).map(({ key }) => key);
   const keys = listKeys("3", "2", "2", "1");
@@ -257,9 +257,8 @@ test("direction controls in code are shown by their names", () => {
 });
 
 test("the command that starts a viewer again names port and data directory unless they are the defaults", () => {
-  const build = (port: string, dataDir: string, protocol = "http:"): string => buildViewerCommand({ port, protocol }, { dataDir, defaultDataDir: "/home/me/.mindmap/data" });
+  const build = (port: string, dataDir: string): string => buildViewerCommand({ port }, { dataDir, defaultDataDir: "/home/me/.mindmap/data" });
   assert.equal(build("4870", "/home/me/.mindmap/data"), "mindmap viewer");
   assert.equal(build("4871", "/home/other/.mindmap/data"), "MINDMAP_DATA_DIR=/home/other/.mindmap/data mindmap viewer --port 4871");
   assert.equal(build("", "/it's here"), String.raw`MINDMAP_DATA_DIR='/it'\''s here' mindmap viewer --port 80`);
-  assert.equal(build("", "/home/me/.mindmap/data", "https:"), "mindmap viewer --port 443");
 });

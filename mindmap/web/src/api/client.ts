@@ -24,10 +24,9 @@ export const NO_SUCH_MAP = "no_such_mindmap";
 const HTTP_OK = 200;
 const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
 
-/** Returns the error if it is one of a request. Throws all others, which are faults of the page. */
-export function toApiError(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  throw error;
+/** Throws an error again unless it is one of a request: all others are faults of the page. */
+export function assertApiError(error: unknown): asserts error is ApiError {
+  if (!(error instanceof ApiError)) throw error;
 }
 
 async function requestJson<T>(path: string, options: RequestInit = {}, parse: (text: string) => unknown = parseJsonAndIsolateTexts): Promise<T> {
@@ -44,12 +43,12 @@ export const createOfflineError = (): ApiError => new ApiError("The viewer does 
 
 // Default of `mindmap viewer`, which its command does not repeat.
 const DEFAULT_PORT = "4870";
-// Ports that an address does not name.
-const PORT_OF_PROTOCOL: Record<string, string> = { "http:": "80", "https:": "443" };
+// Port that an address does not name.
+const HTTP_PORT = "80";
 
 /** Returns the command that starts a viewer again at the same address, for the same maps. */
-export function buildViewerCommand(address: { port: string; protocol: string }, { dataDir, defaultDataDir }: { dataDir: string; defaultDataDir: string }): string {
-  const port = address.port || PORT_OF_PROTOCOL[address.protocol];
+export function buildViewerCommand(address: { port: string }, { dataDir, defaultDataDir }: { dataDir: string; defaultDataDir: string }): string {
+  const port = address.port || HTTP_PORT;
   const directory = /^[\w./~-]*$/u.test(dataDir) ? dataDir : `'${dataDir.replace(/'/gu, String.raw`'\''`)}'`;
   const variable = dataDir === defaultDataDir ? "" : `MINDMAP_DATA_DIR=${directory} `;
   return `${variable}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;

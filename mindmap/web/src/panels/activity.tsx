@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Mindmap } from "../api/types";
 import { type EntryText, type LogEntry, type LogGroup, groupEntries, hasSeveralAuthors } from "../model/activity";
 import { app, getRelations } from "../state/app";
-import { stepTo } from "../state/actions";
+import { showLogEntry } from "../state/actions";
 import { useSelector } from "../state/store";
 import { NodeIcon, ToolIcon } from "./icon";
 import { NodeButton } from "./node";
@@ -41,7 +41,7 @@ function Entry({ map, group, about }: GroupProps) {
   const { index } = group.entries[0]!;
   const isCurrent = useSelector(app, (state) => state.logIndex === index);
   return (
-    <button type="button" class="entry" aria-current={isCurrent ? "step" : undefined} onClick={() => stepTo(index)}>
+    <button type="button" class="entry" aria-current={isCurrent ? "step" : undefined} onClick={() => showLogEntry(index)}>
       <Summary map={map} group={group} about={about} />
     </button>
   );

@@ -4,6 +4,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Link } from "../api/types";
 import { type Box, intersects } from "../layout/layout";
 import { combineLabels, getLinkStyle, routeBetween } from "../layout/links";
+import { addToGroup } from "../model/relations";
 import { createLinkElements } from "../render/links";
 import { type AppState, app, getCrossLinks } from "../state/app";
 import { getFonts } from "../state/drawings";
@@ -68,7 +69,7 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
     if (!end) continue;
     const cards = isOutgoing ? [card, end.branch.id] : [end.branch.id, card];
     const key = `${cards.join(" ")} ${getLinkStyle(link)}`;
-    groups.set(key, [...(groups.get(key) ?? []), link]);
+    addToGroup(groups, key, link);
   }
   const measure = getFonts().small;
   const ends = [...groups].flatMap(([key, links]) => {

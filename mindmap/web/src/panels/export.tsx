@@ -1,6 +1,6 @@
 // Export menu.
 
-import { fetchExport, toApiError } from "../api/client";
+import { assertApiError, fetchExport } from "../api/client";
 import { app, getCurrentView } from "../state/app";
 import { formatError, notify } from "../state/actions";
 import { exportSvg } from "../render/svgExport";
@@ -46,7 +46,8 @@ async function saveExport(format: ExportFormat, extension: string): Promise<void
     const text = format === "svg" ? createSvg() : await fetchExport(map.id, format);
     download(text, `${buildFileName(map.title)}.${extension}`, format === "svg" ? "image/svg+xml" : "text/plain");
   } catch (error) {
-    notify(`Export failed: ${formatError(toApiError(error))}`, true);
+    assertApiError(error);
+    notify(`Export failed: ${formatError(error)}`, true);
   }
 }
 

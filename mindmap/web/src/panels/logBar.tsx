@@ -2,7 +2,7 @@
 
 import { describeEntry } from "../model/activity";
 import { app } from "../state/app";
-import { stepBy, stepTo } from "../state/actions";
+import { showLogEntry, stepThroughLog } from "../state/actions";
 import { useSelector } from "../state/store";
 import { EntryIcon, EntryWords } from "./activity";
 import { ToolButton } from "./icon";
@@ -18,7 +18,7 @@ export function LogBar() {
   const text = describeEntry(entry);
   return (
     <footer class={`log-bar${logIndex === null ? "" : " stepping"}`} aria-label="Activity log" role="group">
-      <ToolButton icon="left" label="Older entry of the log" keys="[" disabled={logIndex === last} onClick={() => stepBy(1)} />
+      <ToolButton icon="left" label="Older entry of the log" keys="[" disabled={logIndex === last} onClick={() => stepThroughLog(1)} />
       <input
         type="range"
         min={0}
@@ -28,11 +28,11 @@ export function LogBar() {
         aria-valuetext={logIndex === null ? "No entry selected" : entry.message}
         onInput={(event) => {
           const value = Number(event.currentTarget.value);
-          stepTo(value > last ? null : last - value);
+          showLogEntry(value > last ? null : last - value);
         }}
       />
-      <ToolButton icon="right" label="Newer entry of the log" keys="]" disabled={logIndex === null} onClick={() => (logIndex === 0 ? stepTo(null) : stepBy(-1))} />
-      <button type="button" class="current-entry" title={entry.message} onClick={() => stepTo(logIndex ?? 0)}>
+      <ToolButton icon="right" label="Newer entry of the log" keys="]" disabled={logIndex === null} onClick={() => stepThroughLog(-1)} />
+      <button type="button" class="current-entry" title={entry.message} onClick={() => showLogEntry(logIndex ?? 0)}>
         <EntryIcon text={text} />
         <EntryWords text={text} />
         <span class="current-entry-time">
@@ -40,7 +40,7 @@ export function LogBar() {
           <Time at={entry.timestamp} />
         </span>
       </button>
-      {logIndex !== null && <ToolButton icon="close" label="Leave the log" onClick={() => stepTo(null)} />}
+      {logIndex !== null && <ToolButton icon="close" label="Leave the log" onClick={() => showLogEntry(null)} />}
       <ToolButton
         icon="follow"
         label="Follow the agent: select what it changes"

@@ -9,7 +9,7 @@ import { type NodeChanges, mergeChanges, reconcileMap, removeDeleted } from "../
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { app, getCollapsed, getMatches, getRelations, isOutlineShown } from "./app";
+import { INITIAL_MAP_STATE, app, getCollapsed, getMatches, getRelations, isOutlineShown } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
 import { collapseToFit } from "./drawings";
 import { notifyOfQuestions } from "./notifications";
@@ -23,28 +23,13 @@ const NOTICE_MS = 6_000;
 
 // ---- route
 
-// What the page shows of a map, when another one is opened.
-const WITHOUT_MAP = {
-  map: null,
-  failure: null,
-  logIndex: null,
-  file: null,
-  collapsedRows: null,
-  shownRow: undefined,
-  recentChanges: new Map(),
-  search: "",
-  types: new Set<string>(),
-  statuses: new Set<string>(),
-  showOnlyMatches: false,
-};
-
 /** Follows the address, after a click on a link, a step through the history or at the start. */
 export function readRoute(): void {
   const route = parseRoute(location.hash);
   const { route: previousRoute, map, isPanelOpen } = app.get();
   const isSameMap = map !== null && route.map === previousRoute.map;
   const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
-  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { ...WITHOUT_MAP, ...loadTabState(route.map) }) });
+  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { ...INITIAL_MAP_STATE, ...loadTabState(route.map) }) });
   if (route.node) app.set({ tab: "node", ...(isSameMap ? { logIndex: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }
@@ -108,10 +93,10 @@ export async function refresh(): Promise<void> {
       app.set({ sessions, failure: null });
     }
   } catch (error) {
-    const failure = api.toApiError(error);
+    api.assertApiError(error);
     if (app.get().route.map === map) {
-      app.set({ failure });
-      if (failure.code === api.NO_SUCH_MAP) await loadOtherSessions();
+      app.set({ failure: error });
+      if (error.code === api.NO_SUCH_MAP) await loadOtherSessions();
     }
   } finally {
     isLoading = false;
@@ -126,7 +111,7 @@ async function loadOtherSessions(): Promise<void> {
   try {
     app.set({ sessions: await api.fetchSessionSummaries() });
   } catch (error) {
-    api.toApiError(error); // without them it offers the list of all
+    api.assertApiError(error); // without them it offers the list of all
   }
 }
 
@@ -203,7 +188,7 @@ function reloadIfVisible(): void {
 function handleEvent(event: ServerEvent): void {
   if (event.type === "connected") {
     app.set({ connection: "live" });
-    if (!app.get().dataDir) void loadStatus().catch(api.toApiError); // later events try again
+    if (!app.get().dataDir) void loadStatus().catch(api.assertApiError); // later events try again
     reloadIfVisible(); // events may have been missed
   } else {
     const { map } = app.get().route;
@@ -291,7 +276,7 @@ export function zoomToNode(): void {
 // ---- activity log
 
 /** Shows an entry of the log, 0 the newest, and selects the first node that it mentions; null or a negative number shows none. */
-export function stepTo(index: number | null): void {
+export function showLogEntry(index: number | null): void {
   const { map } = app.get();
   const entry = index === null ? undefined : map?.activityLog[Math.min(index, map.activityLog.length - 1)];
   if (!map || !entry) {
@@ -303,7 +288,8 @@ export function stepTo(index: number | null): void {
   app.set({ logIndex: map.activityLog.indexOf(entry), file: null });
 }
 
-export const stepBy = (count: number): void => stepTo((app.get().logIndex ?? -1) + count);
+/** Moves to an older entry of the log, or by a negative number to a newer one. After the newest, none is shown. */
+export const stepThroughLog = (count: number): void => showLogEntry((app.get().logIndex ?? -1) + count);
 
 // ---- notices and git sync
 
@@ -330,7 +316,8 @@ export async function syncWithGit(): Promise<void> {
     applyMap(map.id, mindmap);
     notify(synced ? `Git sync: ${synced} ${synced === 1 ? "file" : "files"} attached.` : "Git sync: no changed files.");
   } catch (error) {
-    notify(`Git sync failed: ${formatError(api.toApiError(error))}`, true);
+    api.assertApiError(error);
+    notify(`Git sync failed: ${formatError(error)}`, true);
   } finally {
     app.set({ isSyncing: false });
   }
@@ -349,7 +336,8 @@ async function sendMessage(post: (map: string) => Promise<{ mindmap: Mindmap }>)
     applyMap(map.id, (await post(map.id)).mindmap);
     return true;
   } catch (error) {
-    notify(formatError(api.toApiError(error)), true);
+    api.assertApiError(error);
+    notify(formatError(error), true);
     return false;
   }
 }

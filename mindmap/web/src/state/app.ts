@@ -67,28 +67,35 @@ export interface AppState {
   shownRow: string | null | undefined;
 }
 
+/** State of a map that is not loaded yet. */
+export const INITIAL_MAP_STATE = {
+  map: null,
+  failure: null,
+  recentChanges: new Map(),
+  file: null,
+  search: "",
+  types: new Set<string>(),
+  statuses: new Set<string>(),
+  showOnlyMatches: false,
+  logIndex: null,
+  collapsedRows: null,
+  shownRow: undefined,
+} satisfies Partial<AppState>;
+
 export const app = new Store<AppState>({
+  ...INITIAL_MAP_STATE,
   route: { map: null, node: null, view: null },
   connection: "connecting",
   sessions: null,
   problems: [],
   dataDir: "",
   defaultDataDir: "",
-  map: null,
-  failure: null,
   collapsed: new Set(),
   isCollapsedByUser: false,
-  recentChanges: new Map(),
   unseen: new Map(),
   lookedAt: "",
   dismissedQuestions: new Set(),
   hovered: null,
-  file: null,
-  search: "",
-  types: new Set(),
-  statuses: new Set(),
-  showOnlyMatches: false,
-  logIndex: null,
   isFollowing: false,
   tab: "node",
   isPanelOpen: true,
@@ -99,8 +106,6 @@ export const app = new Store<AppState>({
   isNarrow: false,
   isPhone: false,
   phoneTab: "outline",
-  collapsedRows: null,
-  shownRow: undefined,
 });
 
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);

@@ -27,7 +27,7 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["n", "N"], labels: ["n", "N"], description: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
   { keys: ["g"], labels: ["g"], description: "Zoom to the selected node, else to the task in progress", run: actions.zoomToNode },
   { keys: ["u"], labels: ["u"], description: "Show the next node that changed while you were away", run: actions.showNextUnseen },
-  { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
+  { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => actions.stepThroughLog(key === "[" ? 1 : -1) },
   { keys: ["F"], labels: ["Shift", "F"], description: "Follow the agent: select what it changes", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
   { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], description: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
   { keys: ["+", "=", "-"], labels: ["+", "-"], description: "Zoom in or out", run: (key) => (key === "-" ? zoomOut() : zoomIn()) },
@@ -88,13 +88,6 @@ function focusPanel(): void {
   queueMicrotask(() => document.getElementById("side-body")?.focus());
 }
 
-/** Moves to an older log entry for "[", else to a newer one. Entry 0 is the newest, and after it comes the present. */
-function stepThroughLog(key: string): void {
-  const { logIndex } = app.get();
-  if (key === "[") actions.stepBy(1);
-  else if (logIndex !== null) actions.stepTo(logIndex === 0 ? null : logIndex - 1);
-}
-
 function panView(key: string): void {
   const offsets: Record<string, [number, number]> = { H: [PAN_PIXELS, 0], L: [-PAN_PIXELS, 0], K: [0, PAN_PIXELS], J: [0, -PAN_PIXELS] };
   getCurrentPane()?.scene.panBy(...offsets[key]!);
@@ -103,7 +96,7 @@ function panView(key: string): void {
 /** Clears the first of these that is set: log entry, file, search, selection. */
 function clearTopmost(): void {
   const { logIndex, file, search, types, statuses } = app.get();
-  if (logIndex !== null) actions.stepTo(null);
+  if (logIndex !== null) actions.showLogEntry(null);
   else if (file !== null) app.set({ file: null });
   else if (search || types.size || statuses.size) actions.clearSearch();
   else actions.select(null);

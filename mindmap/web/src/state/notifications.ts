@@ -1,6 +1,6 @@
 // Notifications of the browser about questions, while the tab is hidden.
 
-import { fetchMindmap, toApiError } from "../api/client";
+import { assertApiError, fetchMindmap } from "../api/client";
 import { listOpenQuestions } from "../model/progress";
 import { app } from "./app";
 
@@ -25,7 +25,7 @@ export async function notifyOfQuestions(id: string, openNode: (map: string, node
       notification.onclick = () => (window.focus(), openNode(id, node.id));
     }
   } catch (error) {
-    toApiError(error); // the next event tries again
+    assertApiError(error); // the next event tries again
   } finally {
     isCheckingQuestions = false;
   }
