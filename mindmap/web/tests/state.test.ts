@@ -100,13 +100,13 @@ beforeEach(async () => {
 });
 
 /** Opens the page of a map in a new tab, or if `isReload`, again in the same tab. */
-async function openPage(isReload = false): Promise<void> {
+async function openPage(isReload = false, map = createMapWithBranches()): Promise<void> {
   if (!isReload) stored.clear();
   app.set(initialState);
   panes.clear();
   location.hash = "#/map/mm_1";
   visited.splice(0, visited.length, { hash: location.hash, state: null });
-  serve(createMapWithBranches());
+  serve(map);
   readRoute();
   await untilLoaded();
   assert.equal(app.get().map?.id, "mm_1");
@@ -247,6 +247,25 @@ test("marks of unseen nodes and dismissed questions survive a reload, and are th
   select("p1a");
   await openPage(true);
   assert.deepEqual(getTabState()[0], []);
+});
+
+test("nodes that changed while the page was reloaded are marked, and those of a new tab are not", async () => {
+  await receive(createMapWithBranches("2026-01-02"));
+  const log = [{ timestamp: "2026-01-04", message: "Added 'p2e' under 'p2'", nodeId: "p2e" }];
+  const map = { ...createMapWithBranches("2026-01-04"), activityLog: log };
+  map.nodes["p1a"]!.updatedAt = "2026-01-02";
+  map.nodes["p1b"]!.updatedAt = "2026-01-03";
+  map.nodes["p1c"]!.questions = [{ id: "q", text: "Which?", askedAt: "2026-01-03" }];
+  map.nodes["p2"]!.children.push("p2e");
+  map.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [], updatedAt: "2026-01-04" };
+  await openPage(true, map);
+  const { unseen, lookedAt } = app.get();
+  assert.deepEqual([[...unseen], lookedAt], [[["p1b", "changed"], ["p1c", "changed"], ["p2e", "added"]], "2026-01-02"]);
+  select("p1b");
+  await openPage(true, map);
+  assert.deepEqual([...app.get().unseen.keys()], ["p1c", "p2e"]);
+  await openPage(false, map);
+  assert.equal(app.get().unseen.size, 0);
 });
 
 test("a viewer that stops before or during its answer is offline, and a fault of the page is thrown", async () => {

@@ -1,6 +1,7 @@
 // Differences between two states of a map.
 
 import type { MapNode, Mindmap } from "../api/types";
+import { describeEntry } from "./activity";
 
 export type ChangeKind = "added" | "changed";
 export const CHANGE_NAMES: Record<ChangeKind, string> = { added: "New", changed: "Changed" };
@@ -57,6 +58,17 @@ const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.quest
 
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
+
+/** Returns the nodes that were updated or asked about after a time. A node that was added and then changed counts as changed. */
+export function findChangesSince(map: Mindmap, time: string): NodeChanges {
+  const additions = new Set(map.activityLog.filter((entry) => describeEntry(entry).kind === "add").map(({ timestamp }) => timestamp));
+  const changes = new Map<string, ChangeKind>();
+  for (const { id, updatedAt = "", questions = [] } of Object.values(map.nodes)) {
+    if (updatedAt > time) changes.set(id, additions.has(updatedAt) ? "added" : "changed");
+    else if (questions.some(({ askedAt }) => askedAt > time)) changes.set(id, "changed");
+  }
+  return changes;
+}
 
 // Without a difference, these two return the same object, so that nothing is drawn or stored again.
 

@@ -5,7 +5,7 @@ import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
-import { type NodeChanges, mergeChanges, reconcileMap, removeDeleted } from "../model/changes";
+import { type NodeChanges, findChangesSince, mergeChanges, reconcileMap, removeDeleted } from "../model/changes";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -121,14 +121,23 @@ async function loadStatus(): Promise<void> {
 }
 
 function applyMap(id: string, map: Mindmap): void {
-  const { route, map: previous, logIndex, lookedAt } = app.get();
+  const { route, map: previous, logIndex, lookedAt, lastUpdate } = app.get();
   if (route.map !== id) return;
   const hiddenBefore = hiddenSince;
   if (!document.hidden) hiddenSince = "";
   const unseen = removeDeleted(app.get().unseen, map);
   if (!previous) {
-    // The panes are not on the page yet; they expand what fits.
-    app.set({ map, failure: null, unseen, isCollapsedByUser: false, collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []) });
+    const missed: NodeChanges = lastUpdate ? findChangesSince(map, lastUpdate) : new Map();
+    app.set({
+      map,
+      failure: null,
+      unseen: mergeChanges(unseen, missed),
+      lookedAt: missed.size && !unseen.size ? lastUpdate : lookedAt,
+      lastUpdate: map.updatedAt,
+      isCollapsedByUser: false,
+      // The panes are not on the page yet; they expand what fits.
+      collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []),
+    });
     return;
   }
   if (previous.updatedAt === map.updatedAt && JSON.stringify(previous) === JSON.stringify(map)) {
@@ -139,6 +148,7 @@ function applyMap(id: string, map: Mindmap): void {
   app.set({
     map,
     failure: null,
+    lastUpdate: map.updatedAt,
     ...(route.node && !previous.nodes[route.node] ? { collapsed: expandTo(map, [route.node]) } : {}),
     recentChanges: mergeChanges(app.get().recentChanges, changes),
     unseen: hiddenBefore ? mergeChanges(unseen, changes) : unseen,

@@ -33,10 +33,12 @@ export interface AppState {
   isCollapsedByUser: boolean;
   /** Nodes that were added or changed in the last seconds. */
   recentChanges: NodeChanges;
-  /** Nodes that were added or changed while the tab was hidden, until they are selected. */
+  /** Nodes that were added or changed while the tab was hidden or reloaded, until they are selected. */
   unseen: NodeChanges;
-  /** When the tab was hidden, before the first of these changes; an ISO timestamp. */
+  /** When the tab was hidden, or last updated, before the first of these changes; an ISO timestamp. */
   lookedAt: string;
+  /** Time of the last update of the map that the tab has shown, also before a reload; empty if it has shown none. */
+  lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
   hovered: string | null;
@@ -94,6 +96,7 @@ export const app = new Store<AppState>({
   isCollapsedByUser: false,
   unseen: new Map(),
   lookedAt: "",
+  lastUpdate: "",
   dismissedQuestions: new Set(),
   hovered: null,
   isFollowing: false,

@@ -8,13 +8,16 @@ const THEME = "mindmap-theme";
 const TAB_STATE = "mindmap-tab ";
 
 /** Part of the state that survives a reload of the page. */
-type TabState = Pick<AppState, "unseen" | "lookedAt" | "dismissedQuestions">;
+type TabState = Pick<AppState, "unseen" | "lookedAt" | "lastUpdate" | "dismissedQuestions">;
 
 interface StoredTabState {
   unseen: [string, ChangeKind][];
   lookedAt: string;
+  lastUpdate: string;
   dismissedQuestions: string[];
 }
+
+const EMPTY_TAB_STATE: StoredTabState = { unseen: [], lookedAt: "", lastUpdate: "", dismissedQuestions: [] };
 
 /** Returns the result of an access to a storage; null if the browser stores nothing for the site, or no more. */
 function tryAccess<Result>(access: () => Result): Result | null {
@@ -32,18 +35,19 @@ export const storeTheme = (theme: Theme): void => void tryAccess(() => localStor
 /** Returns what the tab has stored about a map; nothing for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
   const text = map && tryAccess(() => sessionStorage.getItem(TAB_STATE + map));
-  const { unseen, lookedAt, dismissedQuestions }: StoredTabState = text ? (JSON.parse(text) as StoredTabState) : { unseen: [], lookedAt: "", dismissedQuestions: [] };
-  return { unseen: new Map(unseen), lookedAt, dismissedQuestions: new Set(dismissedQuestions) };
+  const { unseen, lookedAt, lastUpdate, dismissedQuestions } = text ? (JSON.parse(text) as StoredTabState) : EMPTY_TAB_STATE;
+  return { unseen: new Map(unseen), lookedAt, lastUpdate, dismissedQuestions: new Set(dismissedQuestions) };
 }
 
 /** Stores the state of the shown map after each change of it. */
 export function watchTabState(): void {
-  let { unseen: storedUnseen, dismissedQuestions: storedQuestions } = app.get();
+  let stored = app.get();
   app.subscribe(() => {
-    const { route, unseen, lookedAt, dismissedQuestions } = app.get();
-    if (!route.map || (unseen === storedUnseen && dismissedQuestions === storedQuestions)) return;
-    [storedUnseen, storedQuestions] = [unseen, dismissedQuestions];
-    const tabState: StoredTabState = { unseen: [...unseen], lookedAt, dismissedQuestions: [...dismissedQuestions] };
+    const state = app.get();
+    const { route, unseen, lookedAt, lastUpdate, dismissedQuestions } = state;
+    if (!route.map || (unseen === stored.unseen && lastUpdate === stored.lastUpdate && dismissedQuestions === stored.dismissedQuestions)) return;
+    stored = state;
+    const tabState: StoredTabState = { unseen: [...unseen], lookedAt, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
     tryAccess(() => sessionStorage.setItem(TAB_STATE + route.map, JSON.stringify(tabState)));
   });
 }
