@@ -145,12 +145,15 @@ class _EncodedQuestion:
 
 def load_model(precision: Precision) -> _Model:
     """Load the bundled model in this precision, and its tokenizer; raise DamagedModel if it cannot be read."""
-    from pipeline.encoders.cross_encoder_graph import build_model, load_weights
-    from pipeline.encoders.onnx_graph import TokenEmbeddings
+    from pipeline.encoders.onnx_graph import (
+        TokenEmbeddings,
+        build_cross_encoder,
+        load_cross_encoder_weights,
+    )
 
     file = base.MODELS_DIR / CROSS_ENCODER_FILE
     try:
-        graph = build_model(load_weights(file), precision)
+        graph = build_cross_encoder(load_cross_encoder_weights(file), precision)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DamagedModel(
             f"The cross-encoder cannot be read: {file} is damaged or missing.",

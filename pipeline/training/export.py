@@ -125,7 +125,7 @@ def rename_layer_tensors(state: Mapping[str, Value], number: int, name: str) -> 
 def to_file_tensors(
     state: Mapping[str, npt.ArrayLike], separate_layers: int
 ) -> dict[str, npt.NDArray[np.float16]]:
-    """Return a checkpoint's tensors under the names used by `pipeline.encoders.cross_encoder_graph`."""
+    """Return a checkpoint's tensors under the names used by `pipeline.encoders.onnx_graph`."""
     layers = len({name.split(".")[1] for name in state if name.startswith("layers.")})
     tensors: dict[str, npt.ArrayLike] = {"apart": np.array(separate_layers), "layers": np.array(layers)}
     for part in ("weight", "bias"):

@@ -1,6 +1,6 @@
 """PyTorch networks of the encoder and the cross-encoder, initialized from all-MiniLM-L6-v2.
 
-They match the graphs that `pipeline.encoders.minilm` and `pipeline.encoders.cross_encoder_graph` build.
+They match the graphs that `pipeline.encoders.minilm` and `pipeline.encoders.onnx_graph` build.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.encoders import cross_encoder_graph
+from pipeline.encoders import onnx_graph
 from pipeline.training.export import read_wheel_weights, to_network_tensors
 from pipeline.training.list_training import (
     NEGATIVES,
@@ -161,7 +161,9 @@ def main() -> None:
     if arguments.onto:
         initial_state = {
             name: torch.from_numpy(value)
-            for name, value in to_network_tensors(cross_encoder_graph.load_weights(arguments.onto)).items()
+            for name, value in to_network_tensors(
+                onnx_graph.load_cross_encoder_weights(arguments.onto)
+            ).items()
         }
         # A bundled file has no lane weights: only training uses them.
         model.load_state_dict({"lane_weights": model.lane_weights, **initial_state})

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.encoders import base, cross_encoder, cross_encoder_graph
+from pipeline.encoders import base, cross_encoder, onnx_graph
 from pipeline.encoders.base import MODELS_DIR, create_session
 from pipeline.encoders.cross_encoder import (
     CROSS_ENCODER,
@@ -137,7 +137,7 @@ def test_the_graph_computes_the_model() -> None:
     random = np.random.default_rng(1)
     source = create_random_weights(random)
     question, text = (random.normal(size=(1, length, HIDDEN_SIZE)).astype(np.float32) for length in (5, 17))
-    (score,) = create_session(cross_encoder_graph.build_model(source, Precision.FULL)).run(
+    (score,) = create_session(onnx_graph.build_cross_encoder(source, Precision.FULL)).run(
         None, {"question": question, "text": text}
     )
     assert float(score[0, 0]) == pytest.approx(
@@ -238,7 +238,7 @@ def test_importing_loads_no_heavy_library() -> None:
     """Importing and creating the cross-encoder loads neither NumPy, the runtime, the tokenizer nor the graph."""
     program = (
         "import sys; from pipeline.encoders.cross_encoder import CrossEncoder; CrossEncoder()\n"
-        "names = ('onnx_file', 'onnx_graph', 'cross_encoder_graph', 'minilm')\n"
+        "names = ('onnx_file', 'onnx_graph', 'minilm')\n"
         "graphs = {f'pipeline.encoders.{name}' for name in names}\n"
         "print(sorted((graphs | {'onnxruntime', 'tokenizers', 'numpy'}) & sys.modules.keys()))"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.encoders import cross_encoder, cross_encoder_graph
+from pipeline.encoders import cross_encoder, onnx_graph
 from pipeline.encoders.base import MODELS_DIR
 from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT
 from pipeline.encoders.static import StaticEncoder
@@ -51,7 +51,7 @@ def test_write_static_model(tmp_path: Path) -> None:
 
 def test_file_tensors_round_trip() -> None:
     """Tensors of the bundled file, converted to the names of the network and back, are unchanged float16."""
-    file_tensors = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
+    file_tensors = onnx_graph.load_cross_encoder_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
     converted = to_file_tensors(to_network_tensors(file_tensors), int(file_tensors["apart"]))
     assert set(converted) == set(file_tensors)
     for name, value in converted.items():

@@ -268,7 +268,8 @@ def test_detail_of_an_explanation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_tokens", "hits", "diffs"), [(10**400, 3, 3), (1_000, 3, 3), (215, 3, 2), (150, 3, 0), (100, 2, 0), (1, 1, 0)]
+    ("max_tokens", "hits", "diffs"),
+    [(10**400, 3, 3), (1_000, 3, 3), (215, 3, 2), (150, 3, 0), (100, 2, 0), (1, 1, 0)],
 )
 def test_max_tokens(max_tokens: int, hits: int, diffs: int) -> None:
     """Diffs go first, from the last hit on, then hits; the first hit stays."""
