@@ -1,16 +1,45 @@
-"""Types of the checks of `lineage doctor`: input, results and their verdicts."""
+"""Types of the checks of `lineage doctor`, and the checks of the index directory and of an index.
+
+They check permissions, disk space, content, version, locks and DuckDB extensions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from shlex import quote
+from typing import Final, TypeAlias
 
+from pipeline.git import commit_graph
 from pipeline.git.repository import Repository
+from serve import index_status
 from serve.config import Settings
-from stores.index_location import IndexLocation
+from serve.index_status import IndexStatus, describe_unfinished_run
+from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share, format_count
+from stores import database, duckdb_engine, history, maintenance
+from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
+from stores.connections import MAX_OPEN_WAL_BYTES
+from stores.errors import LineageError
+from stores.hunk_details import Connection
+from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
+from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
+
+# Free space that an index run needs besides a copy of the index, for its write-ahead log.
+MIN_FREE_BYTES: Final = 200_000_000
+# A first index of a few thousand commits takes several hundred megabytes, including its copy.
+COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
+HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
+SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
+
+# Wait for an index that is in use. An index run usually ends its batch in this time.
+INDEX_TIMEOUT_SECONDS: Final = 5.0
+REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
+# Maximum number of examples in a result.
+MAX_NAMED: Final = 3
 
 
 class Verdict(StrEnum):
@@ -65,3 +94,222 @@ def report_problem(name: str, found: str, remedy: str) -> CheckResult:
 
 
 Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
+
+
+def check_home(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the index directory exists, is writable, and is closed to other users."""
+    home = context.settings.home
+    try:
+        yield _check_home_directory(home)
+    except OSError as error:
+        yield report_problem("home", f"{home}: {(error.strerror or str(error)).lower()}", HOME_HINT)
+
+
+def _check_home_directory(home: Path) -> CheckResult:
+    if not os.path.lexists(home):
+        parent = _find_nearest_directory(home)
+        if os.access(parent, os.W_OK | os.X_OK):
+            return report_ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
+        return report_problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
+    if not home.is_dir():
+        return report_problem("home", f"{home} is not a directory", f"Move it away. Or: {HOME_HINT}")
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        return report_problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
+    if readable_by_others := sorted(_find_readable_by_others(home)):
+        names = ", ".join(path.name for path in readable_by_others[:MAX_NAMED])
+        remaining = len(readable_by_others) - MAX_NAMED
+        more = f" and {remaining} more" if remaining > 0 else ""
+        remedy = f"Run `chmod -R go-rwx {quote(str(home))}`: diffs may contain secrets."
+        return report_warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
+    return report_ok("home", f"{home}, closed to other users")
+
+
+def _find_readable_by_others(home: Path) -> Iterator[Path]:
+    """Yield the directories of indexes that other users may read. `home`: the parent of all of them."""
+    if not home.stat().st_mode & 0o077:
+        return
+    for directory in {
+        file.parent for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")
+    }:
+        if directory.stat().st_mode & 0o077:
+            yield directory
+
+
+def _find_nearest_directory(path: Path) -> Path:
+    """Return the nearest of the path and its parents that exists."""
+    return next(directory for directory in (path, *path.parents) if directory.exists())
+
+
+def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that there is enough space for an index run, which writes a copy of the index and a log."""
+    location = context.location
+    size = location.database.stat().st_size if location and location.database.exists() else 0
+    free = shutil.disk_usage(_find_nearest_directory(context.settings.home)).free
+    found = f"{free / 1e9:.1f} GB free for {context.settings.home}"
+    if free < size + MIN_FREE_BYTES:
+        needed = f"an index run needs {(size + MIN_FREE_BYTES) / 1e9:.1f} GB temporarily"
+        yield report_problem("disk space", f"{found}; {needed}", SPACE_HINT)
+    elif free < 2 * size + COMFORTABLE_FREE_BYTES:
+        yield report_warning("disk space", found, SPACE_HINT)
+    else:
+        yield report_ok("disk space", found)
+
+
+def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that the DuckDB extensions can be loaded, which `lineage sql` and notebooks do."""
+    for name in duckdb_engine.EXTENSIONS:
+        try:
+            version = duckdb_engine.try_extension(name)
+        except duckdb_engine.MissingExtension as error:
+            yield report_problem(f"extension {name}", error.message, error.hint)
+        else:
+            yield report_ok(f"extension {name}", f"version {version}")
+
+
+def check_index(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the index opens and every block of it can be read."""
+    location, repository = context.location, context.repository
+    if location is None or repository is None:
+        return
+    if not location.database.exists():
+        yield report_ok("index", "none yet", "`lineage index` creates it.")
+        return
+    if not all((location.folder / name).exists() for name in (GATE_LOCK, INDEX_LOCK)):
+        yield report_warning(
+            "index", "not opened: its lock files are missing", "Run `lineage status` to create them."
+        )
+        return
+    try:
+        with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
+            yield from _check_content(repository, connection)
+            yield _check_vector_index(location, connection)
+    except LineageError as error:
+        yield report_problem("index", error.message, error.hint)
+
+
+def _check_vector_index(location: IndexLocation, connection: Connection) -> CheckResult:
+    """Check the optional HNSW index, and tell what queries use."""
+    if not location.hnsw.exists():
+        return report_ok("vector index", "none; queries scan all vectors")
+    from stores import vector_search
+
+    hnsw = vector_search.load_hnsw_index(connection, location.hnsw)
+    if hnsw is None:
+        remedy = "Run `lineage index --vector-index hnsw` to write it again, or `--vector-index none` to delete it."
+        return report_warning(
+            "vector index", f"{location.hnsw} cannot be read; queries scan all vectors", remedy
+        )
+    hnsw.close()
+    if hnsw.is_stale:
+        found = f"HNSW, but {hnsw.stale_share:.0%} of the texts have changed; queries scan all vectors"
+        return report_warning("vector index", found, "Run `lineage index` to write it again.")
+    texts = f"{len(hnsw.digests) - len(hnsw.new_rows):,} of {len(hnsw.digests):,} texts"
+    return report_ok("vector index", f"HNSW of {texts}, for queries without filters; others scan all vectors")
+
+
+def check_commit_graph(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the commit-graph next to the index is as git wrote it."""
+    if context.location is None:
+        return
+    graph_dir = context.location.git_directory
+    file = commit_graph.get_graph_file(graph_dir)
+    if commit_graph.is_damaged(graph_dir):
+        found = f"{file} is damaged; git reads the history without it, more slowly"
+        yield report_warning("commit-graph", found, "Run `lineage index` to write it again.")
+    elif file.exists():
+        yield report_ok("commit-graph", "intact")
+
+
+def check_locks(context: CheckContext) -> Iterator[CheckResult]:
+    """List the processes that use the index."""
+    if context.location is None or not context.location.folder.exists():
+        return
+    runs = find_lock_holders(context.location.folder / RUN_LOCK)
+    users = [
+        holder
+        for holder in find_lock_holders(context.location.folder / INDEX_LOCK)
+        if holder.pid not in {run.pid for run in runs}
+    ]
+    usages = [f"an index run: {run}" for run in runs] + [f"open in {user}" for user in users]
+    yield report_ok("locks", "; ".join(usages) or "no process uses the index")
+
+
+def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
+    """Check for a write-ahead log that has no index, or that is large and not in use."""
+    location = context.location
+    if location is None or not location.wal.exists():
+        return
+    size_bytes = location.wal.stat().st_size
+    size = f"{size_bytes / 1e6:.1f} MB"
+    if not location.database.exists():
+        yield report_warning("write-ahead log", f"{location.wal} ({size}) has no index", REBUILD_HINT)
+    elif size_bytes > MAX_OPEN_WAL_BYTES and not find_lock_holders(location.folder / RUN_LOCK):
+        found = f"{size}, replayed every time the index is opened"
+        yield report_warning("write-ahead log", found, "Run `lineage index` to merge it into the index.")
+    else:
+        yield report_ok("write-ahead log", f"{size}, from the last batches")
+
+
+def _check_content(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
+    rows = maintenance.read_all_rows(connection)
+    inconsistencies = maintenance.find_broken_invariants(connection)
+    if inconsistencies:
+        examples = ", ".join(
+            f"{count:,} {description}" for description, count in list(inconsistencies.items())[:MAX_NAMED]
+        )
+        yield report_problem("index", f"opens, but is inconsistent: {examples}", REBUILD_HINT)
+        return
+    summary = history.load_index_summary(connection)
+    counts = (
+        f"{format_count(summary.commits, 'commit')}, {format_count(summary.hunks, 'hunk')}; "
+        if summary
+        else ""
+    )
+    yield report_ok("index", f"{counts}{format_count(rows, 'row')} read, all intact")
+    yield from _check_status(repository, connection)
+
+
+def _check_status(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
+    status = index_status.load_index_status(repository, connection)
+    yield from _check_freshness(status)
+    unreadable = history.load_unreadable_commits(connection)
+    if unreadable:
+        names = ", ".join(entry.commit_sha[:SHA_DIGITS] for entry in unreadable[:MAX_NAMED])
+        yield report_warning(
+            "unreadable",
+            f"{len(unreadable):,} not indexed: {names}{', ...' if len(unreadable) > MAX_NAMED else ''}",
+            describe_unreadable_remedy(unreadable, is_partial_clone=repository.is_partial_clone),
+        )
+
+
+def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
+    """Check that the index is compatible with this program and up to date with HEAD.
+
+    If no index run has finished yet, that is the only result.
+    """
+    if status.verdict is not None and status.verdict.has_no_finished_run:
+        yield report_warning(
+            "freshness", f"the {describe_unfinished_run(status)}", f"Run `{RESUME_COMMAND}` to continue."
+        )
+        return
+    if status.verdict is not None:
+        yield _check_compatibility(status.verdict)
+    if status.commits_behind:
+        yield report_warning(
+            "freshness",
+            f"{format_count(status.commits_behind, 'commit')} behind HEAD",
+            "Run `lineage index --incremental` to index them.",
+        )
+    if status.vector_share < 1:
+        yield report_warning(
+            "vectors",
+            describe_vector_share(status.vector_share),
+            f"Run `{RESUME_COMMAND}` to embed the others.",
+        )
+
+
+def _check_compatibility(verdict: CompatibilityVerdict) -> CheckResult:
+    if verdict.status is CompatibilityStatus.COMPATIBLE:
+        return report_ok("compatibility", str(verdict))
+    create_result = report_problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else report_warning
+    return create_result("compatibility", str(verdict), f"Run `{verdict.remedy}`.")

@@ -19,12 +19,19 @@ from serve import config
 from serve.cli import terminal
 from serve.cli.terminal import print_raw
 from serve.config import Settings
-from serve.maintenance import environment_checks, index_checks
+from serve.maintenance import environment_checks
 from serve.maintenance.checks import (
     Check,
     CheckContext,
     CheckResult,
     Verdict,
+    check_commit_graph,
+    check_disk_space,
+    check_extensions,
+    check_home,
+    check_index,
+    check_locks,
+    check_write_ahead_log,
     report_problem,
     report_warning,
 )
@@ -41,17 +48,17 @@ logger = logging.getLogger(__name__)
 CHECKS: Final[Mapping[str, Check]] = {
     "git": environment_checks.check_git,
     "repository": environment_checks.check_repository,
-    "home": index_checks.check_home,
-    "disk space": index_checks.check_disk_space,
-    "index": index_checks.check_index,
-    "commit-graph": index_checks.check_commit_graph,
-    "locks": index_checks.check_locks,
-    "write-ahead log": index_checks.check_write_ahead_log,
+    "home": check_home,
+    "disk space": check_disk_space,
+    "index": check_index,
+    "commit-graph": check_commit_graph,
+    "locks": check_locks,
+    "write-ahead log": check_write_ahead_log,
     "model files": environment_checks.check_model_files,
     "encoder": environment_checks.check_encoder,
     "encoder static": environment_checks.check_static_encoder,
     "cross-encoder": environment_checks.check_cross_encoder,
-    "extensions": index_checks.check_extensions,
+    "extensions": check_extensions,
     "daemon": environment_checks.check_daemon,
     "hooks": environment_checks.check_hooks,
     "clients": environment_checks.check_clients,

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from nbclient import NotebookClient
 
 from pipeline.profile import Profile, record_times
-from serve.analysis import charts, lane_comparison, metrics, vector_map
+from serve.analysis import charts, metrics, search_charts
 from serve.analysis.metrics import open_index
 from serve.cli import app
 from stores.database import NotIndexed
@@ -139,14 +139,14 @@ def test_hotspots(index: Frames) -> None:
 
 def test_compare_lanes() -> None:
     """Hits are in fused order, and the score is the sum of 1 / (60 + rank) over the lanes."""
-    rows = lane_comparison.compare_lanes("how long does take wait")
+    rows = search_charts.compare_lanes("how long does take wait")
     assert rows["fused"].to_list() == list(range(1, rows.height + 1))
     assert rows["score"].to_list() == sorted(rows["score"], reverse=True)
     first = rows.row(0, named=True)
     assert first["score"] == pytest.approx(
-        sum(1 / (60 + first[name]) for name in lane_comparison.LANES if first[name])
+        sum(1 / (60 + first[name]) for name in search_charts.LANES if first[name])
     )
-    assert lane_comparison.compare_lanes("xyzzy").columns == rows.columns
+    assert search_charts.compare_lanes("xyzzy").columns == rows.columns
 
 
 def test_commits_without_files(tmp_path: Path, home: Path) -> None:
@@ -163,10 +163,10 @@ def test_commits_without_files(tmp_path: Path, home: Path) -> None:
     assert metrics.count_activity(index, "1d")["commits"].to_list() == [4]
     assert metrics.count_language_activity(index, "1d")["language"].to_list() == ["python"]
     assert metrics.find_file_hotspots(index)["file_path"].to_list() == ["a.py", "b.py"]
-    assert vector_map.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
-    rows = lane_comparison.compare_lanes("decide against plugins", repo.path)
+    assert search_charts.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
+    rows = search_charts.compare_lanes("decide against plugins", repo.path)
     assert rows.row(0, named=True)["file_path"] == ""
-    [axes] = lane_comparison.plot_lane_ranks("decide", rows).axes
+    [axes] = search_charts.plot_lane_ranks("decide", rows).axes
     assert "1  Decide against plugins" in {text.get_text() for text in axes.texts}
 
 
@@ -174,7 +174,7 @@ def test_project_on_principal_axes() -> None:
     """The first axis is the direction of the largest variance, and the shares add up to one."""
     rng = np.random.default_rng(1)
     points = rng.standard_normal((500, 5)).astype(np.float32) * np.array([9, 4, 1, 1, 1], np.float32)
-    axes, shares = vector_map.project_on_principal_axes(points)
+    axes, shares = search_charts.project_on_principal_axes(points)
     assert abs(np.corrcoef(axes[:, 0], points[:, 0])[0, 1]) > 0.99
     assert shares[0] > shares[1] > 0.1 and shares.sum() == pytest.approx(1, abs=1e-3)
 
@@ -185,18 +185,18 @@ def test_cluster_regions() -> None:
     sizes = (40, 24, 32)
     clusters = [rng.standard_normal((n, 4)) * 0.1 + 10 * k for k, n in enumerate(sizes)]
     for seed in range(3):
-        regions = vector_map.cluster_regions(np.concatenate(clusters).astype(np.float32), seed)
+        regions = search_charts.cluster_regions(np.concatenate(clusters).astype(np.float32), seed)
         assert np.bincount(regions).max() <= 40
         regions_by_cluster = [set(part) for part in np.split(regions, np.cumsum(sizes)[:-1])]
         assert len(set.union(*regions_by_cluster)) == sum(map(len, regions_by_cluster))
-    assert set(vector_map.cluster_regions(np.zeros((30, 2), np.float32))) == {0}
+    assert set(search_charts.cluster_regions(np.zeros((30, 2), np.float32))) == {0}
 
 
 def test_memory_of_clusters() -> None:
     """The choice of initial centres takes a few times the memory of the points, however many regions there are."""
     points = np.random.default_rng(3).standard_normal((20_000, 16)).astype(np.float32)
     tracemalloc.start()
-    vector_map.cluster_regions(points)
+    search_charts.cluster_regions(points)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6 * points.nbytes
@@ -204,19 +204,19 @@ def test_memory_of_clusters() -> None:
 
 def test_map_of_one_hunk(index: Frames) -> None:
     """With fewer than two hunks the map is empty, with the same columns, and all functions accept it."""
-    points = vector_map.map_hunks(replace(index, hunks=index.hunks.head(1)))
-    assert points.is_empty() and points.schema == vector_map.map_hunks(index).schema
-    assert vector_map.name_regions(points).is_empty()
-    assert vector_map.find_central_hunks(points).is_empty()
+    points = search_charts.map_hunks(replace(index, hunks=index.hunks.head(1)))
+    assert points.is_empty() and points.schema == search_charts.map_hunks(index).schema
+    assert search_charts.name_regions(points).is_empty()
+    assert search_charts.find_central_hunks(points).is_empty()
 
 
 def test_map_hunks(index: Frames) -> None:
     """Every hunk has a region, and every region has a name and a central hunk."""
-    points = vector_map.map_hunks(index)
+    points = search_charts.map_hunks(index)
     assert points.height == index.hunks.height == 15
     assert 0 < points["explained_share"][0] <= 1
-    assert vector_map.name_regions(points)["hunks"].sum() == 15
-    assert vector_map.find_central_hunks(points).height == points["region"].n_unique()
+    assert search_charts.name_regions(points)["hunks"].sum() == 15
+    assert search_charts.find_central_hunks(points).height == points["region"].n_unique()
 
 
 def test_measure_index_parts(index: Frames) -> None:
@@ -330,7 +330,7 @@ def test_charts_of_empty_history(index: Frames, commits: int) -> None:
         charts.plot_file_hotspots,
         charts.plot_symbol_hotspots,
         charts.plot_co_changes,
-        vector_map.plot_vector_map,
+        search_charts.plot_vector_map,
     ):
         assert plot(small_index)._repr_png_().startswith(b"\x89PNG")
 

@@ -18,8 +18,8 @@ from pipeline.encoders.base import OnnxEncoder
 from pipeline.encoders.cross_encoder import CROSS_ENCODER, CrossEncoder
 from serve import config
 from serve.daemon.process import DaemonPaths
-from serve.maintenance import doctor, environment_checks, index_checks
-from serve.maintenance.checks import Check, CheckResult
+from serve.maintenance import doctor, environment_checks
+from serve.maintenance.checks import Check, CheckResult, check_extensions
 from serve.setup.init import InitOptions, initialize
 from stores import duckdb_engine
 from stores.index_location import IndexLocation
@@ -84,7 +84,7 @@ def test_configured_cross_encoder_is_checked(tmp_path: Path, monkeypatch: pytest
 
 def test_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel whose file is no DuckDB extension, and a missing extension, are problems; others have a version."""
-    checks: dict[str, Check] = {"extensions": index_checks.check_extensions}
+    checks: dict[str, Check] = {"extensions": check_extensions}
     found = run_checks(tmp_path, checks)
     assert found["extension fts"].verdict is found["extension vss"].verdict is OK
     assert found["extension vss"].found == "version 1.5.5"

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
-from serve.maintenance import index_checks
+from serve.maintenance import checks
 from stores import database
 from stores.index_location import IndexLocation
 from stores.locks import GATE_LOCK, RUN_LOCK
@@ -103,7 +103,7 @@ def test_locked_index_names_its_process(
     repo: Repo, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that has locked the index is named with its process id."""
-    monkeypatch.setattr(index_checks, "INDEX_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(checks, "INDEX_TIMEOUT_SECONDS", 0.2)
     with database.open_for_writing(location):
         results = run_checks(repo.path)
     assert results["index"].verdict is PROBLEM
@@ -128,7 +128,7 @@ def test_large_write_ahead_log(repo: Repo, location: IndexLocation, monkeypatch:
     with database.open_for_writing(location) as connection:
         connection.execute("CREATE TABLE filler AS FROM range(9)")
     assert location.wal.exists()
-    monkeypatch.setattr(index_checks, "MAX_OPEN_WAL_BYTES", 10)
+    monkeypatch.setattr(checks, "MAX_OPEN_WAL_BYTES", 10)
     assert run_checks(repo.path)["write-ahead log"].verdict is WARNING
     location.database.unlink()
     assert "has no index" in run_checks(repo.path)["write-ahead log"].found
