@@ -3,7 +3,7 @@
 Static encoder:
 
 - `word_bags`: command that extracts bags of words from repositories
-- `static_dataset`: (query, text) examples from word bags
+- `static_dataset`: vocabulary, and (query, text) examples from word bags
 - `init_static`: command that computes initial vectors with the transformer
 - `train_static`: command that trains the word table
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from pipeline.encoders.base import OnnxEncoder
 from pipeline.text import count_terms
-from pipeline.training import train_static
-from pipeline.training.train_static import MAX_WORDS
+from pipeline.training.static_dataset import select_vocabulary
 
 # Most occurrences of a word that count in one repository, so that no repository decides alone.
 MAX_COUNT_PER_REPOSITORY: Final = 1_000
@@ -54,7 +53,7 @@ def main() -> None:
     """Run the command line."""
     arguments = _build_parser().parse_args()
     files = [file for file in sorted(arguments.bags.glob("*.npz")) if file.stem not in arguments.held_out]
-    vocabulary = train_static.select_vocabulary(files, MAX_WORDS)
+    vocabulary = select_vocabulary(files)
     vectors = OnnxEncoder().encode(choose_forms(vocabulary, find_most_frequent_forms(arguments.repositories)))
     np.savez(
         arguments.out,

@@ -1,4 +1,4 @@
-"""Training set of the static encoder: (query, text) examples from the word bags of many repositories.
+"""Training set of the static encoder: vocabulary, and (query, text) examples, from word bags of many repositories.
 
 A bag is the set of distinct words of one text, here as rows of the word table. A batch has few repositories: the
 negatives of a query should come from its own repository.
@@ -6,7 +6,8 @@ negatives of a query should come from its own repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,12 @@ from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
+# Words with a row of the table each. With the buckets for the others there are at most 65,536 rows.
+MAX_WORDS: Final = 49_152
+# Words of fewer repositories are specific to them: names, keys, typos.
+MIN_REPOSITORIES: Final = 3
+# Most occurrences of a word that count in one repository, so that its words do not outweigh common ones.
+MAX_COUNT_PER_REPOSITORY: Final = 200
 # Share of each kind of query, if the commit has one; subjects fill the rest.
 QUERY_KIND_SHARES: Final = {
     BagKind.SENTENCE: 0.25,
@@ -42,6 +49,24 @@ BLOCK_SIZE: Final = 256
 MAX_ROWS: Final = 96
 # Bag number of a text that does not exist.
 NO_BAG: Final = -1
+
+
+def select_vocabulary(files: Iterable[Path], size: int = MAX_WORDS) -> list[str]:
+    """Return the most frequent words that at least MIN_REPOSITORIES repositories use, at most `size`."""
+    repository_counts: Counter[str] = Counter()
+    bag_counts: Counter[str] = Counter()
+    for file in files:
+        bags = BagDataset.read(file)
+        counts = np.bincount(bags.flat, minlength=len(bags.words))
+        repository_counts.update(bags.words)
+        bag_counts.update(
+            {
+                word: min(int(count), MAX_COUNT_PER_REPOSITORY)
+                for word, count in zip(bags.words, counts, strict=True)
+            }
+        )
+    common_words = [word for word, count in repository_counts.items() if count >= MIN_REPOSITORIES]
+    return sorted(common_words, key=lambda word: (-bag_counts[word], word))[:size]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +214,7 @@ def _draw_by_kind(
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the table rows of all bags, one bag after the other, and the end of each bag in them."""
-    # None for a number, two buckets for a rare word.
+    # No row for a number, and two buckets for a rare word.
     rows_by_word = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(rows) for rows in rows_by_word], np.int64)
     all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)

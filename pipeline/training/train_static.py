@@ -1,4 +1,4 @@
-"""Contrastive training of the static word table, with its vocabulary and its evaluation on held-out repositories.
+"""Contrastive training of the static word table, with its evaluation on held-out repositories.
 
 python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes N] [--seed N] [--started FILE]
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.encoders.static import Lexicon
-from pipeline.training.static_dataset import BLOCK_SIZE, NO_BAG, Bags, Ints, StaticTrainingSet
-from pipeline.training.word_bags import BagDataset, BagKind
+from pipeline.training.static_dataset import (
+    BLOCK_SIZE,
+    NO_BAG,
+    Bags,
+    Ints,
+    StaticTrainingSet,
+    select_vocabulary,
+)
+from pipeline.training.word_bags import BagKind
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.errors import LineageError
 from stores.vectors import fit_whitening
@@ -33,8 +39,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 logger = logging.getLogger(__name__)
 
-# Rows of the table: at most 65,536, so that row numbers have 16 bits. The number of buckets is a power of 2.
-MAX_WORDS: Final = 49_152
+# Rows for words without one of their own: a power of 2. With those of MAX_WORDS, row numbers have 16 bits.
 BUCKET_COUNT: Final = 16_384
 BLOCKS_PER_STEP: Final = 4
 # Factor of the cosines before the softmax.
@@ -49,10 +54,6 @@ CHECKPOINT_STEPS: Final = 50
 COMMON_SHARE: Final = 1e-3
 # Lower bound of divisors.
 TINY: Final = 1e-12
-# Words of fewer repositories are specific to them: names, keys, typos.
-MIN_REPOSITORIES: Final = 3
-# Most occurrences of a word that count in one repository, so that its words do not outweigh common ones.
-MAX_COUNT_PER_REPOSITORY: Final = 200
 # Queries of a repository in an evaluation, and the ranks that count (MRR@10).
 MAX_QUERIES: Final = 500
 RANK_DEPTH: Final = 10
@@ -60,24 +61,6 @@ RANK_DEPTH: Final = 10
 
 class NotEnoughData(LineageError):
     """The training data does not fill one step."""
-
-
-def select_vocabulary(files: Iterable[Path], size: int) -> list[str]:
-    """Return the most frequent words that at least MIN_REPOSITORIES repositories use, at most `size`."""
-    repository_counts: Counter[str] = Counter()
-    bag_counts: Counter[str] = Counter()
-    for file in files:
-        bags = BagDataset.read(file)
-        counts = np.bincount(bags.flat, minlength=len(bags.words))
-        repository_counts.update(bags.words)
-        bag_counts.update(
-            {
-                word: min(int(count), MAX_COUNT_PER_REPOSITORY)
-                for word, count in zip(bags.words, counts, strict=True)
-            }
-        )
-    common_words = [word for word, count in repository_counts.items() if count >= MIN_REPOSITORIES]
-    return sorted(common_words, key=lambda word: (-bag_counts[word], word))[:size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +333,7 @@ def main() -> None:
     training_files = [file for file in files if file not in held_out_files]
     if not training_files:
         parser.error(f"{arguments.bags} has no bags. Run `python -m pipeline.training.word_bags` first.")
-    vocabulary = select_vocabulary(training_files, MAX_WORDS)
+    vocabulary = select_vocabulary(training_files)
     lexicon = Lexicon({word: row for row, word in enumerate(vocabulary)}, BUCKET_COUNT)
     dataset, row_count = StaticTrainingSet.read(training_files, lexicon), len(vocabulary) + BUCKET_COUNT
     logger.info("%d repositories, %d changes, %d rows", len(training_files), len(dataset.change), row_count)

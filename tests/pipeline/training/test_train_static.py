@@ -15,7 +15,7 @@ from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
 from pipeline.training import train_static
 from pipeline.training.commit_sampling import is_informative, split_message
-from pipeline.training.static_dataset import NO_BAG, StaticTrainingSet
+from pipeline.training.static_dataset import NO_BAG, StaticTrainingSet, select_vocabulary
 from pipeline.training.train_static import compute_mean_reciprocal_rank
 from pipeline.training.word_bags import (
     BagDataset,
@@ -122,7 +122,7 @@ def test_select_vocabulary(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         bags = [WordBag(number, BagKind.SUBJECT, frozenset({"shared", name})) for number in range(5)]
         write_bags(tmp_path / f"{name}.npz", bags)
-    assert train_static.select_vocabulary(tmp_path.glob("*.npz"), 10) == ["shared"]
+    assert select_vocabulary(tmp_path.glob("*.npz"), 10) == ["shared"]
 
 
 def write_synthetic_bags(folder: Path, topics: int = 16, each: int = 40, name: str = "synthetic") -> Path:
