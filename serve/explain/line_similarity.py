@@ -81,7 +81,7 @@ MAX_PART_SIMILARITY: Final = 0.6
 MAX_SPLIT_TOKENS: Final = 600
 # A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
-COPY_SUPPORT: Final = 0.5
+COPY_SUPPORT: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,13 @@ def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
     dice = compute_dice(first, second)
     if not dice:
         return 0.0
-    lcs_ratio = (
-        2 * count_common_tokens(first.tokens, second.tokens) / (len(first.tokens) + len(second.tokens))
-    )
-    return (lcs_ratio + dice) / 2
+    return (compute_token_similarity(first, second) + dice) / 2
+
+
+def compute_token_similarity(first: LineFeatures, second: LineFeatures) -> float:
+    """Return the LCS ratio of the tokens of two lines, 0 to 1, also if they share only common words."""
+    length = len(first.tokens) + len(second.tokens)
+    return 2 * count_common_tokens(first.tokens, second.tokens) / length if length else 0.0
 
 
 def compute_dice(first: LineFeatures, second: LineFeatures) -> float:

@@ -42,6 +42,7 @@ from serve.explain.line_similarity import (
     compute_containment,
     compute_similarity,
     compute_support,
+    compute_token_similarity,
     extract_features,
     find_split_lines,
     has_better_rival,
@@ -310,7 +311,17 @@ class _FileComparison:
             # A line that has the whole text is its successor, even if another added line is more similar.
             if score >= WHOLE_ANCHOR_SCORE or not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
-        return None
+        return self._match_only_line(part, features)
+
+    def _match_only_line(self, part: PatchPart, features: LineFeatures) -> _Match | None:
+        """Return the only removed line of a block with one added line, if most of their tokens are the same."""
+        if len(part.removed) != 1 or len(part.added) != 1:
+            return None
+        old = extract_features(self.old_lines[part.removed[0] - 1])
+        score = compute_token_similarity(features, old)
+        if score < MIN_EDIT_SCORE or old.key in self._added_by_key:
+            return None
+        return _Match(score, self._create_source(part.removed[0], "modified", is_exact=False))
 
     def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
         """Return the removed line of a block that each added line with this key continues, if there is one.

@@ -342,6 +342,21 @@ def test_equal_lines_are_paired_by_their_neighbours(repo: Repo, home: Path) -> N
     assert list_steps(trace(repo, home, "types.py", 3))[-1][:2] == ("introduced", "Define render")
 
 
+@pytest.mark.parametrize(
+    ("new", "steps"),
+    [
+        ("    with self._conflict_detector:\n", 1),
+        ("    with self._conflict_detector:\n        pass\n", 0),
+        ("    check_state(now())\n", 0),
+    ],
+)
+def test_only_line_of_a_block(repo: Repo, home: Path, new: str, steps: int) -> None:
+    """A line that replaces exactly one line is its edit if most of the tokens are the same, also common ones."""
+    repo.commit_file("memory.py", "def put(self):\n    with self._lock:\n        send(self)\n", "Add put")
+    repo.commit_file("memory.py", f"def put(self):\n{new}        send(self)\n", "Detect conflicts")
+    assert len(trace(repo, home, "memory.py", 2).evolution) == steps
+
+
 def test_split_line(repo: Repo, home: Path) -> None:
     """Each part of a line that was split over several lines comes from this line."""
     head = "def connect(\n    address: str,\n    retries: int,\n    *,\n    is_secure: bool = True,\n) -> Socket:\n"
