@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
-from tests.browser.measurements import wait_until_stable
+from tests.browser.measurements import get_rectangle, wait_until_stable
 from tests.mindmap.sample_maps import find_id
 
 
@@ -37,6 +37,8 @@ def test_keyboard_navigation(site: Site, session: PageSession) -> None:
     expect(page.locator("#side-body")).to_be_focused()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Follow the agent")
+    badge = get_rectangle(page.get_by_role("dialog").locator(".link-count"))
+    assert badge["width"] > badge["height"]  # in one line, as on a card
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("h")
