@@ -52,7 +52,9 @@ _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
 # Parts of messages of the dynamic loader if it gets no memory for a library, in lower case.
 _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
-# The same of libraries that raise a general exception: DuckDB (COMMIT, earlier failure, zstd) and ONNX Runtime.
+# Libraries that raise general exceptions for a lack of memory or threads, and parts of these messages: DuckDB (COMMIT,
+# earlier failure, zstd), ONNX Runtime and pyarrow. Other exceptions may quote texts of users.
+_LIBRARIES: Final = frozenset({"duckdb", "_duckdb", "onnxruntime", "pyarrow"})
 _MEMORY_PHRASES: Final = ("set memory_limit", "out of memory error", "not enough memory", "std::bad_alloc")
 # The same of Python and of pyarrow if a thread cannot be started.
 _THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thread")
@@ -97,12 +99,16 @@ def from_os_error(error: OSError) -> StorageError | None:
 def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
     """Return the error for users if Python or a library got no memory or no thread; None for other errors."""
     text = str(error).lower()
-    if any(phrase in text for phrase in _THREAD_PHRASES):
+    library = type(error).__module__.partition(".")[0]
+    # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
+    has_no_number = isinstance(error, OSError) and error.errno is None
+    is_general_error = library in _LIBRARIES or isinstance(error, RuntimeError) or has_no_number
+    if is_general_error and any(phrase in text for phrase in _THREAD_PHRASES):
         return ThreadLimitReached()
     is_out_of_memory = (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryException"  # DuckDB's, which is not imported here
-        or any(phrase in text for phrase in _MEMORY_PHRASES)
+        or (is_general_error and any(phrase in text for phrase in _MEMORY_PHRASES))
         or (isinstance(error, (ImportError, OSError)) and any(phrase in text for phrase in _LOADER_PHRASES))
     )
     return OutOfMemory() if is_out_of_memory else None

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from serve.cli import app, entry
-from serve.cli.terminal import FAILED, Failure, describe_failure
+from serve.cli.terminal import FAILED, USAGE_ERROR, Failure, describe_failure
 from tests.repos import Repo
 
 # An escape sequence that clears the screen, and two bidirectional controls.
@@ -150,6 +150,12 @@ def test_lack_of_threads_is_one_error(error: Exception) -> None:
     message, hint = failure.message.splitlines()
     assert message == "error: The system starts no more threads."
     assert "ulimit -v" in hint and "ulimit -u" in hint
+
+
+def test_text_of_a_user_is_no_lack_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    """A usage error that quotes an argument is one, whatever the argument says."""
+    assert app.main(["not enough memory: can't start new thread"]) == USAGE_ERROR
+    assert "not enough memory" in capsys.readouterr().err
 
 
 def test_other_import_errors_keep_their_traceback() -> None:
