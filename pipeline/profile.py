@@ -85,9 +85,10 @@ def record_times(file: Path, profile: Profile) -> None:
 
 
 def load_times(file: Path) -> dict[str, float]:
-    """Return the seconds by phase that `record_times` has added up; empty without a file."""
-    try:
-        times: dict[str, float] = json.loads(file.read_text())
-    except (OSError, ValueError):
+    """Return the seconds by phase that `record_times` has added up; empty without a file, or with a damaged one."""
+    if not file.is_file():
         return {}
-    return times
+    try:
+        return {name: float(seconds) for name, seconds in json.loads(file.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -244,9 +244,9 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
 
 
 def _check_regular_files(location: IndexLocation) -> None:
-    """Raise DamagedIndex if the database or its log is something else than a file, such as a pipe or a directory."""
-    for file in (location.database, location.wal):
-        if file.exists() and not file.is_file():
+    """Raise DamagedIndex if the database or a file beside it is none, but a pipe or a directory, for example."""
+    for file in (location.database, location.wal, location.damage):
+        if errors.is_special_file(file):
             raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)
 
 

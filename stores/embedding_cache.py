@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -21,6 +22,7 @@ import pyarrow as pa
 from stores import database, duckdb_engine, index_location, locks
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.duckdb_engine import make_files_private
+from stores.errors import is_special_file
 from stores.index_location import EMBEDDINGS_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy
 from stores.schema import DIGEST, VECTOR
@@ -66,6 +68,11 @@ class EmbeddingCache:
         self.location = location
         self.model = model
         self._engine: duckdb.DuckDBPyConnection | None = None
+        if special_file := _find_special_file(location):
+            logger.warning(
+                "This run continues without an embedding cache: %s is no regular file", special_file
+            )
+            return
         try:
             self._open()
         except duckdb.Error as error:
@@ -186,7 +193,7 @@ def open_cache(location: IndexLocation, model: str) -> Iterator[EmbeddingCache |
 
 def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]:
     """Return the number of entries of other models and of all entries; (0, 0) if the cache cannot be read."""
-    if not location.embeddings.exists():
+    if not location.embeddings.exists() or _find_special_file(location):
         return 0, 0
     with (
         closing(duckdb_engine.start_engine(location, duckdb_engine.READER_THREADS)) as engine,
@@ -226,6 +233,12 @@ def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
+
+
+def _find_special_file(location: IndexLocation) -> Path | None:
+    """Return the cache or its log if it is no regular file, such as a directory; else None."""
+    files = (location.embeddings, location.embeddings.with_name(f"{EMBEDDINGS_FILE}.wal"))
+    return next(filter(is_special_file, files), None)
 
 
 def _get_first_line(error: duckdb.Error) -> str:

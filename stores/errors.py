@@ -47,6 +47,11 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
+# Not looked for in DuckDB's messages, where they report a damaged index.
+_FILE_HINTS: Final = {
+    errno.EISDIR: "A file belongs there. Move the directory away, or name another path.",
+    errno.ENAMETOOLONG: "Give a shorter path.",
+}
 # Parts of DuckDB's messages about a failed write that lack the text of the system error.
 _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
@@ -62,6 +67,13 @@ _THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thr
 
 class StorageError(LineageError):
     """Failure of the operating system to read or write a file."""
+
+
+class SpecialFile(StorageError):
+    """A directory, a pipe, a link or the like is in place of a file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"{file} is no regular file.", hint="Move it away, and run the command again.")
 
 
 class OutOfMemory(LineageError):
@@ -90,10 +102,11 @@ def from_os_error(error: OSError) -> StorageError | None:
     """Return a StorageError with the system's message and the file; None for an OSError without number and file."""
     if error.errno is None and error.filename is None:
         return None
-    file = error.filename
+    file = error.filename2 or error.filename  # the target of a rename, rather than a temporary file
     path = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
     message = error.strerror or str(error)
-    return StorageError(f"{message}: {path}" if path else message, hint=_HINTS.get(error.errno or 0, ""))
+    hint = (_HINTS | _FILE_HINTS).get(error.errno or 0, "")
+    return StorageError(f"{message}: {path}" if path else message, hint=hint)
 
 
 def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
@@ -129,6 +142,11 @@ def from_duckdb_error(text: str, file: Path) -> StorageError | None:
     if any(phrase in text for phrase in _PARTIAL_WRITE):
         return StorageError(f"DuckDB could not write {file}: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
     return None
+
+
+def is_special_file(file: Path) -> bool:
+    """Return whether something else than a regular file is at this path: opening a pipe would wait forever."""
+    return file.exists() and not file.is_file()
 
 
 @contextmanager

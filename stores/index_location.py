@@ -254,6 +254,8 @@ def _find_location_files(home: Path, canonical_path: Path) -> list[Path]:
 
 def _read_location_file(file: Path) -> tuple[str, str] | None:
     """Return the path and first commit, or None if the file does not hold both."""
+    if errors.is_special_file(file):
+        return None
     try:
         content = json.loads(file.read_text(encoding="ascii"))
         return str(content["path"]), str(content["first_commit"] or "")

@@ -168,7 +168,10 @@ def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
     """Return a descriptor of the lock file, which is created if necessary.
 
     With `allow_read_only`, a file that cannot be opened for writing is opened for reading, which suffices for `flock`.
+    Raises SpecialFile for a link, a directory and the like.
     """
+    if path.is_symlink() or errors.is_special_file(path):
+        raise errors.SpecialFile(path)
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -248,7 +251,9 @@ def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
     only before `wait_for_run_lock`, which then queues a run.
     """
     try:
-        descriptor = os.open(get_queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(
+            get_queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
     except FileNotFoundError:
         return False
     with close_finally(descriptor):

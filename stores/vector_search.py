@@ -130,7 +130,7 @@ class HnswIndex:
 
 def open_hnsw_index(file: Path, digests: pa.Array) -> HnswIndex | None:
     """Open the HNSW index for these texts; None if there is no usable file."""
-    if not file.exists():
+    if not file.is_file():
         return None
     with ExitStack() as stack, suppress(duckdb.Error, OSError, MissingExtension):
         connection = stack.enter_context(_connect(file, read_only=True))

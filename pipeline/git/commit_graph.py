@@ -18,6 +18,8 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import re
+import stat
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +42,8 @@ from pipeline.git.repository import Repository
 STALE_AFTER_COMMITS: Final = 200
 # File with the sha of the HEAD that the graph was written for.
 TIP_FILE: Final = "tip"
+# Content of that file, unless it is damaged.
+_SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Length of the SHA-1 of the other bytes, at the end of the file.
 CHECKSUM_BYTES: Final = 20
 # Age at which git's lock file is deleted: that of a killed git makes every later run fail silently. Writing the graph
@@ -104,6 +108,8 @@ def _must_replace_graph(graph_dir: Path) -> bool:
     file = get_graph_file(graph_dir)
     try:
         status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would block
+            return True
         return not _has_valid_checksum(file, (status.st_ino, status.st_size, status.st_mtime_ns))
     except FileNotFoundError:
         return False
@@ -140,6 +146,7 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
 
 
 def _record_tip(graph_dir: Path, head: str) -> None:
+    (graph_dir / TIP_FILE).unlink(missing_ok=True)  # writing to a pipe in its place would block
     (graph_dir / TIP_FILE).touch(mode=0o600)
     (graph_dir / TIP_FILE).write_text(head, encoding="ascii")
 
@@ -187,13 +194,12 @@ def _list_filter_settings(git: GitProgram) -> tuple[str, ...]:
 
 
 def _is_stale(repository: Repository, head: str, graph_dir: Path) -> bool:
-    try:
-        tip = (graph_dir / TIP_FILE).read_text(encoding="ascii").strip()
-    except (FileNotFoundError, ValueError):
-        return True
+    tip_file = graph_dir / TIP_FILE
+    tip = tip_file.read_bytes().decode("ascii", "replace").strip() if tip_file.is_file() else ""
     if tip == head:
         return False
-    return not repository.contains(tip) or len(repository.walk(head, hide=[tip])) >= STALE_AFTER_COMMITS
+    is_commit = _SHA.fullmatch(tip) is not None and repository.contains(tip)
+    return not is_commit or len(repository.walk(head, hide=[tip])) >= STALE_AFTER_COMMITS
 
 
 def sort_newest_first(

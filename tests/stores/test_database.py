@@ -458,11 +458,11 @@ def test_reading_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-@pytest.mark.parametrize("name", ["index.duckdb", "index.duckdb.wal"])
+@pytest.mark.parametrize("name", ["index.duckdb", "index.duckdb.wal", "index.duckdb.damage"])
 def test_something_else_in_place_of_the_index(
     tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """A directory or a pipe in place of the database or its log is damage, which a rebuild removes."""
+    """A directory or a pipe in place of the database or a file beside it is damage, which a rebuild removes."""
     location = make_location(tmp_path)
     with database.open_for_writing(location):
         pass

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,6 +121,20 @@ def test_damaged_file_is_replaced(
         assert store(location, [("b", "y")]) == 1
     assert "cannot read the embedding cache" in caplog.text
     assert find_digests(location, [("a", "x"), ("b", "y")]) == {compute_digest("y")}
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("name", ["embeddings.duckdb", "embeddings.duckdb.wal"])
+def test_something_else_in_place_of_the_cache(
+    location: IndexLocation, caplog: pytest.LogCaptureFixture, name: str, make: Callable[[Path], None]
+) -> None:
+    """With a directory or a pipe in place of the file or its log, a run works without the cache."""
+    store(location, [("a", "x")])
+    (location.folder / name).unlink(missing_ok=True)
+    make(location.folder / name)
+    assert store(location, [("b", "y")]) == 0
+    assert f"{name} is no regular file" in caplog.text
+    assert embedding_cache.count_unused_entries(location, "other") == (0, 0)
 
 
 def test_damaged_blocks(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,15 @@ def test_damaged_file_is_written_again(
 ) -> None:
     """A file that cannot be read is not used, and the next refresh writes it."""
     file.write_bytes(content)
+    assert load_texts(connection, file).hnsw is None
+    vector_search.refresh_hnsw_index(connection, file)
+    assert load_texts(connection, file).hnsw is not None
+
+
+def test_pipe_in_place_of_the_file(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
+    """Nobody waits for a pipe in place of the file, and the next refresh replaces it."""
+    file.unlink()
+    os.mkfifo(file)
     assert load_texts(connection, file).hnsw is None
     vector_search.refresh_hnsw_index(connection, file)
     assert load_texts(connection, file).hnsw is not None

@@ -6,11 +6,12 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stores import index_location
+from stores import errors, index_location
 from stores.index_location import ForeignFolder, HomeUnusable, IndexLocation
 from tests.readonly_fs import make_read_only
 
@@ -97,6 +98,25 @@ def test_invalid_location_file(tmp_path: Path, text: str) -> None:
     assert list(index_location.find_by_path(tmp_path, Path("/src/flask"))) == []
     index_location.create_index_directory(location)
     assert file.read_text() == old_content
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_something_else_in_place_of_the_location_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A pipe in place of `place.json` is replaced; for a directory the error names it, not a temporary file."""
+    location = resolve(tmp_path, "/src/flask")
+    location.folder.mkdir()
+    file = location.folder / index_location.LOCATION_FILE
+    make(file)
+    assert resolve(tmp_path, "/src/flask") == location
+    if make is os.mkfifo:
+        index_location.create_index_directory(location)
+        assert list(index_location.find_by_path(tmp_path, Path("/src/flask"))) == [location]
+        return
+    with pytest.raises(IsADirectoryError) as error:
+        index_location.create_index_directory(location)
+    assert str(errors.from_os_error(error.value)) == (
+        f"Is a directory: {file}\n  A file belongs there. Move the directory away, or name another path."
+    )
 
 
 def test_location_file_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

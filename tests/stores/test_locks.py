@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from stores import database, history, index_location, locks
+from stores.errors import SpecialFile
 from stores.locks import Deadline, IndexBusy
 from tests.readonly_fs import make_read_only
 from tests.stores.batches import make_location
@@ -225,6 +227,26 @@ def test_read_only_lock_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         locks.acquire_index(location.folder, exclusive=False, deadline=Deadline.after(1)),
     ):
         pass
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda file: file.symlink_to("other")])
+def test_something_else_in_place_of_a_lock_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A directory, a pipe or a link in place of a lock file is an error that names it, and nobody waits for it."""
+    location = make_location(tmp_path)
+    index_location.create_index_directory(location)
+    git_dir = tmp_path / ".git"
+    for name in (locks.GATE_LOCK, locks.INDEX_LOCK, locks.RUN_LOCK):
+        (location.folder / name).unlink(missing_ok=True)
+        make(location.folder / name)
+        with (
+            pytest.raises(SpecialFile, match=f"{name} is no regular file"),
+            locks.acquire_run_lock(location),
+            locks.acquire_index(location.folder, exclusive=False, deadline=Deadline.after(1)),
+        ):
+            pass
+        shutil.move(location.folder / name, tmp_path / name)
+    os.mkfifo(locks.get_queue_lock_path(location, git_dir))
+    assert not locks.is_run_queued(location, git_dir)
 
 
 def test_reader_sees_the_last_batch(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_git_uses_the_commit_graph(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph is rewritten if it lacks many commits or its tip does not exist, but not if it lacks a few commits."""
+    """The graph is rewritten if it lacks many commits or its tip is no commit, but not if it lacks a few commits."""
     graph_dir, tip_file = tmp_path / "graph", tmp_path / "graph" / "tip"
     commit_graph.refresh(open_repository(repo.path), graph_dir)
     old_head = repo.head
@@ -51,9 +51,10 @@ def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(commit_graph, "STALE_AFTER_COMMITS", 1)
     commit_graph.refresh(open_repository(repo.path), graph_dir)
     assert tip_file.read_text() == new_head
-    tip_file.write_text("0" * 40)
-    commit_graph.refresh(open_repository(repo.path), graph_dir)
-    assert tip_file.read_text() == new_head
+    for content in ("0" * 40, "", new_head[:12], "HEAD", "\xff"):
+        tip_file.write_text(content, encoding="latin-1")
+        commit_graph.refresh(open_repository(repo.path), graph_dir)
+        assert tip_file.read_text() == new_head
 
 
 def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
@@ -99,6 +100,23 @@ def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: 
     (graph_dir / "info" / "commit-graph").write_bytes(content)
     output = commit_graph.create_git_program(repository, graph_dir).run("blame", "--porcelain", "--", "a.py")
     assert (output.exit_code, output.stdout[:40].decode()) == (0, repo.head)
+
+
+def test_a_pipe_in_place_of_the_graph(repo: Repo, tmp_path: Path) -> None:
+    """Nobody waits for a pipe in place of the graph or its tip; the next index run replaces it."""
+    repository = open_repository(repo.path)
+    commit_graph.refresh(repository, tmp_path)
+    graph_file = commit_graph.get_graph_file(tmp_path)
+    graph_file.unlink()
+    os.mkfifo(graph_file)
+    assert commit_graph.is_damaged(tmp_path)
+    assert commit_graph.create_git_program(repository, tmp_path).commit_graph_dir is None
+    commit_graph.refresh(repository, tmp_path)
+    assert not commit_graph.is_damaged(tmp_path)
+    (tmp_path / "tip").unlink()
+    os.mkfifo(tmp_path / "tip")
+    commit_graph.refresh(repository, tmp_path)
+    assert (tmp_path / "tip").read_text() == repo.head
 
 
 def test_a_shallow_clone_has_no_graph(repo: Repo, tmp_path: Path) -> None:

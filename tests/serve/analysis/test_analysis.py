@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -228,9 +229,15 @@ def test_measure_index_parts(index: Frames) -> None:
 
 
 def test_load_run_phases() -> None:
-    """The times of all runs since the index was built are added up, the longest first; an index without has zeros."""
+    """The times of all runs since the index was built are added up, the longest first; zeros without a usable file."""
     file = metrics.find_index_location().times
-    file.unlink(missing_ok=True)
+    for content in ("", "[1]", "null", '{"embed": "x"}', '{"embed": [1]}'):
+        file.write_text(content)
+        assert metrics.load_run_phases()["seconds"].sum() == 0
+    file.unlink()
+    os.mkfifo(file)
+    assert metrics.load_run_phases()["seconds"].sum() == 0
+    file.unlink()
     assert metrics.load_run_phases()["seconds"].sum() == 0
     assert charts.plot_run_phases(metrics.load_run_phases())._repr_png_()
     record_times(file, Profile({"embed": 2.0, "diff": 1.5}))
