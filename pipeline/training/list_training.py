@@ -376,6 +376,14 @@ class TrainingArgumentParser(argparse.ArgumentParser):
             )
         return training_files, held_out_files
 
+    def require_batch(self, list_count: int, batch_size: int) -> None:
+        """Exit with a message if the lists do not fill one batch: the training would have no step."""
+        if list_count < batch_size:
+            self.error(
+                f"{list_count} lists do not fill a batch of {batch_size}. "
+                "Mine a longer history with `python -m pipeline.training.mine_lists`."
+            )
+
 
 def train_with_checkpoints(
     steps: Iterable[tuple[int, float]], clock: TimeSource, log_every: int, save_checkpoint: Callable[[], None]

@@ -157,6 +157,7 @@ def main() -> None:
         CandidateLists(training_files),
         CandidateLists(held_out_files) if held_out_files else None,
     )
+    parser.require_batch(len(lists.list_ids), LISTS_PER_STEP)
     model, clock = CrossEncoder(read_wheel_weights(arguments.weights)), Clock(60 * arguments.minutes)
     if arguments.onto:
         initial_state = {

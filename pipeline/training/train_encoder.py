@@ -129,11 +129,8 @@ def main() -> None:
     datasets, held_out_datasets = (
         [ListDataset.read(file) for file in files] for files in parser.select_files(arguments)
     )
-    if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
-        parser.error(
-            f"No repository in {arguments.lists} has {QUERIES_PER_BATCH} lists, as a batch needs. "
-            "Mine a longer history with `python -m pipeline.training.mine_lists`."
-        )
+    # A batch has lists of one repository.
+    parser.require_batch(max(map(len, datasets)), QUERIES_PER_BATCH)
     model = Encoder(read_wheel_weights(arguments.weights))
     logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))
 

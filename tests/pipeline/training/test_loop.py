@@ -58,3 +58,12 @@ def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert message in capsys.readouterr().err
     (tmp_path / "two.npz").touch()
     assert parser.select_files(parsed) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])
+
+
+def test_too_few_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lists that do not fill a batch are an error with a hint; the training would wait for one forever."""
+    parser = TrainingArgumentParser("pipeline.training.train_cross_encoder", None, 1e-4)
+    parser.require_batch(24, 24)
+    with pytest.raises(SystemExit):
+        parser.require_batch(23, 24)
+    assert "23 lists do not fill a batch of 24. Mine a longer history" in capsys.readouterr().err
