@@ -129,9 +129,9 @@ class EvolutionStep:
 
 @dataclass(frozen=True, slots=True)
 class EvolutionLead:
-    """A commit that may have had the idea of lines before the oldest commit of their evolution: a guess.
+    """Possible commit before the oldest one of the evolution of lines: a guess.
 
-    It is among the oldest that added `text`, a literal or name of the lines.
+    It is among the oldest that added `text`, a literal or name of the lines, or it wrote `text`, which they replaced.
     """
 
     commit_sha: str

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import normalize_seconds
 from pipeline.git.repository import Repository
+from serve.explain.changed_lines import find_blob, read_lines
+from serve.explain.line_similarity import (
+    MIN_WEIGHT,
+    compute_containment,
+    compute_similarity,
+    extract_features,
+)
 from serve.explain.target import Target
 from serve.explain_types import ExplainRequest
 from serve.text import format_ranges
+
+logger = logging.getLogger(__name__)
 
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 # Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
 MAX_LINE_RANGES: Final = 6
+# Least time limit of a git process. GitProgram takes 0 for no limit.
+MIN_SECONDS: Final = 0.01
+# Option that removes the files of the setting `blame.ignoreRevsFile`.
+NO_IGNORE_FILE: Final = "--ignore-revs-file="
+# A line with a less similar origin was assigned to it by guess, in order to skip an ignored commit.
+MIN_ORIGIN_SIMILARITY: Final = 0.5
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
 # Header of a blamed line: commit, line number there, line number in the blamed file, number of lines of a group.
@@ -206,6 +224,79 @@ def blame_revision(
     arguments = ["blame", "--porcelain", "--no-textconv", *options, *ranges, *ignore_revs.arguments]
     output = git.run(*arguments, revision, "--", path, timeout_seconds=timeout_seconds)
     return BlameFailed(output.stderr) if output.exit_code else parse_porcelain(output.stdout)
+
+
+def compute_remaining_seconds(deadline: float) -> float:
+    """Return the seconds until a deadline as in `time.monotonic`, but at least `MIN_SECONDS`."""
+    return max(MIN_SECONDS, deadline - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionBlamer:
+    """Runs git blame on past revisions until a deadline, as in `time.monotonic`.
+
+    `limitations`: receives a sentence if git fails.
+    """
+
+    repository: Repository
+    git: GitProgram
+    ignore_revs: BlameIgnoreRevs
+    deadline: float
+    limitations: list[str]
+
+    def blame(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
+        """Blame the numbered lines; the result is empty if git fails. Raises GitTimeout at the deadline."""
+        return self._run(revision, path, numbers, self.ignore_revs, ())
+
+    def blame_with_ignored(
+        self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
+    ) -> BlameResult:
+        """Blame lines as `blame`, without skipping commits. `options`: further options of `git blame`."""
+        return self._run(revision, path, numbers, BlameIgnoreRevs(), (*options, NO_IGNORE_FILE))
+
+    def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
+        """Blame lines as `blame`, but a line with a dissimilar origin without skipping commits."""
+        result = self.blame(revision, path, numbers)
+        if not self.ignore_revs.has_commits:
+            return result
+        guesses = _find_guesses(self.repository, revision, path, result)
+        if not guesses:
+            return result
+        exact = self.blame_with_ignored(revision, path, guesses)
+        lines = [line for line in result.lines if line.number not in guesses]
+        return BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)
+
+    def _run(
+        self,
+        revision: str,
+        path: bytes,
+        numbers: Collection[int],
+        ignore_revs: BlameIgnoreRevs,
+        options: Sequence[str],
+    ) -> BlameResult:
+        seconds = compute_remaining_seconds(self.deadline)
+        result = blame_revision(self.git, revision, path, numbers, ignore_revs, seconds, options)
+        if isinstance(result, BlameFailed):
+            logger.warning("git blame failed for an earlier commit: %s", result.reason)
+            self.limitations.append("git blame failed for an earlier commit.")
+            return BlameResult((), {})
+        return result
+
+
+def _find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
+    """Return the lines whose origin is not similar, because git skipped an ignored commit and guessed."""
+    read_cached_lines = cache(partial(read_lines, repository))
+    texts = read_cached_lines(find_blob(repository, revision, path))
+    guesses: set[int] = set()
+    for line in blame.lines:
+        old_texts = read_cached_lines(find_blob(repository, line.origin.commit_sha, line.origin.path))
+        if line.number <= len(texts) and line.original_number <= len(old_texts):
+            features = extract_features(texts[line.number - 1])
+            old = extract_features(old_texts[line.original_number - 1])
+            score = max(compute_similarity(features, old), compute_containment(features, old))
+            if features.weight >= MIN_WEIGHT and score < MIN_ORIGIN_SIMILARITY:
+                guesses.add(line.number)
+    return guesses
 
 
 def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:

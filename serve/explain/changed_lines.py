@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
 from typing import Final, TypeVar
 
-from pipeline.git.changes import FileChange, is_binary, is_regular
+from pipeline.file_classification import classify_role
+from pipeline.git.changes import FileChange, decode_path, is_binary, is_regular
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
@@ -44,13 +45,11 @@ MAX_CANDIDATES: Final = 40
 MAX_SEARCH_WORDS: Final = 3
 # Lines of a block that are all compared with one line: 400 take 0.4 s. Of a larger block, those that share a rare word.
 MAX_BLOCK_LINES: Final = 400
+# Roles of files from which lines seldom move into source: tests, examples and documentation.
+NON_SOURCE_ROLES: Final = ("tests", "prose")
 # Limits of the search for moved lines: files and changed lines of a commit.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
-# Tests, examples and documentation, by directory or by file name.
-NON_SOURCE_PATH: Final = re.compile(
-    rb"(?:^|/)(?:tests?|specs?|examples?|docs?|benchmarks?|fixtures?)(?:/|$)|[._-](?:test|spec)s?\."
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +79,14 @@ class ChangedLine:
 
 @dataclass(frozen=True, eq=False)
 class ChangedLines:
-    """Lines that a commit removes from one parent, and those that it adds."""
+    """Lines that a commit removes from one parent, and those that it adds.
+
+    `is_complete`: False if files were left out because of a limit.
+    """
 
     removed: Sequence[ChangedLine]
     added: Sequence[ChangedLine]
+    is_complete: bool = True
     _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
     _added_by_word: dict[int, Mapping[str, list[ChangedLine]]] = field(default_factory=dict)  # of each file
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
@@ -127,6 +130,13 @@ class ChangedLines:
         )
         return frozenset(literal for literal, count in removed.items() if count == added[literal] == 1)
 
+    @cached_property
+    def _keys_of_several_files(self) -> frozenset[str]:
+        """Texts that the commit removes from several files."""
+        return frozenset(
+            key for key, lines in self._removed_by_key.items() if len({line.file for line in lines}) > 1
+        )
+
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
         """Return the removed lines of equal text, then those that share a rare word."""
         equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
@@ -136,18 +146,19 @@ class ChangedLines:
         self,
         removed: ChangedLine,
         features: LineFeatures,
-        paths: Collection[bytes],
+        path: bytes,
+        old_path: bytes,
         score: float,
         support: float,
     ) -> bool:
         """Check whether a removed line is the source of a line elsewhere, by their similarity and support.
 
-        `paths`: path of the file of the line, now and in the parent.
+        `path`, `old_path`: path of the file of the line, now and in the parent.
         """
         if self._shares_unique_literal(features, removed):
             return True
-        if removed.path not in paths:
-            return self._is_move_between_files(removed, next(iter(paths)), score, support)
+        if removed.path not in (path, old_path):
+            return self._is_move_between_files(removed, path, score, support)
         if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
             return False
         return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
@@ -157,7 +168,7 @@ class ChangedLines:
         if score < MIN_MOVE_SCORE and (support < MOVE_SUPPORT or not has_same_extension):
             return False
         is_into_source = _is_source(path) and not _is_source(removed.path)
-        is_idiom = len({line.file for line in self._removed_by_key[removed.features.key]}) > 1
+        is_idiom = removed.features.key in self._keys_of_several_files
         is_doubtful = is_into_source or is_idiom or not has_same_extension
         return support >= (ROLE_SUPPORT if is_doubtful else FILE_SUPPORT)
 
@@ -216,8 +227,9 @@ class ChangedLines:
 
 
 def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) -> ChangedLines:
-    """Return the lines that changes of files remove and add, within a limit of files and lines."""
+    """Return the lines that changes of files remove and add, without files beyond the limits."""
     remaining_lines = MAX_MOVE_LINES
+    is_complete = len(changes) <= MAX_MOVE_FILES
     removed: list[ChangedLine] = []
     added: list[ChangedLine] = []
     blocks = count()
@@ -225,19 +237,21 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
         if change.has_same_content or change.kind == "type_changed":
             continue
         parts = list_parts(repository, change)
-        remaining_lines -= sum(len(part.removed) + len(part.added) for part in parts)
-        if remaining_lines < 0:
-            break
+        line_count = sum(len(part.removed) + len(part.added) for part in parts)
+        if line_count > remaining_lines:
+            is_complete = False
+            continue
+        remaining_lines -= line_count
         old_lines, lines = (read_lines(repository, blob) for blob in (change.old_blob, change.new_blob))
         old_path = change.old_path or change.path
         for part, block in zip(parts, blocks, strict=False):
             removed += (ChangedLine(old_path, old_lines, number, file, block) for number in part.removed)
             added += (ChangedLine(change.path, lines, number, file, block) for number in part.added)
-    return ChangedLines(removed, added)
+    return ChangedLines(removed, added, is_complete)
 
 
 def list_parts(repository: Repository, change: FileChange) -> Sequence[PatchPart]:
-    """Return the blocks of a change: one with all lines if the file was added or deleted."""
+    """Return the blocks of a change: one with all lines unless both versions can be compared line by line."""
     old_blob, blob = change.old_blob, change.new_blob
     old_lines, lines = (read_lines(repository, sha) for sha in (old_blob, blob))
     if not (old_lines and lines and old_blob and blob):
@@ -269,11 +283,11 @@ def read_lines(repository: Repository, blob: str | None) -> list[str]:
 
 
 def _is_source(path: bytes) -> bool:
-    return NON_SOURCE_PATH.search(path) is None
+    return classify_role(decode_path(path)) not in NON_SOURCE_ROLES
 
 
 def _get_extension(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2].rpartition(b".")[2]
+    return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
 
 
 def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:

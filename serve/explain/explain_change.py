@@ -180,7 +180,8 @@ def _answer_from_blame(
     meta = _add_evolution(meta, evolution)
     content = target.lines
     lines = tuple(_build_explained_line(line, content) for line in result.lines)
-    is_transient = bool(enrichment.error) or reader.is_copy or not evidence.is_complete
+    is_complete = evidence.is_complete and evolution.is_complete
+    is_transient = bool(enrichment.error) or reader.is_copy or not is_complete
     return ExplainAnswer(hits, meta, lines, is_transient=is_transient)
 
 

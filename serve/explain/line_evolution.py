@@ -3,7 +3,8 @@
 A line starts at its hit, the commit that blame returned for it. `line_sources` finds the line of the parent commit from
 which it came, and `git blame` finds the commit that wrote that line. This repeats until a line has no source.
 
-A step is a change of lines by one of these commits. A lead is a guess: a commit that may have had the idea of a line.
+A step is a change of lines by one of these commits. A lead is a guess: a possible earlier commit, found by a literal or
+name, or by a replaced line.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -21,27 +22,17 @@ from typing import Final, TypeAlias
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
+from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.interrupts import check_cancelled
 from serve.api_types import format_rfc3339
 from serve.excerpts import cut_message, truncate_line
-from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs, BlameResult, blame_revision
+from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer
 from serve.explain.changed_lines import find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import (
-    Lead,
-    LineSearcher,
-    TimeIsOver,
-    UnsourcedLine,
-    compute_remaining_seconds,
-    select_copies,
-)
-from serve.explain.line_similarity import (
-    MIN_COPY_WEIGHT,
-    MIN_WEIGHT,
-    extract_features,
-)
-from serve.explain.line_sources import LineSource, SourceFinder, find_guesses
+from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, select_copies
+from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_features
+from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
 # A function or a class. The evolution of more lines is the history of the file.
@@ -58,12 +49,12 @@ MAX_MESSAGE_CHARACTERS: Final = 400
 # Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
 # and digits, which are idioms.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
-# An empty name removes the files that the git setting `blame.ignoreRevsFile` names.
-NO_IGNORED_COMMITS: Final = ("--ignore-revs-file=",)
 # Versions of files whose copied lines are searched. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8
 # Start of a comment. Copied comments are mostly licenses, so their originals are not searched.
-COMMENT: Final = re.compile(r"\s*(?:\*|//|#|/\*|<!--)")
+COMMENT: Final = re.compile(
+    r"\s*(?:\*(?:\s|/|$)|//|/\*|<!--|--\s|#(?!!?\[|(?:define|elif|else|endif|if|include|pragma)\b))"
+)
 # Searches of the index for removed lines, because a restored line may have been restored before. Each takes 0.1 s.
 MAX_INDEX_SEARCHES: Final = 2
 
@@ -131,13 +122,21 @@ class _Introduction:
 logger = logging.getLogger(__name__)
 
 
+class DeadlineExceeded(Exception):
+    """The deadline of a search for earlier commits has passed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Steps, newest first; leads; and a sentence about what may be missing."""
+    """Steps, newest first; leads; and a sentence about what may be missing.
+
+    `is_complete`: False if the next request may find more, because time ran out or the index could not be read.
+    """
 
     steps: tuple[EvolutionStep, ...] = ()
     leads: tuple[EvolutionLead, ...] = ()
     limitation: str | None = None
+    is_complete: bool = True
 
 
 NO_EVOLUTION: Final = Evolution()
@@ -148,22 +147,19 @@ class LineTracer:
     """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
 
     `searcher`: search of the index; None without one. `queried_texts`: text of each queried line, by number.
-    `deadline`: as in `time.monotonic`. `limitations`: sentences about what may be missing. `_pending`: lines to process
-    of each version, by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of the queried
-    lines, by commit.
+    `limitations`: sentences about what may be missing. `_pending`: lines to process of each version, by number.
+    `_queue`: heap of these versions. `_leads`: each lead with the numbers of the queried lines, by commit.
     """
 
-    repository: Repository
-    git: GitProgram
-    ignore_revs: BlameIgnoreRevs
+    blamer: RevisionBlamer
     reader: FileHistoryReader
     searcher: LineSearcher | None
     queried_texts: Mapping[int, str]
-    deadline: float
-    limitations: list[str] = field(default_factory=list)
+    limitations: list[str]
     _hit_shas: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_limit_reached: bool = False
+    _is_interrupted: bool = False
     _introductions: list[_Introduction] = field(default_factory=list)
     _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
@@ -192,8 +188,8 @@ class LineTracer:
         """Run a part of the work. If git takes too long or an object is unreadable, note that and go on without it."""
         try:
             work()
-        except (GitTimeout, TimeIsOver):
-            self._is_limit_reached = True
+        except (GitTimeout, DeadlineExceeded):
+            self._is_limit_reached = self._is_interrupted = True
         except UnreadableObject as error:
             logger.warning("Some earlier commits could not be read: %s", error)
             self.limitations.append("Some earlier commits could not be read.")
@@ -204,7 +200,7 @@ class LineTracer:
             date, sha, path = heapq.heappop(self._queue)
             version = _Version(-date, sha, path)
             queried_lines = self._pending.pop(version)
-            if len(self._finders) >= MAX_COMMITS or self._is_time_over():
+            if (sha not in self._finders and len(self._finders) >= MAX_COMMITS) or self._is_time_over():
                 self._is_limit_reached = True
                 break
             self._try(partial(self._process_version, version, queried_lines))
@@ -233,22 +229,26 @@ class LineTracer:
 
     def _record_introductions(self) -> None:
         """Record the introduced lines, and add their leads."""
+        by_version: dict[_Version, list[_Introduction]] = defaultdict(list)
         for entry in self._introductions:
             self._record(entry.version, "introduced", entry.line.text, entry.queried)
+            by_version[entry.version].append(entry)
+        for version, entries in by_version.items():
             if not self._is_time_over():
-                self._try(partial(self._add_leads, entry))
+                self._try(partial(self._add_leads, version, entries))
 
     def _is_time_over(self) -> bool:
         """Check the deadline, and whether the request was cancelled."""
         check_cancelled()
-        is_over = time.monotonic() > self.deadline
+        is_over = time.monotonic() > self.blamer.deadline
         self._is_limit_reached |= is_over
+        self._is_interrupted |= is_over
         return is_over
 
     def _check_time(self) -> None:
-        """Raise TimeIsOver at the deadline, and RequestCancelled if the request was cancelled."""
+        """Raise DeadlineExceeded at the deadline, and RequestCancelled if the request was cancelled."""
         if self._is_time_over():
-            raise TimeIsOver
+            raise DeadlineExceeded
 
     def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
         pending = self._pending[version]
@@ -258,7 +258,7 @@ class LineTracer:
 
     def _process_version(self, version: _Version, queried_lines: dict[int, _QueriedLines]) -> None:
         """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
-        repository, sha = self.repository, version.commit_sha
+        repository, sha = self.blamer.repository, version.commit_sha
         if sha in repository.shallow_boundary:
             if any(queried.lines - queried.at_hit for queried in queried_lines.values()):
                 self.limitations.append(
@@ -278,7 +278,7 @@ class LineTracer:
         try:
             sources |= self._find_copies(version, finder, lines, traceable.keys() - sources.keys())
         except GitTimeout:  # use the sources that are not copies
-            self._is_limit_reached = True
+            self._is_limit_reached = self._is_interrupted = True
         sources_by_file: _LinesByFile = defaultdict(dict)
         for number, queried in traceable.items():
             text = lines[number - 1]
@@ -314,62 +314,47 @@ class LineTracer:
         if len(finder.parents) != 1 or not candidates:
             return {}
         if self._copy_searches >= MAX_COPY_SEARCHES:
-            self.limitations.append("The sources of some copied lines were not searched.")
+            self.limitations.append("Some lines were not checked for copies.")
             return {}
         self._copy_searches += 1
         parent = finder.parents[0]
         revision = f"{parent}..{version.commit_sha}"
-        result = self._run_blame(revision, version.path, candidates, COPY_OPTIONS)
+        result = self.blamer.blame_with_ignored(revision, version.path, candidates, COPY_OPTIONS)
         copies = (line for line in result.lines if line.origin.commit_sha == parent)
-        return select_copies(self.repository, self.git, lines, copies, self.deadline)
+        return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
-    def _add_leads(self, entry: _Introduction) -> None:
-        """Add the leads of a line: commits that wrote what it replaced, and the oldest with its literal or name."""
-        version = entry.version
-        replaced = self._finders[version.commit_sha].find_replaced(version.path, entry.line.number)
-        leads: list[Lead] = []
-        if replaced:
-            parent, path = replaced[0].parent, replaced[0].path
-            old_lines = read_lines(self.repository, find_blob(self.repository, parent, path))
-            result = self._run_blame(parent, path, {source.number for source in replaced})
-            leads += (
-                Lead(
-                    line.origin.commit_sha, decode_path(line.origin.path), old_lines[line.number - 1].strip()
-                )
-                for line in result.lines
+    def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
+        """Add the leads of lines: commits that wrote what they replaced, and the oldest with their literal or name."""
+        finder = self._finders[version.commit_sha]
+        replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
+        leads_by_source = self._load_leads([source for sources in replaced for source in sources])
+        for entry, sources in zip(entries, replaced, strict=True):
+            leads = [leads_by_source[source] for source in sources if source in leads_by_source]
+            if self.searcher:
+                leads += self.searcher.find_leads(entry.line)
+            for lead in leads:
+                _, lines = self._leads.setdefault(lead.commit_sha, (lead, set()))
+                lines |= entry.queried.lines
+
+    def _load_leads(self, replaced: Sequence[LineSource]) -> dict[LineSource, Lead]:
+        """Return the commits that wrote replaced lines of one file."""
+        if not replaced:
+            return {}
+        parent, path = replaced[0].parent, replaced[0].path
+        old_lines = read_lines(self.blamer.repository, find_blob(self.blamer.repository, parent, path))
+        result = self.blamer.blame(parent, path, {source.number for source in replaced})
+        leads = {
+            line.number: Lead(
+                line.origin.commit_sha, decode_path(line.origin.path), old_lines[line.number - 1].strip()
             )
-        if self.searcher:
-            leads += self.searcher.find_leads(entry.line)
-        for lead in leads:
-            _, lines = self._leads.setdefault(lead.commit_sha, (lead, set()))
-            lines |= entry.queried.lines
-
-    def _run_blame(
-        self,
-        revision: str,
-        path: bytes,
-        numbers: Collection[int],
-        options: Sequence[str] = (),
-        ignore_revs: BlameIgnoreRevs | None = None,
-    ) -> BlameResult:
-        seconds = compute_remaining_seconds(self.deadline)
-        ignore_revs = ignore_revs or self.ignore_revs
-        result = blame_revision(self.git, revision, path, numbers, ignore_revs, seconds, options)
-        if isinstance(result, BlameFailed):
-            logger.warning("git blame failed for an earlier commit: %s", result.reason)
-            self.limitations.append("git blame failed for an earlier commit.")
-            return BlameResult((), {})
-        return result
+            for line in result.lines
+        }
+        return {source: leads[source.number] for source in replaced if source.number in leads}
 
     def _enqueue_sources(self, sources: _LinesByFile) -> None:
         """Blame lines of the parents' files, and enqueue them in the versions that wrote them."""
         for (revision, path), queried_lines in sources.items():
-            result = self._run_blame(revision, path, queried_lines)
-            guesses = self.ignore_revs.has_commits and find_guesses(self.repository, revision, path, result)
-            if guesses:
-                exact = self._run_blame(revision, path, guesses, NO_IGNORED_COMMITS, BlameIgnoreRevs())
-                lines = [line for line in result.lines if line.number not in guesses]
-                result = BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)
+            result = self.blamer.blame_without_guesses(revision, path, queried_lines)
             for line in result.lines:
                 sha = line.origin.commit_sha
                 version = _Version(result.commit_times[sha], sha, line.origin.path)
@@ -377,7 +362,7 @@ class LineTracer:
 
     def _build_evolution(self) -> Evolution:
         dates = {version.commit_sha: version.date for version, _ in self._steps}
-        order = sort_newest_first(dates, self.repository, self.git, self.reader.walked_history)
+        order = sort_newest_first(dates, self.blamer.repository, self.blamer.git, self.reader.walked_history)
         positions = {sha: position for position, sha in enumerate(order)}
         steps = sorted(self._steps.values(), key=lambda step: positions[step.version.commit_sha])
         # Those that introduced lines are preferred, then those of the most lines.
@@ -386,10 +371,15 @@ class LineTracer:
         if len(steps) > len(shown):
             self.limitations.append(f"Steps not listed: {len(steps) - len(shown)}.")
         leads = [
-            self._build_lead(lead, lines)
+            (lead, lines)
             for sha, (lead, lines) in self._leads.items()
             if sha not in positions and sha not in self._hit_shas
         ][:MAX_LEADS]
+        commits: dict[str, Commit] = {}
+        for sha in (*(step.version.commit_sha for step in shown), *(lead.commit_sha for lead, _ in leads)):
+            self._try(partial(self._load_commit, sha, commits))
+        if not all(finder.has_all_changed_lines for finder in self._finders.values()):
+            self.limitations.append("Lines moved from some files of very large commits were not found.")
         if self.searcher is None:
             self.limitations.append(describe_missing_index(self.reader))
         if self._is_limit_reached:
@@ -399,33 +389,43 @@ class LineTracer:
         if self.searcher and self.searcher.limitation:
             self.limitations.append(self.searcher.limitation)
         limitation = " ".join(dict.fromkeys(self.limitations)) or None
-        return Evolution(tuple(map(self._build_step, shown)), tuple(leads), limitation)
-
-    def _build_step(self, step: _Step) -> EvolutionStep:
-        commit = self.repository.read_commit(step.version.commit_sha)
-        return EvolutionStep(
-            commit_sha=commit.sha,
-            commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
-            commit_author=commit.author_name,
-            commit_date=format_rfc3339(commit.commit_date),
-            file_path=decode_path(step.version.path),
-            lines=tuple(sorted(step.queried.lines)),
-            step=step.name,
-            text=truncate_line(step.text.strip()),
-            provenance="INFERRED" if step.queried.inexact else "EXACT",
+        return Evolution(
+            steps=tuple(_build_step(step, commits) for step in shown if step.version.commit_sha in commits),
+            leads=tuple(
+                _build_lead(lead, lines, commits) for lead, lines in leads if lead.commit_sha in commits
+            ),
+            limitation=limitation,
+            is_complete=not (self._is_interrupted or (self.searcher and self.searcher.has_failed)),
         )
 
-    def _build_lead(self, lead: Lead, lines: Iterable[int]) -> EvolutionLead:
-        commit = self.repository.read_commit(lead.commit_sha)
-        return EvolutionLead(
-            commit_sha=commit.sha,
-            commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
-            commit_author=commit.author_name,
-            commit_date=format_rfc3339(commit.commit_date),
-            file_path=lead.file_path,
-            lines=tuple(sorted(lines)),
-            text=truncate_line(lead.text),
-        )
+    def _load_commit(self, sha: str, commits: dict[str, Commit]) -> None:
+        commits[sha] = self.blamer.repository.read_commit(sha)
+
+
+def _build_step(step: _Step, commits: Mapping[str, Commit]) -> EvolutionStep:
+    return EvolutionStep(
+        *_list_commit_fields(commits[step.version.commit_sha]),
+        file_path=decode_path(step.version.path),
+        lines=tuple(sorted(step.queried.lines)),
+        step=step.name,
+        text=truncate_line(step.text.strip()),
+        provenance="INFERRED" if step.queried.inexact else "EXACT",
+    )
+
+
+def _build_lead(lead: Lead, lines: Iterable[int], commits: Mapping[str, Commit]) -> EvolutionLead:
+    return EvolutionLead(
+        *_list_commit_fields(commits[lead.commit_sha]),
+        file_path=lead.file_path,
+        lines=tuple(sorted(lines)),
+        text=truncate_line(lead.text),
+    )
+
+
+def _list_commit_fields(commit: Commit) -> tuple[str, str, str, str]:
+    """Return SHA, message, author and date, the first fields of steps and leads."""
+    message = cut_message(commit.message, MAX_MESSAGE_CHARACTERS)
+    return commit.sha, message, commit.author_name, format_rfc3339(commit.commit_date)
 
 
 def trace_evolution(
@@ -439,9 +439,10 @@ def trace_evolution(
 ) -> Evolution:
     """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index."""
     if len(lines) > MAX_LINES:
-        return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines: ask for fewer.")
+        return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines. Ask for fewer.")
     deadline = time.monotonic() + MAX_SECONDS
     searcher = LineSearcher(repository, git, reader, deadline) if reader.index else None
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
-    tracer = LineTracer(repository, git, ignore_revs, reader, searcher, texts, deadline)
-    return tracer.trace(lines, commit_times)
+    limitations: list[str] = []
+    blamer = RevisionBlamer(repository, git, ignore_revs, deadline, limitations)
+    return LineTracer(blamer, reader, searcher, texts, limitations).trace(lines, commit_times)

@@ -1,30 +1,30 @@
 """Search for lines: in the diffs of the index, and in the files of a revision.
 
-The diffs show which commit removed a line before it was restored, and which commits may have had the idea of a line
-(leads). An anchor is the part of a line by which it is searched: a long literal or name.
+The diffs show which commit removed a line before it was restored, and possible earlier commits of a line (leads). The
+search term of a line is a long literal or name.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
-from serve.explain.blame import BlamedLine
+from serve.explain.blame import BlamedLine, compute_remaining_seconds
 from serve.explain.changed_lines import FILE_SUPPORT, ROLE_SUPPORT, find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
     compute_support,
     extract_features,
-    find_anchor,
+    find_search_term,
     is_copy,
 )
 from serve.explain.line_sources import LineSource, SourceFinder
@@ -37,13 +37,13 @@ from stores.locks import IndexBusy
 # Least length of a restored line, in all of its words: short lines recur by chance.
 MIN_RESTORED_CHARACTERS: Final = 20
 MIN_RESTORED_WORDS: Final = 3
-# Commits that become leads, the oldest that add the anchor. Of 22 lines, the oldest commit was right for 14, and one of
-# the three oldest for 17.
-LEADS_PER_ANCHOR: Final = 3
+# Commits that become leads, the oldest that add the search term. For 14 of 22 lines the oldest one was right, for 17
+# one of the three oldest.
+LEADS_PER_TERM: Final = 3
 # A line is not a copy if more lines of the parent are equal to it: it is an idiom, such as the head of a method.
 MAX_EQUAL_LINES: Final = 1
-# Time limit of a git process that starts when no time is left. A limit of 0 would be none.
-MIN_SECONDS: Final = 0.01
+# Exit code of `git grep` without a matching line. Higher ones are errors.
+NO_MATCH: Final = 1
 # Patterns of one search. Each adds 5 ms to the 100 ms of a search.
 MAX_PATTERNS: Final = 24
 
@@ -66,7 +66,7 @@ class UnsourcedLine:
     @property
     def suffix(self) -> str:
         """Suffix of the file's name, with the dot."""
-        return os.path.splitext(os.fsdecode(self.path))[1]  # noqa: PTH122 - a path in git
+        return _get_suffix(os.fsdecode(self.path))
 
     @property
     def removal_pattern(self) -> DiffLinePattern | None:
@@ -78,15 +78,15 @@ class UnsourcedLine:
         return DiffLinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
 
     @property
-    def anchors(self) -> list[str]:
+    def search_terms(self) -> list[str]:
         """Anchors of the line and of the queried line, without duplicates."""
-        anchors = map(find_anchor, (self.text, self.queried_text))
-        return list(dict.fromkeys(filter(None, anchors)))
+        terms = map(find_search_term, (self.text, self.queried_text))
+        return list(dict.fromkeys(filter(None, terms)))
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Commit that may have had the idea of a line. `text`: what both have in common, or the line that was replaced."""
+    """Possible earlier commit of a line. `text`: the literal or name that both have, or the line that was replaced."""
 
     commit_sha: str
     file_path: str
@@ -97,8 +97,9 @@ class Lead:
 class LineSearcher:
     """Searcher of the diffs of an open index.
 
-    `deadline`: as in `time.monotonic`. `limitation`: sentence about what was not searched, or empty. `_texts`: texts of
-    the searched lines by commit. `_idioms`: those of a commit that `find_idioms` returned for its first parent.
+    `deadline`: as in `time.monotonic`. `limitation`: sentence about what was not searched, or empty. `has_failed`: the
+    index could not be searched. `_texts`: texts of the searched lines by commit. `_idioms`: by commit, the keys of its
+    searched texts that its first parent has more than once.
     """
 
     repository: Repository
@@ -106,12 +107,13 @@ class LineSearcher:
     reader: FileHistoryReader
     deadline: float
     limitation: str = ""
+    has_failed: bool = False
     _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _idioms: dict[str, set[str]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Search the diffs for removals and anchors of the lines. `find_removed` and `find_leads` use the result."""
+        """Search the diffs for removals and terms of the lines. `find_removed` and `find_leads` use the result."""
         all_patterns = dict.fromkeys(pattern for line in lines for pattern in _list_patterns(line))
         patterns = [pattern for pattern in all_patterns if pattern not in self._changes_by_pattern]
         if len(patterns) > MAX_PATTERNS:
@@ -133,6 +135,7 @@ class LineSearcher:
                 changes = exact_search.find_line_changes(index.connection, patterns, is_reachable)
                 self._changes_by_pattern.update(zip(patterns, changes, strict=True))
         except (DamagedIndex, IndexBusy, StorageError) as error:
+            self.has_failed = True
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
 
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
@@ -143,7 +146,12 @@ class LineSearcher:
         """
         pattern = line.removal_pattern
         changes = self._changes_by_pattern.get(pattern, []) if pattern else []
-        earlier = [change for change in reversed(changes) if change.date < line.date]
+        # Commits of one second are ordered by the graph alone.
+        earlier = [
+            change
+            for change in reversed(changes)
+            if change.date <= line.date and change.commit_sha != line.commit_sha
+        ]
         if not earlier:
             return None
         key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
@@ -156,9 +164,11 @@ class LineSearcher:
             old_path = os.fsencode(change.old_path or change.file_path)
             is_same_name = old_path.rpartition(b"/")[2] == name
             if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
-                source = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
+                sources = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
+                measure = partial(self._measure_support, line)
+                source = max(sources, key=measure, default=None)
                 least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
-                if source is None or self._measure_support(line, source) < least_support:
+                if source is None or measure(source) < least_support:
                     return None
                 return source if is_same_name or not self._is_idiom(line, parents[0]) else None
         return None
@@ -177,15 +187,15 @@ class LineSearcher:
         return build_key(line.text) in self._idioms[sha]
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
-        """Yield the oldest commits that added an anchor of the line to a file with the same suffix."""
-        for anchor in line.anchors:
-            changes = self._changes_by_pattern.get(_build_anchor_pattern(anchor), [])
+        """Yield the oldest commits that added a search term of the line to a file with the same suffix."""
+        for term in line.search_terms:
+            changes = self._changes_by_pattern.get(_build_term_pattern(term), [])
             first_changes: dict[str, LineChange] = {}  # of each commit, oldest first
             for change in changes:
-                if change.date < line.date and change.file_path.endswith(line.suffix):
+                if change.date < line.date and _get_suffix(change.file_path) == line.suffix:
                     first_changes.setdefault(change.commit_sha, change)
-            for change in islice(first_changes.values(), LEADS_PER_ANCHOR):
-                yield Lead(change.commit_sha, change.file_path, anchor)
+            for change in islice(first_changes.values(), LEADS_PER_TERM):
+                yield Lead(change.commit_sha, change.file_path, term)
 
     def _is_ancestor(self, older: str, newer: str) -> bool:
         seconds = compute_remaining_seconds(self.deadline)
@@ -197,22 +207,17 @@ class LineSearcher:
 def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
     if removal := line.removal_pattern:
         yield removal
-    yield from map(_build_anchor_pattern, line.anchors)
+    yield from map(_build_term_pattern, line.search_terms)
 
 
-def _build_anchor_pattern(anchor: str) -> DiffLinePattern:
-    """Return the pattern of a diff that adds an anchor. A name must be a whole word there."""
-    boundary = r"\b" if re.fullmatch(r"\w+", anchor, re.ASCII) else ""
-    return DiffLinePattern(anchor, rf"(?m)^\+.*{boundary}{re.escape(anchor)}{boundary}")
+def _build_term_pattern(term: str) -> DiffLinePattern:
+    """Return the pattern of a diff that adds a term. A name must be a whole word there."""
+    boundary = r"\b" if re.fullmatch(r"\w+", term, re.ASCII) else ""
+    return DiffLinePattern(term, rf"(?m)^\+.*{boundary}{re.escape(term)}{boundary}")
 
 
-class TimeIsOver(Exception):
-    """The deadline of a search for earlier commits has passed."""
-
-
-def compute_remaining_seconds(deadline: float) -> float:
-    """Return the seconds until a deadline as in `time.monotonic`, but at least `MIN_SECONDS`."""
-    return max(MIN_SECONDS, deadline - time.monotonic())
+def _get_suffix(path: str) -> str:
+    return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
 
 
 def select_copies(
@@ -222,7 +227,10 @@ def select_copies(
     copies: Iterable[BlamedLine],
     deadline: float,
 ) -> dict[int, LineSource]:
-    """Return the sources of lines that git blame finds in the parent, without idioms and lines copied by chance."""
+    """Return the sources of copied lines, by line number, without idioms and chance matches.
+
+    `copies`: lines that git blame finds in the parent.
+    """
     sources: dict[int, LineSource] = {}
     for line in copies:
         parent, path = line.origin.commit_sha, line.origin.path
@@ -239,9 +247,9 @@ def select_copies(
 
 
 def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: float) -> set[str]:
-    """Return the keys of the texts to which more than `MAX_EQUAL_LINES` lines of a revision are equal.
+    """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have; of all if git fails.
 
-    Raise GitTimeout at the deadline, as in `time.monotonic`.
+    `deadline`: as in `time.monotonic`. Raises GitTimeout there.
     """
     if not texts:
         return set()
@@ -250,5 +258,7 @@ def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: float
         "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
         timeout_seconds=compute_remaining_seconds(deadline),
     )  # fmt: skip
+    if output.exit_code > NO_MATCH:
+        return set(map(build_key, texts))
     counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
     return {key for key in map(build_key, texts) if counts[key] > MAX_EQUAL_LINES}

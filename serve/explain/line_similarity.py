@@ -42,7 +42,7 @@ LONG_LITERAL: Final = 9
 SEARCHED_WORD: Final = 6
 # Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
-# Entries of each cache. The daemon keeps all of them, about 20 MB. A request compares far fewer distinct lines.
+# Entries of each cache. The daemon keeps all of them, about 20 MB. A commit of more changed lines replaces all entries.
 CACHE_SIZE: Final = 4_096
 
 # A line that is a part of the other one, as after a split or a join. The other one needs most of its words, and enough
@@ -168,7 +168,7 @@ def compute_token_similarity(first: LineFeatures, second: LineFeatures) -> float
 
 
 def compute_dice(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the share of the words that two lines share, 0 to 1; 0 if these are all common in code."""
+    """Return the weighted Dice ratio of the words of two lines, 0 to 1; 0 if they share only short or common words."""
     shared_words = first.words & second.words
     if not any(weigh_word(word) == 1 for word in shared_words):
         return 0.0
@@ -195,7 +195,7 @@ def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
     shorter, longer = sorted((first, second), key=lambda line: len(line.tokens))
     if len(shorter.tokens) < MIN_WHOLE_TOKENS:
         return False
-    if shorter.key in longer.key:
+    if f" {' '.join(shorter.tokens)} " in f" {' '.join(longer.tokens)} ":
         return True
     starts_alike = shorter.tokens[0] == longer.tokens[0]
     return starts_alike and count_common_tokens(shorter.tokens, longer.tokens) == len(shorter.tokens)
@@ -214,7 +214,7 @@ def count_common_tokens(first: Sequence[str], second: Sequence[str]) -> int:
     return len(first) - row.bit_count()
 
 
-def find_anchor(line: str) -> str:
+def find_search_term(line: str) -> str:
     """Return the part of a line by which to search it elsewhere: its longest literal, else its longest name.
 
     Empty if the line has no long literal, and no long name that is not common in code.

@@ -7,17 +7,17 @@ README.md of `serve` describes the rules.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain, product
 from typing import Final, Literal
 
 from pipeline.git.changes import FileChange
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
-from serve.explain.blame import BlameResult
 from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
     MAX_CANDIDATES,
@@ -82,6 +82,7 @@ class SourceFinder:
     repository: Repository
     sha: str
     _changed_lines: dict[int, ChangedLines] = field(default_factory=dict)
+    _comparisons: dict[tuple[int, bytes], _FileComparison] = field(default_factory=dict)
 
     @cached_property
     def parents(self) -> tuple[str, ...]:
@@ -91,14 +92,13 @@ class SourceFinder:
     def find_sources(
         self, path: bytes, numbers: Collection[int], check_time: Callable[[], object]
     ) -> dict[int, LineSource]:
-        """Return the source of each line of the commit's file that has one; raise UnreadableObject.
+        """Return the source of each line of the commit's file that has one. Raises UnreadableObject.
 
         `check_time` is called before each line, and may raise an error to end the search.
         """
-        blob = find_blob(self.repository, self.sha, path)
         matches: dict[int, _Match] = {}
         for parent_index in range(len(self.parents)):
-            comparison = self._compare_file(parent_index, path, blob)
+            comparison = self._compare_file(parent_index, path)
             for number in numbers:
                 check_time()
                 if number > len(comparison.lines):
@@ -108,28 +108,39 @@ class SourceFinder:
                     matches[number] = match
         return {number: match.source for number, match in matches.items()}
 
-    def find_removed(self, path: bytes, key: str) -> LineSource | None:
-        """Return the line with this text, without white space, that the commit removed from a file."""
+    @property
+    def has_all_changed_lines(self) -> bool:
+        """Whether no file was left out of the search for moved lines."""
+        return all(lines.is_complete for lines in self._changed_lines.values())
+
+    def find_removed(self, path: bytes, key: str) -> Iterator[LineSource]:
+        """Yield the lines that the commit removed from a file and whose text without white space is `key`."""
         for parent_index, parent in enumerate(self.parents):
             for change in self._list_changes(parent_index):
                 if (change.old_path or change.path) == path:
                     lines = read_lines(self.repository, change.old_blob)
-                    for number in chain.from_iterable(
-                        part.removed for part in list_parts(self.repository, change)
-                    ):
-                        if extract_features(lines[number - 1]).key == key:
-                            return LineSource(parent, path, number, "moved", is_exact=False)
-        return None
+                    parts = list_parts(self.repository, change)
+                    for number in chain.from_iterable(part.removed for part in parts):
+                        if build_key(lines[number - 1]) == key:
+                            yield LineSource(parent, path, number, "moved", is_exact=False)
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
         """Return lines of the first parent that the block of a line replaced, those closest to its position first."""
         if not self.parents:
             return []
-        comparison = self._compare_file(0, path, find_blob(self.repository, self.sha, path))
-        return comparison.find_replaced(number)
+        return self._compare_file(0, path).find_replaced(number)
 
-    def _compare_file(self, parent_index: int, path: bytes, blob: str | None) -> _FileComparison:
-        """Compare the file with the parent's file of this name, else with the one that was renamed or converted."""
+    def _compare_file(self, parent_index: int, path: bytes) -> _FileComparison:
+        """Compare the file with its version in the parent, and cache the comparison.
+
+        Without a file of this path, that is the renamed one, else one of the same name in another language.
+        """
+        if (parent_index, path) not in self._comparisons:
+            self._comparisons[parent_index, path] = self._create_comparison(parent_index, path)
+        return self._comparisons[parent_index, path]
+
+    def _create_comparison(self, parent_index: int, path: bytes) -> _FileComparison:
+        blob = find_blob(self.repository, self.sha, path)
         parent, old_path = self.parents[parent_index], path
         old_blob = find_blob(self.repository, parent, path)
         converted_path = None
@@ -192,11 +203,11 @@ class SourceFinder:
                 continue
             support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
             if score == 1 and support < changed_lines.compute_best_support(candidate):
-                # A copy of a line that another one continues is hardly the edit of a third line.
+                # Another added line continues this one. Later candidates must be nearly equal.
                 least_score = 1 - MOVE_ADVANTAGE
                 continue
             is_source = changed_lines.is_source(
-                candidate, features, (comparison.path, comparison.old_path), score, support
+                candidate, features, comparison.path, comparison.old_path, score, support
             )
             is_best = is_source and (best is None or (score, support) > best[:2])
             # If both lines were edited in place, they did not change places.
@@ -363,28 +374,12 @@ class _FileComparison:
         return LineSource(self.parent, self.old_path, number, step, is_exact)
 
 
-def find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
-    """Return the lines of a revision that git, to skip an ignored commit, assigned to a line that is not similar."""
-    read_cached_lines = cache(partial(read_lines, repository))
-    texts = read_cached_lines(find_blob(repository, revision, path))
-    guesses: set[int] = set()
-    for line in blame.lines:
-        old_texts = read_cached_lines(find_blob(repository, line.origin.commit_sha, line.origin.path))
-        if line.number <= len(texts) and line.original_number <= len(old_texts):
-            features = extract_features(texts[line.number - 1])
-            old = extract_features(old_texts[line.original_number - 1])
-            score = max(compute_similarity(features, old), compute_containment(features, old))
-            if features.weight >= MIN_WEIGHT and score < MIN_EDIT_SCORE:
-                guesses.add(line.number)
-    return guesses
-
-
 def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
     """Return the deleted file that a new one replaces in another language: `Cache.java` for `Cache.kt`."""
-    name, _, suffix = path.rpartition(b"/")[2].partition(b".")
+    name, suffix = os.path.splitext(path.rpartition(b"/")[2])  # noqa: PTH122 - a path in git
     for change in changes:
-        old_name, _, old_suffix = change.path.rpartition(b"/")[2].partition(b".")
-        if change.kind == "deleted" and name and old_name == name and old_suffix != suffix:
+        old_name, old_suffix = os.path.splitext(change.path.rpartition(b"/")[2])  # noqa: PTH122
+        if change.kind == "deleted" and old_name == name and old_suffix and suffix and old_suffix != suffix:
             return change.path
     return None
 

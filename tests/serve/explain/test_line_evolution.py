@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
-from serve.explain import line_evolution, line_search
+from serve.explain import changed_lines, line_evolution, line_search
+from serve.explain.blame import RevisionBlamer
 from serve.explain.changed_lines import MAX_BLOCK_LINES, MAX_CANDIDATES
+from serve.explain.explain_change import Explainer
+from serve.explain.line_evolution import LineTracer
 from serve.explain.line_search import LineSearcher, UnsourcedLine
 from serve.explain.line_sources import LineSource, SourceFinder
-from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails
+from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails, ExplainRequest
 from serve.repositories import locate_index
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
@@ -472,6 +477,113 @@ def test_guess_of_an_ignored_commit_is_not_followed(repo: Repo, home: Path) -> N
             assert step.text == f"{name},"
 
 
+def test_copy_has_equal_text(repo: Repo, home: Path) -> None:
+    """A line that git finds in the parent only by skipping an ignored commit is no copy of it."""
+    old = f"def run(job):\n    legacy_scheduler.enqueue_later(job)\n    return job.identifier\n{OTHER}"
+    new = (
+        f"def run(job):\n    with tracing: execute_pipeline_immediately()\n    return job.identifier\n{OTHER}"
+    )
+    repo.commit_file("jobs.py", old, "Run jobs")
+    repo.commit_file("jobs.py", new, "Run them now")
+    repo.commit_file(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD") + "\n", "Ignore it")
+    repo.commit_file("jobs.py", new.replace("tracing", "trace"), "Rename it")
+    texts = [step.text for step in trace(repo, home, "jobs.py", 2).evolution]
+    assert not any("legacy" in text for text in texts)
+
+
+def test_moved_line_beside_a_very_large_file(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with too many changed lines is left out of the search for moved lines, and the answer says so."""
+    monkeypatch.setattr(changed_lines, "MAX_MOVE_LINES", 30)
+    lock = "".join(f"package {number}\n" for number in range(40))
+    repo.commit_file("a.lock", lock, "Lock")
+    repo.write("a.lock", lock.replace("package", "module"))
+    repo.write("net.py", OTHER)
+    repo.commit_file("sockets.py", CONNECT, "Move connect")
+    details = trace(repo, home, "sockets.py", 3)
+    assert list_steps(details)[0][1:] == ("Add connect", "EXACT")
+    assert "Lines moved from some files" in (details.evolution_limitation or "")
+
+
+@pytest.mark.parametrize("is_same_second", [False, True])
+def test_one_of_equal_removed_lines_is_restored(repo: Repo, home: Path, is_same_second: bool) -> None:
+    """Of several equal removed lines, the one between the same lines is restored, also within one second."""
+    flush = "    flush_everything(now, later)\n"
+    first, second = (
+        f"def first():\n    begin()\n{flush}",
+        f"def second():\n    open_all()\n{flush}    close_all()\n",
+    )
+    repo.commit_file("flush.py", first + second, "Flush twice")
+    step = timedelta(0) if is_same_second else timedelta(hours=1)
+    clock = repo.clock
+    repo.commit_file("flush.py", (first + second).replace(flush, ""), "Flush never")
+    repo.clock = clock + step
+    repo.commit_file("flush.py", first.replace(flush, "") + second, "Flush again")
+    build_index(repo, home)
+    assert list_steps(trace(repo, home, "flush.py", 5))[0][1] == "Flush twice"
+
+
+def test_evolution_without_time_is_not_cached(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer whose search for earlier commits ran out of time is computed again for the next request."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    explainer = Explainer(home)
+    request = ExplainRequest("net.py", 3, 3, include_evolution=True)
+    with monkeypatch.context() as context:
+        context.setattr(line_evolution, "MAX_SECONDS", -1)
+        assert explainer.explain(request, repo.path).meta.explain.evolution == ()
+    assert len(explainer.explain(request, repo.path).meta.explain.evolution) == 1
+
+
+def test_unreadable_commit_of_a_step(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step whose commit cannot be read is left out, and the answer keeps its hits."""
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
+    added = repo.git("rev-parse", "HEAD~")
+
+    def load_commit(tracer: LineTracer, sha: str, commits: dict[str, Commit]) -> None:
+        if sha == added:
+            raise UnreadableObject(sha, "damaged")
+        commits[sha] = tracer.blamer.repository.read_commit(sha)
+
+    monkeypatch.setattr(LineTracer, "_load_commit", load_commit)
+    answer = explain(repo, home, "net.py", 3, 3, include_evolution=True)
+    assert len(answer.hits) == 1
+    assert answer.meta.explain.evolution == ()
+    assert "could not be read" in (answer.meta.explain.evolution_limitation or "")
+
+
+def test_leads_of_a_commit_are_blamed_together(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process of git blame finds the commits that wrote what all new lines of a commit replaced."""
+    old = "".join(f"    alpha_{number}.load(beta_{number})\n" for number in range(8))
+    new = "".join(f"    send_{number} = gamma_{number} + 'x{number}'\n" for number in range(8))
+    repo.commit_file("many.py", old, "Load")
+    repo.commit_file("many.py", new, "Send")
+    repo.commit_file("many.py", new.replace("    ", "\t"), "Use tabs")
+    blame = Mock(side_effect=RevisionBlamer.blame, autospec=True)
+    monkeypatch.setattr(RevisionBlamer, "blame", lambda *arguments: blame(*arguments))
+    details = trace(repo, home, "many.py", 1, 8)
+    assert [lead.commit_message for lead in details.leads] == ["Load"]
+    assert blame.call_count == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "is_comment"),
+    [
+        (" * licensed under", True),
+        ("# licensed under", True),
+        ("-- licensed", True),
+        ("*out = f(x);", False),
+        ("#include <stdio.h>", False),
+        ("#[derive(Debug)]", False),
+    ],
+)
+def test_comments(text: str, is_comment: bool) -> None:
+    """Pointers, directives and attributes are code, not comments."""
+    assert bool(line_evolution.COMMENT.match(text)) == is_comment
+
+
 def test_many_equal_lines_are_paired_in_order(repo: Repo, home: Path) -> None:
     """Each of many equal lines that are formatted anew continues one of them."""
     count = MAX_CANDIDATES + 2
@@ -625,7 +737,7 @@ def test_many_lines_are_not_followed(repo: Repo, home: Path, monkeypatch: pytest
     """For a long range the answer asks for fewer lines."""
     monkeypatch.setattr(line_evolution, "MAX_LINES", 2)
     details = trace(repo, home, "net.py", 1, 3)
-    assert details.evolution_limitation == "Earlier commits are listed for up to 2 lines: ask for fewer."
+    assert details.evolution_limitation == "Earlier commits are listed for up to 2 lines. Ask for fewer."
 
 
 def test_evolution_ends_at_a_shallow_boundary(repo: Repo, home: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from serve.explain.line_similarity import (
     compute_similarity,
     count_common_tokens,
     extract_features,
-    find_anchor,
+    find_search_term,
     split_name,
 )
 
@@ -161,13 +161,13 @@ def test_order_of_candidates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "anchor"),
+    ("line", "term"),
     [
         ("res.set('X-Powered-By', expressApplication)", "X-Powered-By"),
         ("socket.set_read_timeout(1)", "set_read_timeout"),
         ("return self", ""),
     ],
 )
-def test_find_anchor(line: str, anchor: str) -> None:
-    """The anchor is the longest literal, else the longest name that is no common word."""
-    assert find_anchor(line) == anchor
+def test_find_search_term(line: str, term: str) -> None:
+    """The search term is the longest literal, else the longest name that is no common word."""
+    assert find_search_term(line) == term
