@@ -38,10 +38,12 @@ SHORT_SHA_DIGITS: Final = 10
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# Surrogates are no characters: UTF-8 has no form of them, and messages could not be sent.
+_SURROGATES: Final = range(0xD800, 0xE000)
 _ESCAPES: Final = {
     **_CONTROL_PICTURES,
     **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
-    **{code: f"\\u{code:04x}" for code in _BIDI_CONTROLS},
+    **{code: f"\\u{code:04x}" for code in (*_BIDI_CONTROLS, *_SURROGATES)},
 }
 # Control characters that `json.dumps` does not escape.
 _JSON_CONTROLS: Final = re.compile(f"[\x7f-\x9f{''.join(map(chr, _BIDI_CONTROLS))}]")
@@ -171,5 +173,8 @@ def escape_in_sentence(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Replace control characters and bidirectional controls by visible symbols or escapes; keep newlines and tabs."""
+    """Replace control characters, bidirectional controls and surrogates by visible symbols or escapes.
+
+    Newlines and tabs stay.
+    """
     return text.translate(_ESCAPES)

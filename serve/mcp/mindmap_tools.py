@@ -38,6 +38,7 @@ from serve.mcp import mindmap_types, tools
 from serve.mcp.user_messages import UserMessages
 from serve.repositories import find_git, open_git
 from serve.viewer import discovery
+from stores import mindmap_files
 from stores.errors import LineageError
 
 # Longest wait for an answer. The default is below the time after which clients end a call, 60 s for some.
@@ -315,7 +316,7 @@ class MindmapTools:
         """Delete a map permanently."""
         if not confirm:
             raise BadRequest(
-                f"{mindmapId} was not deleted.",
+                f"{mindmap_files.check_id(mindmapId)} was not deleted.",
                 hint="Deleting cannot be undone. Ask the user, then pass confirm: true.",
             )
         self.store.delete(mindmapId)

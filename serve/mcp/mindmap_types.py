@@ -18,8 +18,9 @@ from mindmap.git_sync import SyncResult
 from mindmap.links import LinkRemoval, NewLink
 from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
-from mindmap.tree import Progress, compute_progress
+from mindmap.tree import HINT_LABEL_LENGTH, Progress, compute_progress, shorten_label
 from serve.mcp.tools import HiddenNull
+from serve.text import escape_line
 from stores.errors import LineageError
 
 NodeType = Literal[
@@ -227,7 +228,8 @@ def build_attach_result(
     """Return the answer for attached files. The message names the node if the requested one does not exist."""
     node = edit.document.nodes[edit.ids[0]]
     is_other_node = requested_id not in (None, node.id)
-    note = f" ({requested_id} does not exist; attached to {node.id})" if is_other_node else ""
+    name = escape_line(shorten_label(requested_id or "", HINT_LABEL_LENGTH))
+    note = f" ({name} does not exist; attached to {node.id})" if is_other_node else ""
     return AttachResult(
         mindmap_id=edit.document.id,
         synced=file_count,

@@ -102,6 +102,7 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
         ("create_mindmap", {"title": "x", "workspacePath": "relative"}, "is not an absolute path"),
         ("create_mindmap", {"title": "", "nodes": []}, "A title is empty"),
         ("delete_mindmap", {"mindmapId": "mm_here"}, "pass confirm: true"),
+        ("delete_mindmap", {"mindmapId": "\x1b[31m"}, "is not a mindmap id"),
         (
             "delete_mindmap",
             {"mindmapId": "mm_here", "confirm": "yes"},

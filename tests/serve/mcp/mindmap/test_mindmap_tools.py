@@ -80,6 +80,9 @@ def test_workspace_of_the_first_sync_stays(
     )
     assert (result["synced"], result["node"]) == (1, "Touched Files")
     assert "n_gone does not exist" in result["message"]
+    touch = {"mindmapId": document.id, "path": "a.py"}
+    result = call_tool(mindmap_server, "log_file_touch", **touch, nodeId="\udcff" + "x" * 100_000)
+    assert r"(\udcffx" in result["message"] and len(result["message"]) < 200
     assert store.read(document.id).workspace_path == str(other.path)
 
 
