@@ -7,7 +7,7 @@ repository.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,10 +20,10 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, normalize_seconds
 from pipeline.git.repository import Repository
 
-# Repositories in each cache, those used last. The releases of a million commits take 300 MB.
-MAX_REPOSITORIES: Final = 4
+# Commits in each cache, those of the repositories used last. The releases of so many take 300 MB.
+MAX_CACHED_COMMITS: Final = 1_000_000
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", bound=Sized)
 
 # Time after which releases or merges count as unknown. For 100,000 commits git takes about a second.
 TIMEOUT_SECONDS: Final = 10.0
@@ -39,15 +39,24 @@ class _Entry(Generic[Value]):
         self.state: object = None
         self.value: Value | None = None
 
+    @property
+    def size(self) -> int:
+        """Share of `MAX_CACHED_COMMITS`; an entry of more commits takes all of it."""
+        return min(1 + len(self.value or ()), MAX_CACHED_COMMITS)
+
 
 class HistoryCache(Generic[Value]):
     """Cache of one result for each of the last repositories, valid for one state of the repository. Thread-safe.
+
+    A result has an item for each commit, and all results together have at most `MAX_CACHED_COMMITS`.
 
     Concurrent requests for one repository wait for one computation; requests for other repositories do not wait.
     """
 
     def __init__(self) -> None:
-        self._entries: LRUCache[Path, _Entry[Value]] = LRUCache(MAX_REPOSITORIES)
+        self._entries: LRUCache[Path, _Entry[Value]] = LRUCache(
+            MAX_CACHED_COMMITS, getsizeof=lambda entry: entry.size
+        )
         self._lock = Lock()
 
     def get(self, objects_dir: Path, state: object, compute: Callable[[], Value | None]) -> Value | None:
@@ -58,6 +67,10 @@ class HistoryCache(Generic[Value]):
             if entry.value is None or entry.state != state:
                 entry.value = None  # free it before the next one is computed
                 entry.value, entry.state = compute(), state
+                with self._lock:
+                    self._entries[objects_dir] = (
+                        entry  # measures it again, and evicts others if they are too many
+                    )
             return entry.value
 
 

@@ -189,26 +189,53 @@ def test_failure_of_git(tmp_path: Path) -> None:
 
 def test_cached_states() -> None:
     """A result counts for one state of one repository, and a failure is computed again."""
-    cache: releases.HistoryCache[int] = releases.HistoryCache()
-    results = iter([None, 1, 2, 3])
+    cache: releases.HistoryCache[str] = releases.HistoryCache()
+    results = iter([None, "1", "2", "3"])
     requests = [("a", 1), ("a", 1), ("a", 1), ("a", 2), ("b", 2), ("a", 2)]
     found = [cache.get(Path(name), state, lambda: next(results)) for name, state in requests]
-    assert found == [None, 1, 1, 2, 3, 2]
+    assert found == [None, "1", "1", "2", "3", "2"]
+
+
+def test_cached_commits_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache holds many small repositories; with too many commits, it drops those used least recently."""
+    monkeypatch.setattr(releases, "MAX_CACHED_COMMITS", 100)
+    cache: releases.HistoryCache[range] = releases.HistoryCache()
+    computed = []
+
+    def compute(name: str, commits: int) -> range:
+        computed.append(name)
+        return range(commits)
+
+    def get(name: str, commits: int) -> None:
+        assert cache.get(Path(name), None, lambda: compute(name, commits)) == range(commits)
+
+    small = [str(number) for number in range(20)]
+    for name in (*small, *small):
+        get(name, 3)
+    assert computed == small
+    get("0", 3)
+    get("large", 75)
+    for name in ("0", "19", "1"):  # only the last one was dropped
+        get(name, 3)
+    assert computed == [*small, "large", "1"]
+    for name in ("huge", "huge", "0"):
+        get(name, 3 if name == "0" else 1_000)
+    assert computed == [*small, "large", "1", "huge", "0"]
 
 
 def test_cache_of_other_repositories_does_not_wait() -> None:
     """A computation for one repository does not block one for another."""
-    cache: releases.HistoryCache[int] = releases.HistoryCache()
+    cache: releases.HistoryCache[str] = releases.HistoryCache()
     is_running, may_end = Event(), Event()
 
-    def compute() -> int:
+    def compute() -> str:
         is_running.set()
-        return int(may_end.wait(timeout=30))
+        return str(may_end.wait(timeout=30))
 
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(cache.get, Path("a"), 1, compute)
         assert is_running.wait(timeout=30)
-        assert cache.get(Path("b"), 1, lambda: 2) == 2
+        assert cache.get(Path("b"), 1, lambda: "2") == "2"
         assert not slow.done()
         may_end.set()
-        assert slow.result(timeout=30) == 1
+        assert slow.result(timeout=30) == "True"
