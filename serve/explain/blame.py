@@ -77,7 +77,7 @@ class BlameIgnoreRevs:
 
     @property
     def has_commits(self) -> bool:
-        """Whether blame skips a commit."""
+        """True if blame skips a commit."""
         return bool(self.revisions or any(self.configured_contents))
 
     @property

@@ -110,7 +110,7 @@ class SourceFinder:
 
     @property
     def has_all_changed_lines(self) -> bool:
-        """Whether no file was left out of the search for moved lines."""
+        """True unless files were left out of the search for moved lines."""
         return all(lines.is_complete for lines in self._changed_lines.values())
 
     def find_removed(self, path: bytes, key: str) -> Iterator[LineSource]:
