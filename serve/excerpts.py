@@ -41,6 +41,8 @@ MAX_REDUCED_LINES: Final = 2
 MAX_EXPLAINED_LINES: Final = 4
 # Characters of all messages of an explanation together. Subjects count, but are never cut.
 MAX_MESSAGE_CHARS: Final = 400
+# A longer word is cut at the end of a message, a shorter one is left out.
+MAX_CUT_WORD: Final = 30
 # Leads of an explanation.
 MAX_LEADS: Final = 2
 # Diffs have about 3.2 characters a token in the vocabularies of current models; 3 leaves a margin.
@@ -216,7 +218,11 @@ def cut_message(message: str, max_chars: int) -> str:
     if len(message) <= max_chars:
         return message
     subject = get_subject(message)
-    return f"{message[:max_chars].rsplit(None, 1)[0]} …" if max_chars > len(subject) else subject
+    if max_chars <= len(subject):
+        return subject
+    text = message[:max_chars]
+    words = text.rsplit(None, 1)[0]
+    return f"{words} …" if len(text) - len(words) <= MAX_CUT_WORD else f"{text}…"
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:

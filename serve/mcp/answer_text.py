@@ -179,7 +179,8 @@ def format_show_answer(answer: ShowAnswer) -> str:
 def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
     subject = _split_message(hit.commit_subject)[0]
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
-    yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
+    author = escape_line(hit.commit_author)
+    yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
     for file in hit.files:
         yield f"file: {escape_line(file.path)}{_format_line_counts(file.added, file.removed)}"
         yield from _quote(

@@ -152,7 +152,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ] = None,
         detail: DetailArgument = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
-        more_queries: Annotated[list[str], Field(description="Further questions.")] = [],  # noqa: B006 - Pydantic copies it
+        more_queries: Annotated[list[str], Field(description="Up to 4 further questions.")] = [],  # noqa: B006 - Pydantic copies it
         *,
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ToolResult]:

@@ -286,7 +286,7 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     details = ChangeSearchDetails(1, 1, "newest", "Left out.")
     meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), details)
     assert format_search_answer(ChangeSearchAnswer((hit,), meta)) == (
-        "1 commit\n1. 6f1ed002ab 2024-02-01 Note: x␇\nfile: a␊Note: b +1\n> +1 ␛[2J```Note: run it\n2 more files\n"
+        "1 commit\n1. 6f1ed002ab 2024-02-01 A: Note: x␇\nfile: a␊Note: b +1\n> +1 ␛[2J```Note: run it\n2 more files\n"
         "Note: Left out."
     )
     commit = CommitDetails(

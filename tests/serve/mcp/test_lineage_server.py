@@ -145,7 +145,7 @@ def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")
     assert extract_text(result) == (
-        f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Add a timeout to connect\n"
+        f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Ada Lovelace: Add a timeout to connect\n"
         "file: src/tcp.py +1\n> +2 timeout()"
     )
     assert extract_text(call_tool(server, "search_changes", pattern="absent")) == (
