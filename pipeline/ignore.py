@@ -1,4 +1,4 @@
-"""Ignore rules: built-in defaults, overridden by git attributes, overridden by `.lineageignore`.
+"""Ignore rules, lowest precedence first: built-in defaults, git attributes, `.lineageignore`.
 
 The last layer that matches a path decides, so `!package-lock.json` in `.lineageignore` includes what a default ignores.
 Attributes are those that git itself uses: committed ones, those of the clone, and the user's (`core.attributesFile`).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +27,35 @@ ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
 # Limit on cached results. Most histories have fewer paths; the cache takes a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
 
-# A longer pattern costs RE2 more than 10 ms a path, and matches no path that git can check out.
+# A longer pattern costs RE2 more than 10 ms a path. git has no such limit.
 MAX_PATTERN_CHARACTERS: Final = 4_096
 # Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
 MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
+
+# Content of each POSIX class in a regular expression. As in git: ASCII only, and no bracket expression matches `/`.
+POSIX_CLASSES: Final = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-.0-~",
+    "lower": "a-z",
+    "print": " -.0-~",
+    "punct": r"!-.:-@\[-`{-~",
+    "space": r"\t-\r ",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+# Items of a bracket expression: a POSIX class, a character or a range. Only as the first item `]` is a character.
+_ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?+)"
+_UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
+BRACKET_ITEM: Final = re.compile(_ITEM)
+# Parts of a glob; an opening bracket or a backslash by itself makes it invalid.
+GLOB_PART: Final = re.compile(
+    rf"\[(?P<negation>[!^]?+)(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*+)\]|\\(?P<escaped>.)|(?P<other>.)",
+    re.DOTALL,
+)
 
 # Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
 # is worse than indexing a lock file.
@@ -97,21 +121,34 @@ class PatternTooLong(LineageError):
         )
 
 
+class UnsupportedPattern(LineageError):
+    """A pattern of the ignore file is valid in git, but cannot be matched here."""
+
+    def __init__(self, line_number: int, reason: str) -> None:
+        super().__init__(
+            f"Line {line_number:,} of {IGNORE_FILE} cannot be matched: {reason}.",
+            hint="Simplify or remove the line.",
+        )
+
+
 class LinearPattern(GitIgnoreSpecPattern):
-    """Gitignore pattern that RE2 matches in time linear in the path.
+    """Gitignore pattern that RE2 matches in time linear in the path, with bracket expressions as in git.
 
     A repository may have any pattern, and `re` takes exponential time for some, such as `*a*a*a*a*a*ab`.
     """
 
     def __init__(self, pattern: str, include: bool | None = None) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # `re` warns of `[[]`; RE2 matches it
-            super().__init__(pattern, include)
+        super().__init__(pattern, include)
         if self.regex is not None:
             options = re2.Options()
             options.log_errors = False
             options.max_mem = MAX_PATTERN_MEMORY_BYTES
             self.regex = re2.compile(self.regex.pattern, options)
+
+    @staticmethod
+    def _translate_segment_glob(pattern: str, range_error: str) -> str:  # noqa: ARG004 - signature of pathspec
+        """Return the regular expression of a path segment, in place of pathspec's. Raises ValueError."""
+        return "".join(map(_translate_glob_part, GLOB_PART.finditer(pattern)))
 
 
 @dataclass(slots=True)
@@ -166,6 +203,28 @@ def _to_bool(value: bool | str | None) -> bool | None:
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
+def _translate_glob_part(part: re.Match[str]) -> str:
+    if part["items"]:
+        ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
+        return f"[^/{ranges}]" if part["negation"] else f"[{ranges}]"
+    if part["other"] in ("[", "\\"):
+        raise ValueError(part["other"])
+    wildcards = {"*": "[^/]*", "?": "[^/]"}
+    return wildcards.get(part["other"]) or re.escape(part["other"] or part["escaped"])
+
+
+def _translate_bracket_item(item: re.Match[str]) -> str:
+    """Return the ranges of characters that an item of a bracket expression matches, without `/`."""
+    if item["posix"] is not None:
+        if item["posix"] not in POSIX_CLASSES:
+            raise ValueError(item["posix"])
+        return POSIX_CLASSES[item["posix"]]
+    first, last = item["first"][-1], (item["last"] or item["first"])[-1]
+    # git matches the first character of a range even if the range is reversed.
+    ranges = [(first, first), (first, min(last, ".")), (max(first, "0"), last)]
+    return "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
+
+
 def _compile(lines: tuple[str, ...]) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(lines, LinearPattern, backend="simple")
 
@@ -173,22 +232,25 @@ def _compile(lines: tuple[str, ...]) -> GitIgnoreSpec:
 def parse_patterns(content: bytes) -> tuple[str, ...]:
     """Return the lines of an ignore file that are valid patterns. As in git, only a line feed ends a line.
 
-    Raises PatternTooLong.
+    Raises PatternTooLong and UnsupportedPattern.
     """
     text = content.removeprefix(BOM_UTF8).decode("utf-8", errors="replace")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_PATTERN_CHARACTERS and not line.startswith("#"):
             raise PatternTooLong(number, len(line))
-    return tuple(line for line in lines if _is_effective(line))
+    return tuple(line for number, line in enumerate(lines, 1) if _is_effective(line, number))
 
 
-def _is_effective(line: str) -> bool:
+def _is_effective(line: str, line_number: int) -> bool:
     try:
         return any(pattern.include is not None for pattern in _compile((line,)).patterns)
-    # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[9-0]`.
-    except (ValueError, re.error, re2.error):
+    except (
+        ValueError
+    ):  # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[a`
         return False
+    except re2.error as error:
+        raise UnsupportedPattern(line_number, str(error)) from error
 
 
 def _read_patterns(repository: Repository) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import time
 from collections.abc import Iterator
 from errno import EACCES
@@ -25,6 +26,7 @@ from pipeline.ignore import (
     LinearPattern,
     PatternTooLong,
     UnreadableIgnoreFile,
+    UnsupportedPattern,
     parse_patterns,
 )
 from tests.repos import Repo
@@ -190,13 +192,62 @@ def test_too_long_pattern_is_an_error(repo: Repo) -> None:
         check_ignored(repo, "a")
 
 
-@pytest.mark.filterwarnings("ignore:Possible nested set")
+BRACKET_PATTERNS = r"""
+[[:digit:]] x[[:alpha:]] [[:space:]]y [![:digit:]] [^[:alpha:]] [[:alpha:][:digit:]] [[:punct:]]
+[[:digits:]] [[::]] [[:] [[:upper:]] [[:lower:]-z] [[:xdigit:]] [[:blank:]] [[:graph:]] [[:print:]]
+[[:cntrl:]] [[:alnum:]] [a-[:digit:]] [[a] [a\d]x [a\]b] [\]] [\\] [a-\d] [\a-d] [] []] []a] []-a] [!]]
+[!]a] [^]a] [^a] [!a] [a [a-] [-a] [--0] [a-c-e] [9-0] [9-0a] [d-a]x [+-9] [+-9]x x[!a]y x[/]y x[.-0]y
+x[[:punct:]]y a[a-c]* *[0-9]? [*] [?] \[a] \[a] [a]] [!-] [a!] [&&] [a--] [~~] [||] [^^]
+secret[[:digit:]].env [a-z]*[!x]
+"""
+BRACKET_NAMES = r"""
+a d 1 9 x y z A - : ] ^ ! [ * ? & ~ | + \ [a] a] b] [9-0] xa xA ax dx 1x x/y x-y x.y xay xby abc a12
+secret1.env secretx.env [:] :] a:] 1]
+"""
+
+
+def test_bracket_expressions_match_as_in_git(repo: Repo) -> None:
+    """POSIX classes, escapes, ranges and negations match the same names as in git; no warning is printed."""
+    patterns, names = BRACKET_PATTERNS.split(), [*BRACKET_NAMES.split(), " y", "\ty", "\x7f"]
+    for number, pattern in enumerate(patterns):
+        repo.write(f"{number}/.gitignore", pattern + "\n")
+    paths = [(number, name) for number in range(len(patterns)) for name in names]
+    output = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin", "-z"],
+        cwd=repo.path,
+        input="".join(f"{number}/{name}\0" for number, name in paths).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.decode()
+    ignored_paths = set(output.split("\0"))
+    specs = [
+        GitIgnoreSpec.from_lines(parse_patterns(pattern.encode()), LinearPattern, backend="simple")
+        for pattern in patterns
+    ]
+    verdicts = {
+        (patterns[number], name): (
+            specs[number].match_file(name),
+            f"{number}/{name}" in ignored_paths,
+        )
+        for number, name in paths
+    }
+    assert {key: verdict for key, verdict in verdicts.items() if verdict[0] != verdict[1]} == {}
+
+
+def test_unsupported_pattern_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that RE2 rejects is an error that names its line, because it may exclude secrets."""
+    monkeypatch.setattr(ignore, "MAX_PATTERN_MEMORY_BYTES", 10_000)
+    repo.write(".lineageignore", "a\n" + "?" * 4_000 + "\n")
+    with pytest.raises(UnsupportedPattern, match=r"^Line 2 of \.lineageignore cannot be matched: "):
+        check_ignored(repo, "a")
+
+
 @given(
-    st.lists(st.text("ab/*?[]!\\-", min_size=1, max_size=8), min_size=1, max_size=4),
+    st.lists(st.text("ab/*?!\\-", min_size=1, max_size=8), min_size=1, max_size=4),
     st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3),
 )
 def test_patterns_match_as_in_pathspec(lines: list[str], parts: list[str]) -> None:
-    """RE2 gives the verdicts of pathspec's own matcher."""
+    """Without bracket expressions, RE2 gives the verdicts of pathspec's own matcher."""
     patterns = parse_patterns("\n".join(lines).encode())
     path = "/".join(parts)
     expected = GitIgnoreSpec.from_lines(patterns, backend="simple").check_file(path).include
