@@ -18,16 +18,18 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
 
-# Of the user's settings, this plumbing command follows only the order of files, which `-O/dev/null` cancels.
+# Of the user's settings, this plumbing command follows only the order of files and `submodule.<name>.ignore`: the last
+# two options cancel them. `--name-status`: the status of each path distinguishes it from the name of a commit.
 # `-c`: for a merge, list the paths that differ from every parent.
 DIFF_TREE_ARGUMENTS: Final = (
-    "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-only", "--no-renames", "-O/dev/null"
+    "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-status", "--no-renames", "-O/dev/null",
+    "--ignore-submodules=none",
 )  # fmt: skip
 # Bytes of git's output read at once.
 READ_BYTES: Final = 1 << 20
 # Deeper directories are not listed; their files count for the directories above.
 MAX_DEPTH: Final = 8
-TOP_LEVEL: Final = ""  # path used for the files in no directory
+ROOT: Final = ""  # path used for the files in no directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
 
 
 def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:
-    """Parse the fields of git's output: the SHA of each commit, followed by the paths that it changed."""
+    """Parse the fields of git's output: the SHA of each commit, followed by a status and a path for each change."""
     commit_number_by_sha = {sha.encode(): number for number, sha in enumerate(shas)}
     paths: dict[bytes, int] = {}
     commit_numbers, path_numbers = array("L"), array("L")
@@ -69,7 +71,8 @@ def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChange
             read_commits = max(read_commits, commit + 1)
             continue
         commit_numbers.append(commit)
-        path_numbers.append(paths.setdefault(field, len(paths)))
+        path = next(fields)
+        path_numbers.append(paths.setdefault(path, len(paths)))
     return HistoryChanges(
         len(shas), read_commits, tuple(map(decode_path, paths)), commit_numbers, path_numbers
     )
@@ -112,7 +115,7 @@ class DirectoryStats:
 
     @property
     def depth(self) -> int:
-        """Depth in the tree; 1 at the top level, 0 for TOP_LEVEL."""
+        """Depth in the tree: 0 for ROOT, 1 for its direct subdirectories."""
         return self.path.count("/")
 
 
@@ -135,7 +138,7 @@ def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bo
 
 
 def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[DirectoryStats]:
-    """Return the stats of every directory, those with the most commits first; TOP_LEVEL for files in no directory."""
+    """Return the stats of every directory, those with the most commits first; ROOT for files in no directory."""
     paths_by_directory = paths.with_columns(
         pl.Series(
             "directory",
@@ -168,9 +171,9 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
 
 
 def list_parent_directories(path: str) -> Iterator[str]:
-    """Yield the directories that contain a path, from the top; TOP_LEVEL if there is none."""
+    """Yield the directories that contain a path, from the top; ROOT if there is none."""
     parts = path.split("/")[:-1][:MAX_DEPTH]
     if not parts:
-        yield TOP_LEVEL
+        yield ROOT
     for depth in range(1, len(parts) + 1):
         yield "/".join(parts[:depth]) + "/"

@@ -1,7 +1,8 @@
 """Ignore rules, lowest precedence first: built-in defaults, git attributes, `.lineageignore`.
 
 The last layer that matches a path decides, so `!package-lock.json` in `.lineageignore` includes what a default ignores.
-Attributes are those that git itself uses: committed ones, those of the clone, and the user's (`core.attributesFile`).
+Attributes are those that git itself uses: at HEAD, in the work tree, those of the clone, and the user's
+(`core.attributesFile`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -272,24 +276,33 @@ def _read_file(repository: Repository, name: str) -> bytes:
 
 
 def _has_linguist_attributes(repository: Repository) -> bool:
-    """Return whether any attributes file mentions linguist attributes. Without one, no path needs a lookup."""
-    names = {attributes.FILE_NAME, *_list_attribute_files(repository)}
-    if any(b"linguist-" in content for content in repository.read_local_attributes()):
-        return True
-    return any(b"linguist-" in _read_file_or_empty(repository, name) for name in names)
+    """Return whether any attributes file mentions linguist attributes. Without one, no path needs a lookup.
+
+    Like the lookup, it reads the files of the clone and the user, those at HEAD, and those in the work tree, committed
+    or not, of the directories that HEAD has.
+    """
+    return any(b"linguist-" in content for content in _iter_attribute_files(repository))
 
 
-def _read_file_or_empty(repository: Repository, name: str) -> bytes:
-    try:
-        return _read_file(repository, name)
-    except OSError:  # git warns about an unreadable file and continues
-        return b""
-
-
-def _list_attribute_files(repository: Repository) -> list[str]:
+def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
+    """Yield the content of each attributes file; empty if it does not exist or cannot be read."""
+    yield from repository.read_local_attributes()
     head = repository.read_head()
     try:
-        files = repository.list_files(head) if head else []
+        paths = {path for path, _ in repository.list_files(head)} if head else set()
     except UnreadableObject:
-        return []
-    return [path for path, _ in files if path.endswith("/" + attributes.FILE_NAME)]
+        paths = set()
+    directories = {directory for path in paths for directory in _list_parents(path)}
+    for name in sorted(
+        {attributes.FILE_NAME, *(f"{directory}/{attributes.FILE_NAME}" for directory in directories)}
+    ):
+        if name in paths:
+            yield repository.read_file_at_head(name) or b""
+        if not repository.is_bare:
+            with suppress(OSError):  # git warns about an unreadable file and continues
+                yield git_dir.read_small_file(repository.root / name)
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    """Yield the directories that contain a path: `a` and `a/b` for `a/b/c`."""
+    return accumulate(path.split("/")[:-1], "{}/{}".format)

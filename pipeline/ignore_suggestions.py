@@ -17,7 +17,7 @@ import polars as pl
 from pathspec import GitIgnoreSpec
 
 from pipeline.directory_stats import (
-    TOP_LEVEL,
+    ROOT,
     DirectoryStats,
     HistoryChanges,
     build_changes_frame,
@@ -188,7 +188,7 @@ def find_main_directories(directories: Iterable[DirectoryStats]) -> frozenset[st
 
     They are never suggested. Directories with vendored or generated names count only if there is no other code.
     """
-    subdirectories = [directory for directory in directories if directory.path != TOP_LEVEL]
+    subdirectories = [directory for directory in directories if directory.path != ROOT]
     code_directories = [directory for directory in subdirectories if directory.code_hunks]
     if not code_directories:
         return frozenset(
@@ -212,7 +212,7 @@ def find_main_directories(directories: Iterable[DirectoryStats]) -> frozenset[st
 
 def contains_main_directory(path: str, main_directories: Iterable[str]) -> bool:
     """Return whether a directory is one of the main directories or contains one."""
-    return path == TOP_LEVEL or any(other.startswith(path) for other in main_directories)
+    return path == ROOT or any(other.startswith(path) for other in main_directories)
 
 
 def measure_effect(patterns: Sequence[str], changes: pl.DataFrame, paths: pl.DataFrame) -> PatternEffect:

@@ -142,14 +142,24 @@ def start_run(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
     _require_compatible_vectors(recorded_versions, current_versions)
-    # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
-    watermark = summary.last_indexed_commit if summary else None
-    candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
     branch_tips = (
         list_branch_tips(repository, create_git_program(repository), branch_patterns)
         if branch_patterns
         else []
     )
+    record_start = partial(
+        record_run_start,
+        location=writer.location,
+        head=head,
+        components=current_versions,
+        branch_patterns=branch_patterns,
+    )
+    if summary is None:  # a rebuild has deleted these settings, and the walk may be interrupted
+        with writer.open_batch() as connection:
+            record_start(connection, unreachable=())
+    # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
+    watermark = summary.last_indexed_commit if summary else None
+    candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
     # As for HEAD, unreadable commits are looked for in the whole history of the branches.
     branch_candidates = (
         list_branch_candidates(repository, branch_tips, candidates, watermark=None)
@@ -165,14 +175,7 @@ def start_run(
             partial(history.find_recorded_commits, connection),
             unreadable_commits,
         )
-        record_run_start(
-            connection,
-            writer.location,
-            head=head,
-            unreachable=_list_unreachable(connection, delta) if summary else (),
-            components=current_versions,
-            branch_patterns=branch_patterns,
-        )
+        record_start(connection, unreachable=_list_unreachable(connection, delta) if summary else ())
         return RunStart(
             pending_commits=(*commits_without_hunks, *pending),
             unreadable_commits=unreadable_commits,

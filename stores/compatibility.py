@@ -81,11 +81,12 @@ class RecordedVersions:
     """Versions recorded in an index.
 
     `confirmed`: versions that the newest finished index run recorded for all rows. `row_versions`: versions that rows
-    may have, including those of unfinished runs.
+    may have, including those of unfinished runs. `unfinished_embed_cache`: embedding cache mode of an unfinished run.
     """
 
     confirmed: ComponentVersions = ComponentVersions()
     row_versions: frozenset[RowVersion] = frozenset()
+    unfinished_embed_cache: str | None = None
 
     def select_row_versions(self, component: str) -> tuple[RowVersion, ...]:
         """Return the row versions of this component, sorted."""
@@ -94,9 +95,9 @@ class RecordedVersions:
 
     @property
     def embed_cache(self) -> str | None:
-        """Embedding cache mode of the newest finished index run, or else of the existing rows; None if unknown."""
+        """Embedding cache mode of the newest finished index run, the rows, or an unfinished run; None if unknown."""
         versions = (row.version for row in self.select_row_versions("embed_cache"))
-        return self.confirmed.embed_cache or next(versions, None)
+        return self.confirmed.embed_cache or next(versions, None) or self.unfinished_embed_cache
 
     @property
     def embedding_model(self) -> str | None:
@@ -210,13 +211,17 @@ def get_component_version(components: ComponentVersions, name: str) -> str | Non
 
 def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
     """Read the component versions recorded in the index."""
-    version_by_component = dict(connection.execute("SELECT component, version FROM metadata").fetchall())
+    metadata = connection.execute("SELECT component, version, writer FROM metadata").fetchall()
+    version_by_component = {component: version for component, version, _ in metadata}
+    writer_by_component = {component: writer for component, _, writer in metadata}
     rows = connection.execute("SELECT DISTINCT part, component, version FROM made_by").fetchall()
     confirmed_versions = ComponentVersions(
         **{name: version_by_component.get(name) for name in COMPONENT_NAMES}
     )
     return RecordedVersions(
-        confirmed_versions, frozenset(RowVersion(*row) for row in rows if row[1] in COMPONENT_NAMES)
+        confirmed_versions,
+        frozenset(RowVersion(*row) for row in rows if row[1] in COMPONENT_NAMES),
+        writer_by_component.get("embed_cache"),
     )
 
 

@@ -141,13 +141,13 @@ def _preload_cuda_libraries(ort: ModuleType) -> None:
 def _build_unavailable_error(provider: str, reason: str) -> ProviderUnavailable:
     first_line = (reason.splitlines() or ["no reason given"])[0]
     return ProviderUnavailable(
-        f"ONNX Runtime cannot run the encoder on {provider}: {first_line:.300}", hint=_HINTS[provider]
+        f"ONNX Runtime cannot run the encoder on {provider}: {first_line:.300}", hint=_HINTS.get(provider, "")
     )
 
 
 FP32_DIRECTORY: Final = "models"
 FP32_FILE: Final = "minilm-fp32.onnx"
-BUILD_LOCK: Final = "making.lock"
+BUILD_LOCK: Final = "build.lock"
 # Building the file takes one or two seconds, more on a busy machine.
 BUILD_TIMEOUT_SECONDS: Final = 60.0
 # Digest of the result of `onnx_graph.build_fp32_model`. Update it whenever the bundled model changes.
@@ -214,8 +214,8 @@ class BatchShape:
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 64 texts of 256 tokens keep a GPU busy. Lengths that are multiples of 32 tokens give eight shapes, few enough for the
-# runtime to tune each. The shape changes vectors only by rounding.
+# 64 texts of 256 tokens keep a GPU busy. Lengths are multiples of 32 tokens, so that the runtime tunes few shapes. The
+# shape changes vectors only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),
     CUDA: BatchShape(64, 32),

@@ -44,8 +44,8 @@ def collect_reachable(
 def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     """Return each commit of the graph that `tip` reaches, parents before children.
 
-    The walk is depth first along first parents, so the order depends on the graph alone. It does not change if commits
-    are omitted with all of their ancestors: a walk from a watermark has the order of the full walk.
+    The walk is depth first along first parents, so the order depends on the graph alone. Omitting a watermark and all
+    its ancestors does not change the order of the rest.
     """
     sorted_shas: list[str] = []
     visited_shas = {tip}
@@ -60,13 +60,15 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     return sorted_shas
 
 
-# Author or committer line, as lenient as git: name, `<email>`, then seconds and time zone. At most 20 digits of
-# seconds, because Python refuses to parse integers of thousands of digits.
-SIGNATURE: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d{1,20})?")
+# Author or committer line, as lenient as git: name and `<email>`, then, after the last `>`, seconds and time zone. At
+# most 20 digits of seconds, because Python refuses to parse integers of thousands of digits.
+SIGNATURE: Final = re.compile(
+    rb"(?P<name>[^<]*)<(?P<email>[^>]*)(?:(?>.*>)\s*(?P<seconds>\d{1,20})\s*[+-]\d)?", re.DOTALL
+)
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 # git has no dates before 1970 and Python none after 9999. Other dates are wrong and become 1970, as in git's output.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
-LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
+LATEST_SECONDS: Final = 253_402_300_799  # the last second of 9999
 
 UTF_8: Final = "utf-8"
 # Python has these codecs for its own literals and for host names; no commit message uses them.
@@ -135,7 +137,7 @@ class _CommitHeader:
 
 
 def parse_commit(sha: str, data: bytes) -> Commit:
-    """Parse a commit object. Never fails on bytes that git would show."""
+    """Parse a commit object. Tolerate malformed fields: missing ones become empty, bad dates 1970."""
     header_lines, _, message = data.partition(b"\n\n")
     header = _parse_header(header_lines)
     author, committer = (

@@ -86,7 +86,7 @@ class TokenBudget:
 
 
 def parse_outline(source: bytes, grammar: Grammar) -> Outline:
-    """Return the symbols and chunks of a file; empty if it is too large or has too long lines to parse."""
+    """Return the symbols and chunks of a file; empty if `parse_version` returns None."""
     version = parse_version(source, grammar)
     if version is None:
         return Outline((), ())
@@ -100,7 +100,7 @@ def parse_outline(source: bytes, grammar: Grammar) -> Outline:
 
 
 def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
-    """Return the symbols of a file; None if its language has no grammar, or if it is too large to parse."""
+    """Return the symbols of a file; None without a grammar, or if `parse_version` returns None."""
     grammar = load_grammar_for_path(path)
     version = parse_version(source, grammar) if grammar else None
     if version is None:
@@ -130,7 +130,7 @@ def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: Tok
 def _iter_spans(
     root: Node, definitions: Sequence[Definition], budget: TokenBudget
 ) -> Iterator[ChunkSpan | None]:
-    """Yield the spans of the nodes to merge, depth first; None at the start and end of a symbol that is split."""
+    """Yield spans in source order, with None wherever the spans before and after must not be merged."""
     nested = _NestedSymbols(definitions)
     stack: list[Node | None] = [*reversed(root.children)]
     prefix: Node | None = None
@@ -140,7 +140,7 @@ def _iter_spans(
             yield None
         elif node.type in PREFIX_NODES:
             prefix = prefix or node
-        elif budget.fits(node.start_byte, node.end_byte) or not nested.has_inner_symbols(node):
+        elif budget.fits(node.start_byte, node.end_byte) or not nested.can_split(node):
             yield _build_span(prefix or node, node)
             prefix = None
         elif nested.mark_split(node):
@@ -158,7 +158,7 @@ class _NestedSymbols:
         self._starts = [definition.start_byte for definition in definitions]
         self._split_indices: set[int] = set()
 
-    def has_inner_symbols(self, node: Node) -> bool:
+    def can_split(self, node: Node) -> bool:
         """Return whether a node contains symbols and is not itself a function, which is never split."""
         next_index = bisect_right(self._starts, node.start_byte)
         has_inner = next_index < len(self._starts) and self._starts[next_index] < node.end_byte

@@ -10,6 +10,7 @@ Like git, tree-sitter ends a line at a line feed only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -36,6 +37,8 @@ MAX_LOOKBACK_BYTES: Final = 1_000
 
 # Limit on the bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
+# Least size of an entry, so that files without a tree are evicted too. A key takes about as much memory.
+MIN_ENTRY_BYTES: Final = 10
 
 # Paths that may remain listed after the eviction of their version, so that cleaning up is rare.
 MAX_STALE_PATHS: Final = 1_000
@@ -77,7 +80,7 @@ class FileContent:
 
     @property
     def max_line_bytes(self) -> int:
-        """Length of the longest line in bytes, line feed included."""
+        """Length of the longest line in bytes, with one byte for its end."""
         ends = np.append(self._line_feeds, len(self.source))
         return int(np.diff(ends, prepend=-1).max())
 
@@ -154,15 +157,17 @@ class ContentSource(Protocol):
 
 
 class VersionCache:
-    """LRU cache of parsed versions by blob, bounded by the size of their sources. It lists the newest of each path."""
+    """LRU cache of parsed versions by blob, bounded by the size of their sources. It records the version last
+    stored for each path.
+    """
 
     def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
-        # Every version fits, because none has more than MAX_PARSED_BYTES.
+        # By default every version fits, because none has more than MAX_PARSED_BYTES.
         self._versions: LRUCache[tuple[str, str], Version | None] = LRUCache(max_bytes, getsizeof=_get_size)
         self._newest_by_path: dict[str, tuple[str, str]] = {}
 
     def get(self, path: str, blob: str, grammar: Grammar, source: ContentSource) -> Version | None:
-        """Return the version of a blob, from the cache, or parsed from the newest version of its path, or in full.
+        """Return the version of a blob: cached, else parsed from the path's last stored version, else parsed in full.
 
         None if the file is not parsable.
         """
@@ -202,7 +207,8 @@ class VersionCache:
         )
 
     def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
-        self._versions[key] = version
+        with suppress(ValueError):  # the version is larger than the cache
+            self._versions[key] = version
         self._newest_by_path[path] = key
         if len(self._newest_by_path) > 2 * len(self._versions) + MAX_STALE_PATHS:
             self._newest_by_path = {
@@ -212,12 +218,12 @@ class VersionCache:
 
 
 def parse_version(source: bytes, grammar: Grammar) -> Version | None:
-    """Parse a file. Return None if it is not parsable: see `is_parsable`, or it has too many syntax errors."""
+    """Parse a file. Return None if it exceeds a limit (`is_within_size_limits`) or has too many syntax errors."""
     content = FileContent(source)
-    return _parse_from_scratch(content, grammar) if is_parsable(content) else None
+    return _parse_from_scratch(content, grammar) if is_within_size_limits(content) else None
 
 
-def is_parsable(content: FileContent) -> bool:
+def is_within_size_limits(content: FileContent) -> bool:
     """Return whether size and line length are those of code written by hand."""
     size = len(content.source)
     return size <= MAX_PARSED_BYTES and (size <= MAX_LINE_BYTES or content.max_line_bytes <= MAX_LINE_BYTES)
@@ -226,7 +232,7 @@ def is_parsable(content: FileContent) -> bool:
 def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) -> Version | None:
     """Parse a version from the tree of another one and the diff between them. Return None if it is not parsable."""
     content = FileContent(source)
-    if not is_parsable(content):
+    if not is_within_size_limits(content):
         return None
     edits = compute_edits(old.content, content, parts) if old.is_error_free else None
     return _parse_from_scratch(content, old.grammar) if edits is None else _reparse(old, content, edits)
@@ -354,4 +360,4 @@ def _move_back(content: FileContent, position: Position, bytes_back: int, rows_b
 
 
 def _get_size(version: Version | None) -> int:
-    return 0 if version is None else len(version.content.source)
+    return max(MIN_ENTRY_BYTES, len(version.content.source) if version else 0)

@@ -146,6 +146,8 @@ class IndexCache:
                     connection, key.reachability, key.location.hnsw
                 )
                 self._evict_excess()
+                if not key.location.database.exists():  # deleted meanwhile, perhaps after `evict_index`
+                    self._drop(key)
             elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow
                 entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_diffs_and_messages(connection)
                 self._evict_excess()
@@ -175,9 +177,14 @@ class IndexCache:
 
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
         with self._lock:
-            # Once the file has changed, its earlier states never come back.
+            # Earlier states of the file never come back, but queries that began before a write still use them.
+            modified = _get_modification_time(key.fingerprint)
             self._remove_entries(
-                lambda other: other.location == key.location and other.fingerprint != key.fingerprint
+                lambda other: (
+                    other.location == key.location
+                    and other.fingerprint != key.fingerprint
+                    and _get_modification_time(other.fingerprint) <= modified
+                )
             )
             entry = self._entries.setdefault(key, _CacheEntry())
             entry.last_used = time.monotonic()
@@ -186,8 +193,15 @@ class IndexCache:
 
     def _evict_excess(self) -> None:
         with self._lock:
-            while len(self._entries) > 1 and self._sum_bytes() > self.max_bytes:
-                self._entries.popitem(last=False)
+            # An entry without a snapshot is being loaded: another query for it must find it.
+            loaded_keys = [key for key, entry in self._entries.items() if entry.loaded_snapshot]
+            for key in loaded_keys[:-1]:
+                if self._sum_bytes() > self.max_bytes:
+                    del self._entries[key]
+
+    def _drop(self, key: SnapshotKey) -> None:
+        with self._lock:
+            self._entries.pop(key, None)
 
     def _sum_bytes(self) -> int:
         return sum(entry.bytes for entry in self._entries.values())
@@ -195,6 +209,11 @@ class IndexCache:
     def _remove_entries(self, matches: Callable[[SnapshotKey], bool]) -> None:
         for key in [key for key in self._entries if matches(key)]:
             del self._entries[key]
+
+
+def _get_modification_time(fingerprint: Fingerprint) -> int:
+    """Return the time of the last modification of the index, in ns."""
+    return max((stamp[2] for stamp in fingerprint if stamp), default=0)
 
 
 def _summarize_entries(

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from pipeline.directory_stats import TOP_LEVEL, DirectoryStats
+from pipeline.directory_stats import ROOT, DirectoryStats
 from pipeline.git.repository import Repository, open_repository
 from pipeline.ignore import IGNORE_FILE, parse_patterns
 from pipeline.ignore_suggestions import IgnorePlan, PatternEffect, Suggestion, plan_ignore_patterns
@@ -209,7 +209,7 @@ def _format_effect(effect: PatternEffect, plan: IgnorePlan) -> str:
 
 
 def _format_directory_name(directory: DirectoryStats) -> str:
-    name = "(top level)" if directory.path == TOP_LEVEL else escape_controls(directory.path)
+    name = "(top level)" if directory.path == ROOT else escape_controls(directory.path)
     return name if len(name) <= MAX_NAME_WIDTH else f"{name[: MAX_NAME_WIDTH - 1]}…"
 
 

@@ -11,6 +11,7 @@ import pytest
 from pipeline import write
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository, open_repository
+from pipeline.options import EmbedCacheMode
 from pipeline.walk import list_branch_candidates
 from serve.cli.index import IndexOptions, _load_versions_if_current
 from stores import database, history
@@ -188,6 +189,25 @@ def test_interrupted_run(
     check_commits(repo, tmp_path, "--branches")
     run_index(repo, tmp_path / "new", branch_patterns=ALL)
     assert compute_fingerprint(repo.path, tmp_path) == compute_fingerprint(repo.path, tmp_path / "new")
+
+
+def test_interrupted_rebuild_keeps_the_settings(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuild that is interrupted while it walks the history keeps the patterns and the cache mode."""
+    run_index(repo, tmp_path, branch_patterns=("topic",), embed_cache=EmbedCacheMode.DIFF)
+
+    def interrupt(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(write, "list_candidate_commits", interrupt)
+        run_index(repo, tmp_path, rebuild=True)
+    run_index(repo, tmp_path)
+    assert write.load_branch_patterns(get_location(repo, tmp_path)) == ("topic",)
+    assert (
+        write.get_cache_mode(write.load_index_versions(get_location(repo, tmp_path))) is EmbedCacheMode.DIFF
+    )
 
 
 def test_interrupted_embedding_of_branches(repo: Repo, tmp_path: Path) -> None:

@@ -104,6 +104,21 @@ def test_attributes_override_defaults(repo: Repo) -> None:
     assert check_ignored(repo, *paths) == [True, True, False, True, False, False, True]
 
 
+@pytest.mark.parametrize("is_mentioned_in_root", [False, True])
+@pytest.mark.parametrize("kind", ["untracked", "deleted"])
+def test_nested_attributes(repo: Repo, kind: str, is_mentioned_in_root: bool) -> None:
+    """Nested attributes files count in the work tree and at HEAD, whatever the root file contains."""
+    repo.write("sub/deep/b.py", "b\n")
+    if is_mentioned_in_root:
+        repo.write(".gitattributes", "other.py linguist-generated\n")
+    repo.commit("Files")
+    repo.write("sub/.gitattributes", "b.py linguist-generated\n")
+    if kind == "deleted":
+        repo.commit("Attributes")
+        (repo.path / "sub/.gitattributes").unlink()
+    assert check_ignored(repo, "sub/deep/b.py", "a.py") == [True, False]
+
+
 def test_local_attributes(repo: Repo) -> None:
     """`info/attributes` applies like a committed attributes file."""
     (repo.path / ".git/info").mkdir(exist_ok=True)

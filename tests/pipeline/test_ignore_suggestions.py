@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.directory_stats import DirectoryStats
+from pipeline.directory_stats import DirectoryStats, read_history_changes
 from pipeline.git.repository import open_repository
 from pipeline.ignore_suggestions import IgnorePlan, find_main_directories, plan_ignore_patterns
 from tests.repos import Repo
@@ -34,6 +34,25 @@ def get_patterns(plan: IgnorePlan) -> list[str]:
 def build_files(template: str, content: str = "x\n", count: int = 6) -> dict[str, str]:
     """Return path -> content of `count` files; `{}` in the template is the number of the file."""
     return {template.format(n): content for n in range(count)}
+
+
+def test_history_changes_of_unusual_entries(tmp_path: Path) -> None:
+    """A file named like a commit is a file, and `submodule.<name>.ignore` hides no change of a submodule."""
+    repo = Repo.create(tmp_path / "repo")
+    first = repo.commit_file("a.py", "a\n")
+    repo.write(first, "notes\n")
+    repo.write("z.py", "z\n")
+    repo.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ./sub\n\tignore = all\n')
+    repo.commit("Notes")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{first},sub")
+    repo.git("commit", "--quiet", "--message", "Submodule")
+    repo.git("config", "submodule.sub.ignore", "all")
+    changes = read_history_changes(open_repository(repo.path), repo.head)
+    pairs = {
+        (commit, changes.paths[path])
+        for commit, path in zip(changes.commit_numbers, changes.path_numbers, strict=True)
+    }
+    assert pairs == {(0, "a.py"), (1, ".gitmodules"), (1, first), (1, "z.py"), (2, "sub")}
 
 
 def test_directory_stats(tmp_path: Path) -> None:

@@ -200,7 +200,9 @@ def test_batches_record_versions(tmp_path: Path) -> None:
         writer.record_run_start(
             connection, location, head="h", unreachable=[], components=CURRENT_VERSIONS, branch_patterns=()
         )
-        assert compatibility.load_recorded_versions(connection) == RecordedVersions()
+        assert compatibility.load_recorded_versions(connection) == RecordedVersions(
+            unfinished_embed_cache="1"
+        )
         writer.replace_batch(connection, make_batch([SampleCommit(0)]))
         rows = compatibility.load_recorded_versions(connection).row_versions
         assert rows == {

@@ -68,6 +68,13 @@ def test_the_cpu_is_always_available() -> None:
     check_built_in("cpu")
 
 
+def test_the_cpu_error_needs_no_hint() -> None:
+    """An error of the CPU provider has no hint, because there is no alternative to it."""
+    assert (
+        str(providers._build_unavailable_error("cpu", "x")) == "ONNX Runtime cannot run the encoder on cpu: x"
+    )
+
+
 @pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
 def test_the_error_has_an_installation_hint() -> None:
     """The error for cuda names the extra, and how to replace the package that shares its directory."""

@@ -260,6 +260,17 @@ def test_version_cache_is_bounded() -> None:
     assert source.requested_shas == ["0", "1", "2", "1"]
 
 
+def test_version_cache_bounds_files_without_a_tree() -> None:
+    """Files without a tree are evicted too, and a file larger than the cache is parsed but not stored."""
+    source = RecordingSource(
+        {**{str(number): b"x" * 20_001 for number in range(20)}, "large": b"a = 1\n" * 30}
+    )
+    cache, python = VersionCache(max_bytes=100), load_grammar("python")
+    assert {cache.get(blob, blob, python, source) for blob in map(str, range(20))} == {None}
+    assert len(cache._versions) == 10
+    assert cache.get("large", "large", python, source) is not None
+
+
 def test_is_error_free() -> None:
     """A version with a syntax error is not error-free."""
     python = load_grammar("python")
