@@ -53,8 +53,8 @@ from stores.maintenance import delete_index
 # Commits per transaction: a killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100
 
-# Consecutive batches per task, which reuses the syntax trees of files it has parsed. Tasks of one batch cost 40 % more
-# parsing, of four 13 %: see "Batches per task" in README.md.
+# Consecutive batches per task, which reuses the syntax trees of files it has parsed. Two workers parse 40 % more
+# than one worker with one batch per task, 13 % more with four: see "Batches per task" in README.md.
 BATCHES_PER_TASK: Final = 4
 # Tasks per worker in a group. Workers wait for each other at the end of a group, and two groups are in memory.
 TASKS_PER_WORKER: Final = 2
@@ -62,7 +62,7 @@ TASKS_PER_WORKER: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of an index run. Only `embed_cache` can change the content of the index.
+    """Options of an index run.
 
     `commit_batch`: commits per transaction.
     `force`: parse every file of HEAD again, and the changes of the history that an outdated parser parsed.
@@ -94,7 +94,7 @@ class Progress:
     commits with only ignored files, which have no row.
     `written_commits`, `written_hunks`, `head_symbols`: rows written so far.
     `unreadable_head_files`: paths of HEAD that could not be read.
-    `watermark`: last commit up to which the history is indexed; None before the first batch.
+    `watermark`: last commit, in walk order, up to which every commit is indexed; None before the first batch.
     `total_texts`: texts to embed, known after the first stage. `embedded_texts`: those that are done.
     """
 
@@ -115,7 +115,7 @@ class HeadUpdate:
 
     `changed_files`: files to parse. `removed_paths`: paths to delete.
     `replaces_all_rows`: every file of HEAD is parsed, so that no row of an earlier run remains.
-    `read_error`: reason why the tree of HEAD could not be read, then without changes; empty if it could.
+    `read_error`: why the tree of HEAD could not be read; empty if it was read. If set, the other fields are empty.
     """
 
     changed_files: tuple[HeadFile, ...] = ()

@@ -7,7 +7,7 @@ import { addComment, answerQuestion, collapseAll, dismissQuestion, expandAll, re
 import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
 import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
-import { watchTabState } from "../src/state/storage";
+import { loadTabState, loadTheme, watchTabState } from "../src/state/storage";
 import { navigateTree } from "../src/state/treeNavigation";
 import { createMap } from "./maps";
 
@@ -41,7 +41,8 @@ Object.assign(globalThis, {
 });
 Object.defineProperty(globalThis, "navigator", { value: {} });
 const stored = new Map<string, string>();
-Object.defineProperty(globalThis, "sessionStorage", { value: { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => stored.set(key, value) } });
+for (const name of ["localStorage", "sessionStorage"])
+  Object.defineProperty(globalThis, name, { value: { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => stored.set(key, value) } });
 watchTabState();
 
 const initialState = app.get();
@@ -247,6 +248,15 @@ test("marks of unseen nodes and dismissed questions survive a reload, and are th
   select("p1a");
   await openPage(true);
   assert.deepEqual(getTabState()[0], []);
+});
+
+test("text in a storage that is no theme or no JSON is ignored", () => {
+  localStorage.setItem("mindmap-theme", "blue");
+  assert.equal(loadTheme(), "system");
+  localStorage.setItem("mindmap-theme", "dark");
+  assert.equal(loadTheme(), "dark");
+  sessionStorage.setItem("mindmap-tab mm_9", "{");
+  assert.equal(loadTabState("mm_9").unseen.size, 0);
 });
 
 test("nodes that changed while the page was reloaded are marked, and those of a new tab are not", async () => {

@@ -20,9 +20,11 @@ from pipeline.options import EncoderName
 from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import locate_index
 from serve.search import cache
-from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
+from serve.search.cache import IndexCache, LoadedSnapshot, SnapshotKey, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, find_pattern
 from stores import hunk_details, locks, maintenance
+from stores.history import ReachabilityDelta
+from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
 from tests.repos import FIRST_DATE, Repo, create_once
@@ -251,6 +253,55 @@ def test_deleted_index_is_evicted(repo: Repo, home: Path, searcher: PatternSearc
     delete(repo, home)
     find_with_cache(searcher, repo)
     assert searcher.collect_cache_stats() == ()
+
+
+def make_key(repo: Repo, home: Path, modified: int, head: str = "") -> SnapshotKey:
+    return SnapshotKey(locate(repo, home), ((1, 1, modified), None), ReachabilityDelta((head,)))
+
+
+def test_earlier_query_does_not_evict_a_newer_snapshot(repo: Repo, home: Path, loads: list[int]) -> None:
+    """A query that began before a write keeps the newer snapshot."""
+    with closing(IndexCache()) as index_cache, index_cache.open_index(locate(repo, home)) as index:
+        for modified in (2, 1, 2, 2):
+            index_cache.get_snapshot(make_key(repo, home, modified), index.connection)
+    assert len(loads) == 2
+
+
+def test_query_does_not_restore_a_deleted_index(repo: Repo, home: Path) -> None:
+    """A query that began before the eviction of a deleted index leaves nothing in the cache."""
+    index_cache, other_cache = IndexCache(), IndexCache()
+    with closing(index_cache), closing(other_cache), other_cache.open_index(locate(repo, home)) as index:
+        locate(repo, home).database.unlink()
+        index_cache.evict_index(locate(repo, home))
+        index_cache.get_snapshot(make_key(repo, home, 1), index.connection)
+        assert index_cache.collect_stats() == ()
+
+
+def test_snapshot_that_is_being_loaded_is_not_evicted(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the limit, a snapshot that is being loaded stays, so that no second query loads it too."""
+    key, other_key = make_key(repo, home, 1), make_key(repo, home, 1, "other")
+    loads: list[ReachabilityDelta] = []
+    queries: list[threading.Thread] = []
+    with closing(IndexCache(max_bytes=1)) as index_cache, index_cache.open_index(locate(repo, home)) as index:
+
+        def query() -> None:
+            with index_cache.open_index(locate(repo, home)) as other_index:
+                index_cache.get_snapshot(key, other_index.connection)
+
+        def load(connection: Connection, reachability: ReachabilityDelta, *arguments: Any) -> LoadedSnapshot:
+            loads.append(reachability)
+            if loads == [key.reachability]:
+                index_cache.get_snapshot(other_key, connection)
+                queries.append(threading.Thread(target=query))
+                queries[0].start()
+            return load_snapshot_with_vectors(connection, reachability, *arguments)
+
+        monkeypatch.setattr(cache, "load_snapshot_with_vectors", load)
+        index_cache.get_snapshot(key, index.connection)
+        queries[0].join()
+    assert loads == [key.reachability, other_key.reachability]
 
 
 def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:

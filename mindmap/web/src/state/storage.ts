@@ -5,6 +5,7 @@ import { type AppState, type Theme, app } from "./app";
 
 // Keys in the local storage and, before the id of a map, in that of the tab. Another format needs another key.
 const THEME = "mindmap-theme";
+const THEMES: readonly Theme[] = ["system", "light", "dark"];
 const TAB_STATE = "mindmap-tab ";
 
 /** Part of the state that survives a reload of the page. */
@@ -19,23 +20,23 @@ interface StoredTabState {
 
 const EMPTY_TAB_STATE: StoredTabState = { unseen: [], lookedAt: "", lastUpdate: "", dismissedQuestions: [] };
 
-/** Returns the result of an access to a storage; null if the browser stores nothing for the site, or no more. */
+/** Returns the result of an access to a storage; null if the browser stores nothing for the site or no more, or if its text is not JSON. */
 function tryAccess<Result>(access: () => Result): Result | null {
   try {
     return access();
   } catch (error) {
-    if (error instanceof DOMException) return null;
+    if (error instanceof DOMException || error instanceof SyntaxError) return null;
     throw error;
   }
 }
 
-export const loadTheme = (): Theme => (tryAccess(() => localStorage.getItem(THEME)) as Theme | null) ?? "system";
+export const loadTheme = (): Theme => THEMES.find((theme) => theme === tryAccess(() => localStorage.getItem(THEME))) ?? "system";
 export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME, theme));
 
 /** Returns what the tab has stored about a map; nothing for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
-  const text = map && tryAccess(() => sessionStorage.getItem(TAB_STATE + map));
-  const { unseen, lookedAt, lastUpdate, dismissedQuestions } = text ? (JSON.parse(text) as StoredTabState) : EMPTY_TAB_STATE;
+  const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE + map) ?? "null") as StoredTabState | null);
+  const { unseen, lookedAt, lastUpdate, dismissedQuestions } = stored || EMPTY_TAB_STATE;
   return { unseen: new Map(unseen), lookedAt, lastUpdate, dismissedQuestions: new Set(dismissedQuestions) };
 }
 
