@@ -20,7 +20,7 @@ from pipeline.extract import ExtractedBatch, ExtractTask, extract_batches
 from pipeline.git.repository import Repository
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
-from pipeline.workers import map_groups
+from pipeline.workers import count_jobs, map_groups
 from stores import compatibility
 from stores.compatibility import ComponentVersions
 from stores.connections import IndexWriter
@@ -86,23 +86,19 @@ class HistoryRefresh:
         commits = commits.filter(pc.invert(is_new))
         starts = range(0, commits.num_rows, self.commit_batch)
         batches = [commits.slice(start, self.commit_batch) for start in starts]
-        workers = self.workers
-        if len(batches) <= 1:
-            workers = 1
-        elif workers is not None:
-            workers = min(workers, len(batches))
+        workers = min(count_jobs(self.workers), max(1, len(batches)))
         results = list(self._refresh_batches(batches, workers))
         failed_commits = tuple(commit for result in results for commit in result.failed_commits)
         if not failed_commits:
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
                 finish_refresh(connection, components)
-        return RefreshResult(sum(result.hunks for result in results), failed_commits, workers or 1)
+        return RefreshResult(sum(result.hunks for result in results), failed_commits, workers)
 
-    def _refresh_batches(self, batches: Sequence[pa.Table], workers: int | None) -> Iterator[RefreshResult]:
+    def _refresh_batches(self, batches: Sequence[pa.Table], workers: int) -> Iterator[RefreshResult]:
         """Replace the rows of these batches of commits; yield the result of each."""
-        batches_per_task = max(1, min(self.batches_per_task, len(batches) // (workers or 1)))
+        batches_per_task = max(1, min(self.batches_per_task, len(batches) // workers))
         tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
-        groups = split_into_batches(tasks, self.tasks_per_worker * (workers or 1))
+        groups = split_into_batches(tasks, self.tasks_per_worker * workers)
         results = map_groups(extract_batches, groups, jobs=workers, prefer="processes")
         extracted_batches = chain.from_iterable(chain.from_iterable(results))
         done, total = 0, sum(batch.num_rows for batch in batches)

@@ -41,7 +41,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.walk import split_into_batches
-from pipeline.workers import check_free_memory, map_groups
+from pipeline.workers import check_free_memory, count_jobs, map_groups
 from pipeline.write import RunStart
 from stores import embedding_cache
 from stores.compatibility import CompatibilityVerdict
@@ -135,8 +135,8 @@ class RunSummary:
 
     `commits`, `hunks`, `head_symbols`: rows written by this run.
     `indexed_commits`: commits in the index after it.
-    `unreadable_commits`, `unreadable_head_files`: what the next run retries. If the tree of HEAD cannot be read,
-    `unreadable_head_files` has the reason instead of paths.
+    `unreadable_commits`, `unreadable_head_files`: what the next run retries.
+    `head_error`: why the tree of HEAD could not be read, which the next run retries; empty if it was read.
     `refresh`: hunks whose outdated rows were replaced, and commits for which that failed.
     `verdict`: compatibility of the index with this program.
     `seconds`: wall time.
@@ -151,6 +151,7 @@ class RunSummary:
     indexed_commits: int
     unreadable_commits: tuple[UnreadableCommit, ...]
     unreadable_head_files: tuple[str, ...]
+    head_error: str
     refresh: RefreshResult
     verdict: CompatibilityVerdict
     seconds: float
@@ -219,13 +220,12 @@ class IndexRun:
             head_symbols=progress.head_symbols,
             indexed_commits=result.commits,
             unreadable_commits=result.unreadable_commits,
-            unreadable_head_files=(head_update.read_error,)
-            if head_update.read_error
-            else progress.unreadable_head_files,
+            unreadable_head_files=progress.unreadable_head_files,
+            head_error=head_update.read_error,
             refresh=refresh,
             verdict=result.verdict,
             seconds=time.perf_counter() - start_time,
-            workers=max(self._count_jobs(start, head_update) or 1, refresh.workers),
+            workers=max(self._count_jobs(start, head_update), refresh.workers),
             profile=self.profile,
             pending_texts=pending.num_rows - progress.embedded_texts,
         )
@@ -285,8 +285,8 @@ class IndexRun:
         if progress.total_commits:
             self.report(progress)
         jobs = self._count_jobs(start, head_update)
-        tasks = self._list_tasks(start, head_update, rules, jobs or 1)
-        groups = split_into_batches(tasks, TASKS_PER_WORKER * (jobs or 1))
+        tasks = self._list_tasks(start, head_update, rules, jobs)
+        groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
             for rows in (rows for result in results for rows in result):
                 if isinstance(rows, ParsedFiles):
@@ -379,12 +379,10 @@ class IndexRun:
         cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))
         return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
 
-    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int | None:
+    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int:
         """Return the number of workers: at most one per batch or slice, because a start costs as much as a batch."""
         task_count = max(1, self._count_batches(start), head_update.slice_count)
-        if task_count == 1:
-            return 1
-        return None if self.workers is None else min(self.workers, task_count)
+        return min(count_jobs(self.workers), task_count)
 
     def _count_batches(self, start: RunStart) -> int:
         return math.ceil(len(start.pending_commits) / self.options.commit_batch)

@@ -85,6 +85,13 @@ def count_usable_cpus() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def count_jobs(jobs: int | None) -> int:
+    """Return the number of workers that `map_groups` uses for `jobs`."""
+    from joblib import effective_n_jobs
+
+    return effective_n_jobs(None) if jobs is None else jobs
+
+
 def map_groups(
     function: Callable[[Item], Result],
     groups: Iterable[Sequence[Item]],

@@ -164,6 +164,11 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             _format_unreadable(summary.unreadable_commits),
             text.describe_unreadable_remedy(summary.unreadable_commits, is_partial_clone=is_partial_clone),
         )
+    if summary.head_error:
+        logger.warning(
+            "The files of HEAD could not be listed: %s. Their old symbols stay. Run `lineage index` to try again.",
+            summary.head_error,
+        )
     if summary.unreadable_head_files:
         logger.warning(
             "Files at HEAD could not be read (%d): %s. Their old symbols stay. Run `lineage index` to try again.",

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,12 +16,12 @@ from hypothesis import strategies as st
 from pipeline import head_symbols, run, workers
 from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex
-from pipeline.git.repository import Repository
+from pipeline.git.repository import Repository, open_repository
 from pipeline.head_symbols import HeadSlice, ParsedFiles
-from pipeline.run import Progress
+from pipeline.run import IndexRun, Progress, RunOptions
 from pipeline.syntax.grammars import Grammar
 from pipeline.syntax.outline import parse_outline
-from stores import database, history, maintenance
+from stores import database, history, locks, maintenance
 from stores.errors import OutOfMemory
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
@@ -63,6 +64,17 @@ def test_rows_do_not_depend_on_batches_or_workers(
 ) -> None:
     """Rows and vectors are identical for any batch size and number of workers."""
     run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
+    assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
+
+
+def test_ambient_number_of_workers(repo: Repo, full_run_fingerprint: object, tmp_path: Path) -> None:
+    """Without a number of workers, the run uses that of `joblib.parallel_config`, in groups for as many."""
+    location = get_location(repo, tmp_path)
+    with joblib.parallel_config(n_jobs=2), locks.acquire_run_lock(location):
+        index_run = IndexRun(
+            open_repository(repo.path), location, RunOptions(commit_batch=3), WordEncoder(), None, None
+        )
+        assert index_run.run().workers == 2
     assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
 
 
