@@ -22,7 +22,7 @@ Writing and reading
 
 Search
 - `filters`: conditions of a query on hunks, in SQL
-- `snapshot`: reachable hunks as NumPy arrays, filters as masks over them, and top-k selection
+- `snapshot`: reachable hunks and postings as NumPy arrays, filters as masks over them, and top-k selection
 - `exact_search`: text or regular expression in added and removed lines; commits that changed given lines
 - `fulltext`: BM25 search; insertion of postings
 - `vector_search`: vector search, vectors of commit messages, optional HNSW index by DuckDB's VSS extension

@@ -4,9 +4,9 @@
 - `search_hunk_text` ranks hunks by the terms of their text.
 - `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
 
-A posting is a row with a term, a document (hunk or symbol) that has it, and the number of occurrences. SQL fetches the
-postings of the query's terms, and NumPy computes the scores: DuckDB took longer just to plan a statement that computes
-them. The scores equal those of DuckDB's full-text extension, which is not used.
+A posting is a row with a term, a document (hunk or symbol) that has it, and the number of occurrences. The postings of
+the query's terms are in the snapshot, or SQL fetches them. NumPy computes the scores: DuckDB took longer just to plan a
+statement that computes them. The scores equal those of DuckDB's full-text extension, which is not used.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from stores.schema import Rows
 from stores.snapshot import (
     INNERMOST_PARENT,
     LANE_DEPTH,
+    POSTINGS_TABLES,
     PREFERRED_PATH_BOOST,
     Bools,
     FilterMask,
     Floats,
     Ints,
-    PositionLookup,
     RankedHunk,
     Snapshot,
     select_top_k,
@@ -63,7 +63,6 @@ _UNIT: Final = 1e-12
 
 # Ids are SQL literals: with bound parameters DuckDB cannot skip row groups of other terms.
 _POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
-_KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
 # Terms and names are SQL literals too, because binding takes 0.1 ms per value.
 _TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
 _HUNKS_BY_SYMBOL: Final = f"""
@@ -156,13 +155,14 @@ def look_up_terms(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, terms: Iterable[str]
 ) -> TermLookup:
     """Look up these terms in the index and score the text of all hunks."""
-    sql = _TERMS.format(terms=_format_sql_literals(terms))
-    rows = connection.execute(sql).fetchall()
+    if snapshot.postings:
+        rows = snapshot.postings.find_terms(terms)
+    else:
+        rows = connection.execute(_TERMS.format(terms=_format_sql_literals(terms))).fetchall()
     term_ids = np.array([term_id for term_id, _ in rows], dtype=np.int64)
-    hunks = snapshot.hunks
-    text_postings = _load_postings(connection, "hunk_postings", term_ids, hunks.positions)
-    name_postings = _load_postings(connection, "symbol_postings", term_ids, hunks.positions)
-    text_scores = _score_bm25(text_postings, hunks.word_counts)
+    text_postings = _load_postings(connection, snapshot, "hunk_postings", term_ids)
+    name_postings = _load_postings(connection, snapshot, "symbol_postings", term_ids)
+    text_scores = _score_bm25(text_postings, snapshot.hunks.word_counts)
     return TermLookup(tuple(term for _, term in rows), term_ids, text_scores, name_postings)
 
 
@@ -265,7 +265,7 @@ def _score_head_symbols(
 ) -> SymbolNameScores:
     """Score each hunk by the best matching symbol that its file has at HEAD."""
     symbols = snapshot.symbols
-    postings = _load_postings(connection, "head_postings", term_ids, symbols.positions)
+    postings = _load_postings(connection, snapshot, "head_postings", term_ids)
     scores = _score_bm25(postings, symbols.word_counts).scores
     matched_weight = _sum_weights(postings, weights, len(symbols.word_counts))
     scores = scores * QUOTED_NAME_BOOST ** symbols.count_matched_parts(quoted_symbols)
@@ -298,15 +298,18 @@ def _score_bm25(postings: Postings, word_counts: Ints) -> Bm25Scores:
 
 
 def _load_postings(
-    connection: duckdb.DuckDBPyConnection, table: str, term_ids: Ints, positions: PositionLookup
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, table: str, term_ids: Ints
 ) -> Postings:
     if not len(term_ids):
         return Postings(0, term_ids, term_ids, term_ids)
-    sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, term_ids.tolist())))
+    if snapshot.postings:
+        return Postings(len(term_ids), *snapshot.postings.tables[table].find_postings(term_ids))
+    terms = ", ".join(map(str, term_ids.tolist()))
+    sql = _POSTINGS.format(key=POSTINGS_TABLES[table], table=table, terms=terms)
     posting_term_ids, document_ids, frequencies = map(
         to_int_array, connection.execute(sql).to_arrow_table().columns
     )
-    documents = positions.find_positions(document_ids)
+    documents = snapshot.get_positions(table).find_positions(document_ids)
     is_included = documents >= 0
     term_indices = np.searchsorted(term_ids, posting_term_ids[is_included])
     return Postings(len(term_ids), term_indices, documents[is_included], frequencies[is_included])

@@ -1,4 +1,4 @@
-"""Snapshot of an index as NumPy arrays, query filters as masks over its hunks, and top-k selection.
+"""Snapshot of an index as NumPy arrays, with postings; query filters as masks over its hunks, and top-k selection.
 
 The position of a hunk is its place in content order: newest commit first, then by sha and path. Among equal scores
 the lower position comes first, so a ranking does not depend on the row numbers that the index happened to assign.
@@ -6,8 +6,9 @@ the lower position comes first, so a ranking does not depend on the row numbers 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import history, schema
+from stores.database import fetch_int
 from stores.filters import (
     QueryFilter,
     QuotedSymbol,
@@ -27,6 +29,7 @@ from stores.filters import (
 from stores.history import ReachabilityDelta
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+SmallInts: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Digests: TypeAlias = npt.NDArray[np.bytes_]
@@ -35,6 +38,16 @@ Digests: TypeAlias = npt.NDArray[np.bytes_]
 LANE_DEPTH: Final = 100
 # Factor of the score of a hunk in a preferred path. With 1.5, a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
+# Postings that are kept in memory, 3 or 4 bytes each: those of about 30,000 hunks. If there are more, each query reads
+# those of its terms.
+MAX_CACHED_POSTINGS: Final = 2_000_000
+# Tables of postings, and their column with the document: a hunk, or a symbol at HEAD.
+POSTINGS_TABLES: Final = {
+    "hunk_postings": "hunk_id",
+    "symbol_postings": "hunk_id",
+    "head_postings": "symbol_id",
+}
+_COUNT_POSTINGS: Final = " + ".join(f"(SELECT count(*) FROM {table})" for table in POSTINGS_TABLES)
 
 # The order of positions. file_path_bytes orders paths that differ only in bytes that are not UTF-8.
 _HUNKS: Final = """
@@ -120,15 +133,105 @@ class HeadSymbols:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PostingsTable:
+    """Postings of one table in memory, sorted by term.
+
+    starts: for each term id, the index of its first posting, and at last their number. documents: positions of the
+    hunks or symbols. frequencies: occurrences of the term in the document.
+    """
+
+    starts: SmallInts
+    documents: SmallInts
+    frequencies: SmallInts
+
+    @classmethod
+    def from_rows(cls, rows: pa.Table, positions: PositionLookup) -> PostingsTable:
+        """Build the table from columns with term id, document id and frequency, without unreachable documents."""
+        term_ids, document_ids, frequencies = (column.to_numpy() for column in rows.columns)
+        documents = positions.find_positions(document_ids)
+        is_included = documents >= 0
+        term_ids = term_ids[is_included]
+        order = np.argsort(term_ids, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(term_ids))))
+        sorted_columns = (column[is_included][order] for column in (documents, frequencies))
+        return cls(
+            *(
+                column.astype(np.min_scalar_type(column.max(initial=0)))
+                for column in (starts, *sorted_columns)
+            )
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Memory in bytes."""
+        return self.starts.nbytes + self.documents.nbytes + self.frequencies.nbytes
+
+    def find_postings(self, term_ids: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the postings of these terms: index of the term in `term_ids`, document and frequency."""
+        last = len(self.starts) - 1  # higher ids have no postings
+        starts, ends = (
+            self.starts[np.minimum(ids, last)].astype(np.int64) for ids in (term_ids, term_ids + 1)
+        )
+        counts = ends - starts
+        rows = np.repeat(ends - np.cumsum(counts), counts) + np.arange(counts.sum())
+        term_indices = np.repeat(np.arange(len(term_ids)), counts)
+        return term_indices, self.documents[rows].astype(np.int64), self.frequencies[rows].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PostingsCache:
+    """All terms and postings of a snapshot in memory. A query of its terms in SQL takes 1 ms for each table.
+
+    terms: in alphabetical order, with their ids in `term_ids`. tables: by name, see `POSTINGS_TABLES`.
+    """
+
+    terms: pa.Array
+    term_ids: Ints
+    tables: Mapping[str, PostingsTable]
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory in bytes."""
+        own_bytes = int(self.terms.nbytes) + self.term_ids.nbytes
+        return own_bytes + sum(table.bytes for table in self.tables.values())
+
+    def find_terms(self, terms: Iterable[str]) -> list[tuple[int, str]]:
+        """Return id and text of those terms that the index has, by ascending id."""
+        rows = ((bisect_left(self.terms, term, key=pa.StringScalar.as_py), term) for term in set(terms))
+        return sorted(
+            (int(self.term_ids[row]), term)
+            for row, term in rows
+            if row < len(self.terms) and self.terms[row].as_py() == term
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """Hunks that one HEAD reaches, and symbols at HEAD.
 
-    file_count: number of the hunks' distinct paths.
+    file_count: number of the hunks' distinct paths. postings: None if each query reads those of its terms.
     """
 
     hunks: Hunks
     symbols: HeadSymbols
     file_count: int
+    postings: PostingsCache | None = None
+
+    def with_postings(self, connection: duckdb.DuckDBPyConnection) -> Snapshot:
+        """Return a copy that also holds all postings, unless there are more than `MAX_CACHED_POSTINGS`."""
+        if fetch_int(connection, f"SELECT {_COUNT_POSTINGS}") > MAX_CACHED_POSTINGS:
+            return self
+        terms = connection.execute("SELECT term, term_id FROM terms ORDER BY term").to_arrow_table()
+        tables = {}
+        for table, document in POSTINGS_TABLES.items():
+            rows = connection.execute(f"SELECT term_id, {document}, frequency FROM {table}").to_arrow_table()
+            tables[table] = PostingsTable.from_rows(rows, self.get_positions(table))
+        cache = PostingsCache(terms.column(0).combine_chunks(), to_int_array(terms.column(1)), tables)
+        return replace(self, postings=cache)
+
+    def get_positions(self, table: str) -> PositionLookup:
+        """Return the map from the documents of a table of postings to their positions."""
+        return (self.symbols if table == "head_postings" else self.hunks).positions
 
     @property
     def bytes(self) -> int:
@@ -148,7 +251,7 @@ class Snapshot:
             symbols.names,
             symbols.parents,
         )
-        return sum(int(column.nbytes) for column in columns)
+        return sum(int(column.nbytes) for column in columns) + (self.postings.bytes if self.postings else 0)
 
 
 @dataclass(frozen=True, slots=True)

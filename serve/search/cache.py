@@ -34,9 +34,9 @@ MAX_BYTES: Final = 256_000_000
 class LoadedSnapshot:
     """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
-    `diffs` and `messages` hold all diffs and commit messages of the index, and make queries faster. Both are None until
-    the second query: loading all takes little longer than loading those of one answer. `messages` is also None if the
-    index has more than `MAX_CACHED_MESSAGES`.
+    `diffs`, `messages` and `snapshot.postings` hold all diffs, commit messages and postings of the index, and make
+    queries faster. They are None until the second query: loading all takes little longer than loading those of one
+    answer. `messages` and `snapshot.postings` are also None if the index has too many of them.
     """
 
     snapshot: Snapshot
@@ -50,10 +50,11 @@ class LoadedSnapshot:
         parts = (self.snapshot, self.text_vectors, self.diffs, self.messages)
         return sum(part.bytes for part in parts if part is not None)
 
-    def with_diffs_and_messages(self, connection: Connection) -> LoadedSnapshot:
-        """Return a copy that also holds all diffs and messages."""
+    def with_all_texts(self, connection: Connection) -> LoadedSnapshot:
+        """Return a copy that also holds all diffs, messages and postings."""
         return replace(
             self,
+            snapshot=self.snapshot.with_postings(connection),
             diffs=hunk_details.load_diff_cache(connection),
             messages=vector_search.load_all_messages(connection),
         )
@@ -149,7 +150,7 @@ class IndexCache:
                 if not key.location.database.exists():  # deleted meanwhile, perhaps after `evict_index`
                     self._drop(key)
             elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow
-                entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_diffs_and_messages(connection)
+                entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_all_texts(connection)
                 self._evict_excess()
             return loaded_snapshot
 

@@ -65,7 +65,7 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
         connection = stack.enter_context(indexes.open_index(history.path, home))
         stack.callback(DaemonClient(DaemonPaths(home)).stop)
         snapshot, encoder = (
-            load_snapshot_with_vectors(connection, ReachabilityDelta()).with_diffs_and_messages(connection),
+            load_snapshot_with_vectors(connection, ReachabilityDelta()).with_all_texts(connection),
             OnnxEncoder(),
         )
         functions = {

@@ -10,7 +10,7 @@ import duckdb
 from stores import fulltext, snapshot, vector_search
 from stores.filters import QueryFilter
 from stores.history import ReachabilityDelta
-from stores.snapshot import RankedHunk, apply_filter
+from stores.snapshot import RankedHunk, Snapshot, apply_filter
 from stores.vectors import Vectors, Whitening
 
 NO_FILTER = QueryFilter()
@@ -23,10 +23,11 @@ def search_text(
     query_filter: QueryFilter = NO_FILTER,
     *,
     reachability: ReachabilityDelta = NO_DELTA,
+    has_postings: bool = False,
     **options: Any,
 ) -> tuple[RankedHunk, ...]:
-    """Search the hunk texts; `options` are those of `fulltext.search_hunk_text`."""
-    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    """Search the hunk texts, with postings in memory or not; other options are those of `search_hunk_text`."""
+    loaded_snapshot = _load_snapshot(connection, reachability, has_postings)
     terms = fulltext.look_up_terms(connection, loaded_snapshot, words)
     return fulltext.search_hunk_text(
         loaded_snapshot, terms, apply_filter(connection, loaded_snapshot, query_filter), **options
@@ -39,10 +40,11 @@ def search_names(
     query_filter: QueryFilter = NO_FILTER,
     *,
     reachability: ReachabilityDelta = NO_DELTA,
+    has_postings: bool = False,
     **options: Any,
 ) -> tuple[RankedHunk, ...]:
-    """Search the symbol names; `options` are those of `fulltext.search_symbol_names`."""
-    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    """Search the symbol names, with postings in memory or not; other options are those of `search_symbol_names`."""
+    loaded_snapshot = _load_snapshot(connection, reachability, has_postings)
     terms = fulltext.look_up_terms(connection, loaded_snapshot, words)
     mask = apply_filter(connection, loaded_snapshot, query_filter)
     return fulltext.search_symbol_names(connection, loaded_snapshot, terms, mask, **options)
@@ -62,3 +64,10 @@ def search_vectors(
     texts = vector_search.load_text_vectors(connection, loaded_snapshot, whitening=whitening)
     mask = apply_filter(connection, loaded_snapshot, query_filter)
     return vector_search.search(loaded_snapshot, texts, query, mask, **options)
+
+
+def _load_snapshot(
+    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, has_postings: bool
+) -> Snapshot:
+    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    return loaded_snapshot.with_postings(connection) if has_postings else loaded_snapshot

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stores import fulltext, snapshot
 from stores.duckdb_engine import load_extensions
 from stores.filters import QueryFilter, QuotedSymbol
 from stores.history import ReachabilityDelta
@@ -83,6 +84,43 @@ def test_order_does_not_depend_on_rows(
         for rows in (hunks, shuffled_hunks)
     ]
     assert rankings[0] == rankings[1]
+
+
+@settings(max_examples=40)
+@given(
+    hunk_lists,
+    sentences.map(lambda words: [*words, "nowhere", "ñandú"]),
+    st.lists(st.integers(0, 8), max_size=4),
+    st.sampled_from(SEARCH_FUNCTIONS),
+)
+def test_postings_in_memory(
+    hunks: list[SampleHunk], query: list[str], unreachable: list[int], search: SearchFunction
+) -> None:
+    """Postings in memory give the same ranking and scores as those that SQL reads, also for unreachable hunks."""
+    symbols = [HeadSymbol("src/b.py", "alpha", ["beta"]), HeadSymbol("gone.py", "gamma")]
+    connection = create_index(
+        [*hunks, SampleHunk(9, "a.py", ["ñandú", "zeta"])], symbols=symbols, unreachable=unreachable
+    )
+    assert search(connection, query, has_postings=True) == search(connection, query)
+
+
+def test_postings_in_memory_need_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the postings are in memory, no search reads their tables; too many postings are not loaded."""
+    connection = create_index(
+        [SampleHunk(1, "a.py", ["alpha", "beta"])], symbols=[HeadSymbol("a.py", "alpha")]
+    )
+    loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
+    with_postings = loaded_snapshot.with_postings(connection)
+    assert with_postings.bytes > loaded_snapshot.bytes
+    monkeypatch.setattr(snapshot, "MAX_CACHED_POSTINGS", 2)
+    assert loaded_snapshot.with_postings(connection).postings is None
+    for table in ("terms", *snapshot.POSTINGS_TABLES):
+        connection.execute(f"DROP TABLE {table}")
+    lookup = fulltext.look_up_terms(connection, with_postings, ["beta", "alpha", "alpha"])
+    assert sorted(lookup.terms) == ["alpha", "beta"]
+    mask = snapshot.apply_filter(connection, with_postings, QueryFilter())
+    assert len(fulltext.search_hunk_text(with_postings, lookup, mask)) == 1
+    assert len(fulltext.search_symbol_names(connection, with_postings, lookup, mask)) == 1
 
 
 def test_order_of_equal_scores() -> None:

@@ -126,7 +126,7 @@ def test_cached_messages_give_the_same_features(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     with run_query(repo, home, "retry failed calls") as (connection, query, results, candidates):
         expected = features.compute_features(connection, query, results, candidates)
-        loaded_snapshot = results.loaded_snapshot.with_diffs_and_messages(connection)
+        loaded_snapshot = results.loaded_snapshot.with_all_texts(connection)
         second_results = retrieval.run_retrievers(connection, lambda: loaded_snapshot, query, WordEncoder())
     assert second_results.lanes == results.lanes
     assert loaded_snapshot.messages is second_results.messages is not results.messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.git import releases
 from serve.api_types import NamedRepository
 from serve.errors import BadRequest
 from serve.find_types import FindAnswer, FindRequest
@@ -22,7 +24,7 @@ from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import NoAnswer, find_in_repositories
 from serve.search.rerank import FeatureReranker
 from stores import database
-from stores.snapshot import Floats
+from stores.snapshot import Floats, Snapshot
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder, build_index
@@ -157,6 +159,33 @@ def test_reranked_candidates_and_encoded_queries_are_bounded(
     assert reranker.count == 50
     assert reranker.read_commits == READ_COMMITS
     assert CountingEncoder.texts == ["timeout"]
+
+
+def test_repeated_questions_load_once(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers with cached texts, postings and releases equal the first one; each index loads these once."""
+    names = [f"repo{number}" for number in range(6)]
+    for name in names:
+        create_repo(tmp_path / name, home, f"Raise the timeout of {name}", "Add a cache").git("tag", "v1")
+    calls: list[str] = []
+
+    def count_calls(owner: object, function: str) -> None:
+        original = getattr(owner, function)
+
+        def call(*arguments: object) -> object:
+            calls.append(function)
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, function, call)
+
+    count_calls(Snapshot, "with_postings")
+    count_calls(releases, "_compute_releases")
+    request, repositories = FindRequest("timeout", k=6), resolve_repositories(home, names, home)
+    with closing(PatternSearcher(home, load_encoder=lambda _: CountingEncoder())) as searcher:
+        answers = [find_in_repositories(searcher, request, repositories, NOW) for _ in range(4)]
+    assert {hit.repository for hit in answers[0].hits} == set(names)
+    assert {hit.release.tag for hit in answers[0].hits if hit.release} == {"v1"}
+    assert answers == [answers[0]] * 4
+    assert Counter(calls) == {"with_postings": len(names), "_compute_releases": len(names)}
 
 
 def test_failing_indexes_are_named_and_the_others_answer(
