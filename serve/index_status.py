@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -103,11 +103,15 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """State recorded in an index; only an index run changes it. `vector_share`: as in `IndexStatus`."""
+    """State recorded in an index; only an index run changes it.
+
+    `vector_share`: as in `IndexStatus`. `boundary_commits`: unreadable commits at the boundary of a shallow clone.
+    """
 
     summary: IndexSummary | None
     versions: RecordedVersions
-    vector_share: float = 1.0
+    vector_share: float
+    boundary_commits: tuple[str, ...]
 
 
 def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexStatus]:
@@ -147,7 +151,9 @@ def load_index_status(
     status = IndexStatus(
         last_indexed_commit=summary.last_indexed_commit,
         indexed_at=summary.indexed_at,
-        commits_behind=_count_commits_behind(repository, connection, summary),
+        commits_behind=_count_commits_behind(
+            repository, connection, summary, recorded_state.boundary_commits
+        ),
         commits=summary.commits,
         reachability=compute_reachability_delta(repository, repository.read_head(), summary.head_commit),
         verdict=check_recorded_versions(recorded_state.versions),
@@ -194,6 +200,11 @@ def load_recorded_state(connection: Connection) -> RecordedState:
         summary,
         compatibility.load_recorded_versions(connection),
         _compute_vector_share(connection, summary) if summary else 1.0,
+        tuple(
+            entry.commit_sha
+            for entry in history.load_unreadable_commits(connection)
+            if entry.reason == BEYOND_SHALLOW_BOUNDARY
+        ),
     )
 
 
@@ -306,15 +317,12 @@ def _load_cache_status(connection: Connection, location: IndexLocation) -> Cache
     return CacheStatus(str(mode), size, history.load_cache_usage(connection))
 
 
-def _count_commits_behind(repository: Repository, connection: Connection, summary: IndexSummary) -> int:
+def _count_commits_behind(
+    repository: Repository, connection: Connection, summary: IndexSummary, boundary_commits: Collection[str]
+) -> int:
     head = repository.read_head()
-    at_boundary = [
-        entry.commit_sha
-        for entry in history.load_unreadable_commits(connection)
-        if entry.reason == BEYOND_SHALLOW_BOUNDARY
-    ]
     # Commits at the former shallow boundary become readable when the clone is unshallowed.
-    readable_again = {sha for sha in at_boundary if repository.can_diff(sha)}
+    readable_again = {sha for sha in boundary_commits if repository.can_diff(sha)}
     if head is None or (head == summary.last_indexed_commit and not readable_again):
         return 0
     recorded = partial(history.find_recorded_commits, connection)

@@ -23,7 +23,7 @@ from serve.search.features import READ_COMMITS, CandidateFeatures
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import NoAnswer, find_in_repositories
 from serve.search.rerank import FeatureReranker
-from stores import database
+from stores import database, history
 from stores.snapshot import Floats, Snapshot
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
@@ -162,7 +162,7 @@ def test_reranked_candidates_and_encoded_queries_are_bounded(
 
 
 def test_repeated_questions_load_once(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers with cached texts, postings and releases equal the first one; each index loads these once."""
+    """Answers with cached postings, releases and statuses equal the first one; each index loads these once."""
     names = [f"repo{number}" for number in range(6)]
     for name in names:
         create_repo(tmp_path / name, home, f"Raise the timeout of {name}", "Add a cache").git("tag", "v1")
@@ -179,13 +179,16 @@ def test_repeated_questions_load_once(tmp_path: Path, home: Path, monkeypatch: p
 
     count_calls(Snapshot, "with_postings")
     count_calls(releases, "_compute_releases")
+    count_calls(history, "load_unreadable_commits")
     request, repositories = FindRequest("timeout", k=6), resolve_repositories(home, names, home)
     with closing(PatternSearcher(home, load_encoder=lambda _: CountingEncoder())) as searcher:
         answers = [find_in_repositories(searcher, request, repositories, NOW) for _ in range(4)]
     assert {hit.repository for hit in answers[0].hits} == set(names)
     assert {hit.release.tag for hit in answers[0].hits if hit.release} == {"v1"}
     assert answers == [answers[0]] * 4
-    assert Counter(calls) == {"with_postings": len(names), "_compute_releases": len(names)}
+    assert Counter(calls) == dict.fromkeys(
+        ("with_postings", "_compute_releases", "load_unreadable_commits"), len(names)
+    )
 
 
 def test_failing_indexes_are_named_and_the_others_answer(
