@@ -48,9 +48,8 @@ class _Entry(Generic[Value]):
 class HistoryCache(Generic[Value]):
     """Cache of one result for each of the last repositories, valid for one state of the repository. Thread-safe.
 
-    A result has an item for each commit, and all results together have at most `MAX_CACHED_COMMITS`.
-
-    Concurrent requests for one repository wait for one computation; requests for other repositories do not wait.
+    A result has an item for each commit, and all results together have at most `MAX_CACHED_COMMITS`. Concurrent
+    requests for one repository wait for one computation; requests for other repositories do not wait.
     """
 
     def __init__(self) -> None:
@@ -68,9 +67,7 @@ class HistoryCache(Generic[Value]):
                 entry.value = None  # free it before the next one is computed
                 entry.value, entry.state = compute(), state
                 with self._lock:
-                    self._entries[objects_dir] = (
-                        entry  # measures it again, and evicts others if they are too many
-                    )
+                    self._entries[objects_dir] = entry  # with its new size, which may evict others
             return entry.value
 
 
