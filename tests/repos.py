@@ -67,7 +67,9 @@ def create_once(
             archives[key] = (stream.getvalue(), repo.clock)
         content, clock = archives[key]
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            tar.extractall(path, filter="tar")
+            # Python before 3.11.4 has no filters, and ignores the attribute.
+            tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+            tar.extractall(path)  # noqa: S202 - an archive that this function made
         return Repo(path, clock)
 
     return copy
