@@ -60,15 +60,17 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     return sorted_shas
 
 
-# Author or committer line, as lenient as git: name and `<email>`, then, after the last `>`, seconds and time zone. At
-# most 20 digits of seconds, because Python refuses to parse integers of thousands of digits.
+# Author or committer line, as lenient as git: name and `<email>`, then, after the last `>`, seconds and time zone.
 SIGNATURE: Final = re.compile(
-    rb"(?P<name>[^<]*)<(?P<email>[^>]*)(?:(?>.*>)\s*(?P<seconds>\d{1,20})\s*[+-]\d)?", re.DOTALL
+    rb"(?P<name>[^<]*)<(?P<email>[^>]*)(?:(?>.*>)\s*(?P<seconds>\d+)\s*[+-]\d)?", re.DOTALL
 )
+# Python refuses to parse integers of thousands of digits.
+MAX_DIGITS: Final = 20
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
-# git has no dates before 1970 and Python none after 9999. Other dates are wrong and become 1970, as in git's output.
+# git shows dates before 1970, and those with a year too large for C, as 1970. Python has no year after 9999.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_300_799  # the last second of 9999
+LATEST_GIT_SECONDS: Final = 67_768_036_191_676_799
 
 UTF_8: Final = "utf-8"
 # Python has these codecs for its own literals and for host names; no commit message uses them.
@@ -93,7 +95,7 @@ class Signature:
 
     name: str
     email: str
-    date: datetime  # UTC, without a zone; 1970 if the recorded date is not within 1970..9999
+    date: datetime  # UTC, without a zone; see `parse_seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +198,23 @@ def _parse_header(header_lines: bytes) -> _CommitHeader:
     return header
 
 
-def normalize_seconds(seconds: int) -> int:
-    """Return the seconds since 1970 of a recorded date; 0 if they are not within 1970..9999."""
-    return seconds if 0 <= seconds <= LATEST_SECONDS else 0
+def parse_seconds(digits: str | bytes | None) -> int:
+    """Return the seconds since 1970 of a recorded date; 0 if there is none, or if git shows it as 1970.
+
+    Dates after 9999-12-31 become that day, so that their commits are the newest ones, as for git.
+    """
+    seconds = int((digits or b"0")[:MAX_DIGITS])
+    return min(seconds, LATEST_SECONDS) if 0 <= seconds <= LATEST_GIT_SECONDS else 0
 
 
 def _parse_signature(line: bytes, encoding: str) -> Signature:
     match = SIGNATURE.match(line)
     if match is None:
         return Signature(_decode(line, encoding).strip(), "", EPOCH)
-    seconds = normalize_seconds(int(match["seconds"] or 0))
     return Signature(
         _decode(match["name"], encoding).strip(),
         _decode(match["email"], encoding).strip(),
-        EPOCH + timedelta(seconds=seconds),
+        EPOCH + timedelta(seconds=parse_seconds(match["seconds"])),
     )
 
 

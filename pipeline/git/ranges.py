@@ -19,7 +19,7 @@ from typing import Final
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.objects import EPOCH, normalize_seconds
+from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 from stores.errors import LineageError
 
@@ -106,7 +106,7 @@ def _parse_commit(sha: str, fields: Sequence[bytes], shallow_boundary: Collectio
         tuple(parents.split()),
         name,
         email,
-        EPOCH + timedelta(seconds=normalize_seconds(int(seconds or 0))),
+        EPOCH + timedelta(seconds=parse_seconds(seconds)),
         message.rstrip("\n"),
         () if sha in shallow_boundary else tuple(decode_path(path) for path in paths if path),
     )

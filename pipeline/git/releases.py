@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from cachetools import LRUCache
 
 from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
-from pipeline.git.objects import EPOCH, normalize_seconds
+from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
 # Commits in each cache, those of the repositories used last. The releases of so many take 300 MB.
@@ -118,7 +118,7 @@ def _parse_tag(line: bytes) -> tuple[bytes, Tag]:
     """Return a tag's name as `git name-rev` prints it, and the tag."""
     name, tag_seconds, commit_seconds = line.split(b"\0")
     # Old tags have no date.
-    seconds = normalize_seconds(int(tag_seconds or commit_seconds or 0))
+    seconds = parse_seconds(tag_seconds or commit_seconds)
     short_name = name.removeprefix(TAG_PREFIX)
     tag = Tag(short_name.decode("utf-8", "replace"), EPOCH + timedelta(seconds=seconds))
     return b"tags/" + short_name, tag

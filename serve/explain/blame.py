@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
-from pipeline.git.objects import normalize_seconds
+from pipeline.git.objects import parse_seconds
 from pipeline.git.repository import Repository
 from serve.explain.changed_lines import find_blob, read_lines
 from serve.explain.line_similarity import (
@@ -337,7 +337,7 @@ def parse_porcelain(porcelain: bytes) -> BlameResult:
             sha, original_number, number = header[1].decode(), int(header[2]), int(header[3])
             previous = None
         elif key == b"committer-time":
-            commit_times[sha] = normalize_seconds(int(value))
+            commit_times[sha] = parse_seconds(value)
         elif key == b"previous":
             parent, _, path = value.partition(b" ")
             previous = (parent.decode(), unquote_path(path))

@@ -137,6 +137,21 @@ def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "year"), [("9" * 5_000, 1970), ("253402300800", 9999), ("1600000000", 2020)]
+)
+def test_date_of_any_length(tmp_path: Path, seconds: str, year: int) -> None:
+    """git prints a date of thousands of digits as it is, which Python does not convert."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n", "Add a")
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    text = f"tree {tree}\nauthor A <a> 0 +0000\ncommitter A <a> {seconds} +0000\n\nOdd\n"
+    sha = repo.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode())
+    repository = open_repository(repo.path)
+    (commit,) = read_commits(repository, commit_graph.create_git_program(repository), [sha])
+    assert (commit.message, commit.date.year) == ("Odd", year)
+
+
 def test_commits_outside_of_tips(repo: Repo) -> None:
     """Commits that a tip reaches are left out; tips that the repository lacks do not count."""
     repository = open_repository(repo.path)
