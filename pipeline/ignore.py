@@ -55,9 +55,11 @@ POSIX_CLASSES: Final = {
 _ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?+)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
-# Parts of a glob; an opening bracket or a backslash by itself makes it invalid.
+# Parts of a glob; an opening bracket or a backslash by itself makes it invalid. The lookahead keeps the items from
+# being matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
 GLOB_PART: Final = re.compile(
-    rf"\[(?P<negation>[!^]?+)(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*+)\]|\\(?P<escaped>.)|(?P<other>.)",
+    rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
+    r"|\\(?P<escaped>.)|(?P<other>.)",
     re.DOTALL,
 )
 
@@ -249,9 +251,8 @@ def parse_patterns(content: bytes) -> tuple[str, ...]:
 def _is_effective(line: str, line_number: int) -> bool:
     try:
         return any(pattern.include is not None for pattern in _compile((line,)).patterns)
-    except (
-        ValueError
-    ):  # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[a`
+    except ValueError:
+        # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[a`.
         return False
     except re2.error as error:
         raise UnsupportedPattern(line_number, str(error)) from error
