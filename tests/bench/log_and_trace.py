@@ -43,13 +43,14 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     home = folder / "home"
     run_lineage(home, "index", history.path, "--skip-vectors", "--no-progress")
     rows: list[Row] = []
-    for length in RANGE_LENGTHS:
+    first_parents = int(run_git_bytes(history.path, "rev-list", "--first-parent", "--count", "HEAD"))
+    for length in (length for length in RANGE_LENGTHS if length < first_parents):
         commit_range = f"HEAD~{length}..HEAD"
         commits = int(run_git_bytes(history.path, "rev-list", "--count", commit_range))
         for title, pair in _build_range_pairs(history.path, home, commit_range):
             rows.append(_compare(history.name, f"{title}; {commits} commits", [pair] * options.runs))
-    symbols = list(_build_symbol_pairs(history, home))
-    rows.append(_compare(history.name, f"lineage trace, x git log -L; {len(symbols)} symbols", symbols))
+    if symbols := list(_build_symbol_pairs(history, home)):
+        rows.append(_compare(history.name, f"lineage trace, x git log -L; {len(symbols)} symbols", symbols))
     return rows
 
 
@@ -64,11 +65,11 @@ def _build_range_pairs(path: Path, home: Path, commit_range: str) -> Iterator[tu
 
 
 def _build_symbol_pairs(history: History, home: Path) -> Iterator[Pair]:
-    """Yield the functions for random symbols of HEAD."""
+    """Yield the functions for random symbols of HEAD, each the only one of its name in its file."""
     with open_index(history.path, home) as index:
         symbols = index.sql(
-            "SELECT DISTINCT file_path, name, start_line, end_line FROM head_symbols "
-            "WHERE parent = '' AND chunk = 0 ORDER BY ALL"
+            "SELECT file_path, name, any_value(start_line), any_value(end_line) FROM head_symbols "
+            "WHERE parent = '' GROUP BY file_path, name HAVING count(*) = 1 ORDER BY ALL"
         ).fetchall()
     sample = random.Random(SEED).sample(symbols, min(SYMBOLS, len(symbols)))  # noqa: S311 - repeatable choice
     for file, name, start, end in sample:
@@ -81,7 +82,8 @@ def _build_symbol_pairs(history: History, home: Path) -> Iterator[Pair]:
 
 def _compare(name: str, title: str, pairs: Sequence[Pair]) -> Row:
     """Return a row with the ratio of the medians, timed in turns."""
-    pairs[0][0]()
+    for run in pairs[0]:
+        run()  # imports, and the caches of the system
     times = [(_time(run), _time(run_git)) for run, run_git in pairs]
     seconds, git_seconds = map(compute_median, zip(*times, strict=True))
     detail = f"{seconds * 1000:.0f} ms, git {git_seconds * 1000:.0f} ms"
