@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pygit2
 import pytest
 
+from pipeline.git.attributes import AttributeReader
 from pipeline.git.repository import open_repository
 from pipeline.hunks import extract_hunks
 from tests.repos import Repo
@@ -43,6 +45,18 @@ def test_slow_attribute_patterns_are_not_matched(repo: Repo, *, is_committed: bo
     assert opened.get_attribute(path, "linguist-generated") is None
     changes = [extract_hunks(opened, sha, lambda _path: False) for sha in opened.walk(repo.head)]
     assert path in {hunk.file_path for change in changes for hunk in change.hunks}
+
+
+def test_attributes_of_deep_paths_are_not_looked_up(repo: Repo) -> None:
+    """Looking up the attributes files of all directories would take minutes for a path of 10,000 levels."""
+    repo.write(".gitattributes", "*.py diff=python\n")
+    lookups: list[str] = []
+    reader = AttributeReader(pygit2.Repository(repo.path), repo.path, (), lookups.append)
+    assert reader.find_diff_path(b"d/" * 50 + b"a.py").endswith("a.py")
+    assert len(lookups) == 51
+    path = "e/" * 10_000 + "a.py"
+    assert (reader.find_diff_path(path.encode()), reader.get(path, "diff")) == ("", None)
+    assert len(lookups) == 51
 
 
 def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_path: Path) -> None:
