@@ -127,6 +127,9 @@ def configure_streams() -> None:
     # Open them in ascending order: each gets the lowest free descriptor, and no database file may get 0, 1 or 2.
     if sys.stdin is None:
         sys.stdin = open(_open_devnull(), encoding="utf-8", errors=ENCODING_ERRORS)  # noqa: SIM115 - open until exit
+    elif sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
+        # Like arguments: bytes that are not UTF-8 become surrogates, which the reader of the text reports.
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdout is None or sys.stdout is sys.__stdout__:
         sys.stdout = _wrap_stdout(sys.stdout)
     if sys.stderr is None:

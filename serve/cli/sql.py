@@ -93,8 +93,10 @@ def sql_command(
 
 def run_statements(path: Path, statements: str, output_format: Format) -> None:
     """Run statements on the index of the repository at `path`, and print the result of the last one."""
+    from serve.api_types import validate_text
     from serve.repositories import open_sql
 
+    validate_text("SQL", statements, sys.maxsize)
     # The output is printed after the index is closed, so that an index run does not wait for a pager.
     with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:
         with open_sql(path, config.load_settings().home) as index:
@@ -240,7 +242,7 @@ def _run_prompt(path: Path, output_format: Format) -> None:
     import readline
 
     history = config.load_settings().home / HISTORY_FILE
-    if history.exists():
+    if history.is_file():
         readline.read_history_file(history)
     readline.set_history_length(MAX_HISTORY_LINES)
     print_raw(WELCOME)

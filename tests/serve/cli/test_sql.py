@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,6 +159,29 @@ def test_statements_from_stdin(shared_repo: Repo) -> None:
     assert run_sql(shared_repo, stdin=statements) == (0, "total\n3\n", "")
     assert run_sql(shared_repo, stdin="SET threads = 1; -- nothing") == (0, "", "")
     assert run_sql(shared_repo, stdin='SELECT true AS "Success"') == (0, "Success\nTrue\n", "")
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_statement_that_is_not_utf8(shared_repo: Repo, locale: str) -> None:
+    """An undecodable byte is a usage error, as an argument and from stdin; stdin is UTF-8 in any locale."""
+    command = [sys.executable, "-m", "serve.cli.entry", "sql", str(shared_repo.path)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(commands.ROOT),
+        "LC_ALL": locale,
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    for arguments, stdin in (((b"-c", b"SELECT 'caf\xe9'"), b""), ((), b"SELECT 'caf\xe9'")):
+        result = subprocess.run(
+            [*command, *arguments], input=stdin, capture_output=True, env=environment, check=False
+        )
+        assert (result.returncode, result.stdout) == (2, b"")
+        assert result.stderr == b"error: The SQL contains invalid text: '\\udce9'.\n  Pass valid UTF-8.\n"
+    result = subprocess.run(
+        command, input="SELECT 'é' AS e".encode(), capture_output=True, env=environment, check=True
+    )
+    assert result.stdout.decode() == "e\né\n"
 
 
 @pytest.mark.parametrize(
