@@ -2,10 +2,13 @@
 
 Merges, reverts, version bumps and commits by bots are skipped: their messages do not describe a change. Merge commits
 are sampled separately, if the message has the title of a pull request. A seed fixes the random order.
+
+The commands that sample commits share the arguments and the parallel processing of repositories.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +29,8 @@ from pipeline.workers import map_groups
 
 Task = TypeVar("Task")
 
+# Default seed of the sample of commits.
+SEED: Final = 1
 # Repositories of a group for each worker. Results come group by group, and workers wait for the end of their group.
 GROUP_SIZE: Final = 2
 # Shorter subjects ("Fix tests") fit many commits.
@@ -155,19 +160,44 @@ def get_repository_name(path: Path) -> str:
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
-class DuplicateName(ValueError):
-    """Two repositories with the same name, which would write the same file."""
+class RepositoryArgumentParser(argparse.ArgumentParser):
+    """Argument parser of a command that reads repositories and writes a file for each.
 
+    `directory`: name of the argument for the directory of the files. `max_commits`: default of `--commits`.
+    """
 
-def name_repositories(paths: Iterable[Path]) -> dict[str, Path]:
-    """Return the absolute path of each repository by its name. Raises DuplicateName."""
-    paths_by_name: dict[str, Path] = {}
-    for path in map(Path.resolve, paths):
-        name = get_repository_name(path)
-        if other_path := paths_by_name.get(name):
-            raise DuplicateName(f"{other_path} and {path} have the same name. Rename one of the directories.")
-        paths_by_name[name] = path
-    return paths_by_name
+    def __init__(self, module: str, description: str | None, directory: str, max_commits: int) -> None:
+        super().__init__(
+            prog=f"python -m {module}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.add_argument("directory", type=Path, metavar=directory, help="directory of the files to write")
+        self.add_argument(
+            "repositories",
+            nargs="+",
+            type=Path,
+            metavar="REPOSITORY",
+            help="clone to read; its name names its file",
+        )
+        self.add_argument(
+            "--commits", type=int, default=max_commits, metavar="N", help="most commits of a repository"
+        )
+        self.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
+        self.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
+
+    def name_repositories(self, paths: Iterable[Path]) -> dict[str, Path]:
+        """Return the absolute path of each repository by its name.
+
+        Exit with a message if two have the same name, because they would write the same file.
+        """
+        paths_by_name: dict[str, Path] = {}
+        for path in map(Path.resolve, paths):
+            name = get_repository_name(path)
+            if other_path := paths_by_name.get(name):
+                self.error(f"{other_path} and {path} have the same name. Rename one of the directories.")
+            paths_by_name[name] = path
+        return paths_by_name
 
 
 def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], jobs: int) -> Iterator[str]:

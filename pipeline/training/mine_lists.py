@@ -10,7 +10,6 @@ static encoder, both as in an index.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import random
 from collections import Counter
@@ -28,10 +27,9 @@ from pipeline.encoders.static import StaticEncoder
 from pipeline.text import count_terms
 from pipeline.training.commit_sampling import (
     CommitText,
-    DuplicateName,
     MergeSample,
+    RepositoryArgumentParser,
     map_repositories,
-    name_repositories,
     read_commit_texts,
     sample_merges,
 )
@@ -42,8 +40,6 @@ from stores.vectors import Whitening, fit_whitening
 # Most commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
-# Default seed of the sample of commits.
-SEED: Final = 1
 # Seed of the order of queries, the same for every --seed.
 SHUFFLE_SEED: Final = 7
 # Smaller repositories have too few hard negatives.
@@ -389,46 +385,21 @@ def _whiten(space: Whitening, vectors: Floats) -> Floats:
 
 def main() -> None:
     """Run the command line."""
-    parser = _build_parser()
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        tasks = [
-            MiningTask(
-                path, arguments.lists / f"{name}.npz", arguments.commits, arguments.queries, arguments.seed
-            )
-            for name, path in name_repositories(arguments.repositories).items()
-        ]
-    except DuplicateName as error:
-        parser.error(str(error))
-    arguments.lists.mkdir(parents=True, exist_ok=True)
-    for line in map_repositories(mine_repository, tasks, arguments.jobs):
-        logger.info("%s", line)
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.training.mine_lists",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("lists", type=Path, metavar="LISTS", help="directory of the files to write")
-    parser.add_argument(
-        "repositories",
-        nargs="+",
-        type=Path,
-        metavar="REPOSITORY",
-        help="clone to mine; its name names its file",
-    )
-    parser.add_argument(
-        "--commits", type=int, default=MAX_COMMITS, metavar="N", help="most commits of a repository"
-    )
+    parser = RepositoryArgumentParser("pipeline.training.mine_lists", __doc__, "LISTS", MAX_COMMITS)
     parser.add_argument(
         "--queries", type=int, default=MAX_QUERIES, metavar="N", help="most queries of a repository"
     )
-    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
-    return parser
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    tasks = [
+        MiningTask(
+            path, arguments.directory / f"{name}.npz", arguments.commits, arguments.queries, arguments.seed
+        )
+        for name, path in parser.name_repositories(arguments.repositories).items()
+    ]
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    for line in map_repositories(mine_repository, tasks, arguments.jobs):
+        logger.info("%s", line)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ repository is stored.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -27,19 +26,17 @@ from pipeline.text import MAX_MESSAGE_CHARACTERS, count_terms
 from pipeline.training.commit_sampling import (
     MIN_DISTINCT_WORDS,
     CommitSample,
-    DuplicateName,
+    RepositoryArgumentParser,
     build_change_text,
     map_repositories,
-    name_repositories,
     sample_commits,
     split_message,
 )
 
 logger = logging.getLogger(__name__)
 
-# Defaults of the options `--commits` (most commits of a repository) and `--seed`.
+# Most commits to read of a repository.
 MAX_COMMITS: Final = 3_500
-SEED: Final = 1
 # Hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file in one commit.
 MAX_HUNKS: Final = 4
 # Shorter comments ("see above") fit many changes.
@@ -195,46 +192,16 @@ class BagDataset:
 
 def main() -> None:
     """Run the command line."""
-    parser = _build_parser()
+    parser = RepositoryArgumentParser("pipeline.training.word_bags", __doc__, "FOLDER", MAX_COMMITS)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    try:
-        tasks = build_tasks(arguments.repositories, arguments)
-    except DuplicateName as error:
-        parser.error(str(error))
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    tasks = [
+        ExtractionTask(path, name, arguments.commits, arguments.seed, arguments.directory)
+        for name, path in parser.name_repositories(arguments.repositories).items()
+    ]
+    arguments.directory.mkdir(parents=True, exist_ok=True)
     for name in map_repositories(extract_repository, tasks, arguments.jobs):
         logger.info("%s", name)
-
-
-def build_tasks(repositories: Iterable[Path], arguments: argparse.Namespace) -> list[ExtractionTask]:
-    """Return a task for each repository. Raises DuplicateName."""
-    return [
-        ExtractionTask(path, name, arguments.commits, arguments.seed, arguments.folder)
-        for name, path in name_repositories(repositories).items()
-    ]
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.training.word_bags",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="directory of the files to write")
-    parser.add_argument(
-        "repositories",
-        nargs="+",
-        type=Path,
-        metavar="REPOSITORY",
-        help="clone to read; its name names its file",
-    )
-    parser.add_argument(
-        "--commits", type=int, default=MAX_COMMITS, metavar="N", help="most commits of a repository"
-    )
-    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
-    return parser
 
 
 if __name__ == "__main__":
