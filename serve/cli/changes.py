@@ -21,7 +21,14 @@ from serve.cli.query import (
     SinceOption,
     UntilOption,
 )
-from serve.cli.terminal import FormatOption, RepositoryPath, format_json, print_answer, resolve_format
+from serve.cli.terminal import (
+    FormatOption,
+    RepositoryPath,
+    format_json,
+    print_answer,
+    remember_path,
+    resolve_format,
+)
 from serve.text import add_path_to_commands
 
 
@@ -122,7 +129,14 @@ def trace_command(
             help="Name of a function, method or class: `run`, `Flask.run` or `src/flask/app.py:Flask.run`.",
         ),
     ],
-    path: RepositoryPath = Path(),
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="The repository, any directory inside it, or the file that has the symbol.",
+            callback=remember_path,
+        ),
+    ] = Path(),
     *,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest changes first.")] = False,
     limit: Annotated[

@@ -44,6 +44,7 @@ from serve.trace.symbol_tracer import (
     UnknownSymbol,
     format_places,
     has_qualified_name,
+    parse_symbol,
     score_restored,
 )
 from stores import index_copy
@@ -53,7 +54,7 @@ STEPS: Final[tuple[TraceStep, ...]] = ("introduced", "restored", "modified", "mo
 
 
 def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
-    """Return the history of a symbol of the repository at `path`.
+    """Return the history of a symbol of the repository at `path`, of this file if `path` is one.
 
     Raises UnknownSymbol, AmbiguousSymbol, and NotIndexed without an index.
     """
@@ -65,7 +66,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
             repository, index.connection, build_reachability_test(index.connection, status.reachability)
         )
         try:
-            candidate, others = tracer.select_candidate(request.symbol)
+            candidate, others = tracer.select_candidate(_add_file(request.symbol, path, repository))
         except UnknownSymbol as error:  # add the hint that the index may lack the commit with the symbol
             raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
@@ -95,6 +96,14 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
             ),
         ),
     )
+
+
+def _add_file(symbol: str, path: Path, repository: Repository) -> str:
+    """Return the symbol with the file at `path`, unless it names a file itself."""
+    file = path.resolve()
+    if parse_symbol(symbol)[0] or not file.is_file() or not file.is_relative_to(repository.root):
+        return symbol
+    return f"{file.relative_to(repository.root).as_posix()}:{symbol}"
 
 
 def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list[SymbolChange]:

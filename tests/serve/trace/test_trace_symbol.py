@@ -284,7 +284,7 @@ def test_syntax_error(repo: Repo, trace: Trace) -> None:
     assert answer.hits[-1].provenance == "INFERRED"
 
 
-def test_ambiguous_name(repo: Repo, trace: Trace) -> None:
+def test_ambiguous_name(repo: Repo, trace: Trace, home: Path) -> None:
     """Several symbols of a name are listed, each as what to ask for; a container or path selects one."""
     repo.commit_file("net.py", SERVER, "Add")
     repo.commit_file("jobs.py", "class Job:\n    def start(self):\n        self.run()\n", "Add jobs")
@@ -300,6 +300,8 @@ def test_ambiguous_name(repo: Repo, trace: Trace) -> None:
     assert "net.py:Server.start (2 commits, removed 2021-02-03)" in error.value.hint
     for symbol in ("Job.start", "jobs.py:Job.start", "jobs.py:start"):
         assert trace(symbol).meta.trace.symbol == "jobs.py:Job.start"
+    answer = trace_symbol(TraceRequest("start"), repo.path / "jobs.py", home)
+    assert answer.meta.trace.symbol == "jobs.py:Job.start"
 
 
 def test_source_before_tests(repo: Repo, trace: Trace) -> None:
