@@ -70,8 +70,10 @@ def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChange
             commit = commit_number_by_sha[field]
             read_commits = max(read_commits, commit + 1)
             continue
+        path = next(fields, None)
+        if path is None:  # git was killed
+            break
         commit_numbers.append(commit)
-        path = next(fields)
         path_numbers.append(paths.setdefault(path, len(paths)))
     return HistoryChanges(
         len(shas), read_commits, tuple(map(decode_path, paths)), commit_numbers, path_numbers

@@ -221,8 +221,8 @@ def cut_message(message: str, max_chars: int) -> str:
     if max_chars <= len(subject):
         return subject
     text = message[:max_chars]
-    words = text.rsplit(None, 1)[0]
-    return f"{words} …" if len(text) - len(words) <= MAX_CUT_WORD else f"{text}…"
+    words = text if message[max_chars].isspace() else re.sub(r"\S+$", "", text)
+    return f"{words.rstrip()} …" if len(text) - len(words) <= MAX_CUT_WORD else f"{text}…"
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:

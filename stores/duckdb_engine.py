@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import duckdb
 
-from stores.errors import LineageError, from_memory_error
+from stores.errors import LineageError, OutOfMemory, from_memory_error
 from stores.index_location import IndexLocation
 
 # A batch needs a few megabytes, and a query the columns that it reads. What does not fit is written to the spill
@@ -150,7 +150,7 @@ def run_in_limited_memory(connection: duckdb.DuckDBPyConnection, work: Callable[
             with _limit_resources(connection, limit):
                 return work()
         except duckdb.Error as error:
-            if from_memory_error(error) is None:
+            if not isinstance(from_memory_error(error), OutOfMemory):
                 raise
     with _limit_resources(connection, highest_limit):
         return work()

@@ -149,28 +149,31 @@ def pair_long_renames(
         }
         for kind in ("deleted", "added")
     )
-    larger_sizes = {
-        (deletion, addition): max(old_size, new_size)
-        for (deletion, old_size), (addition, new_size) in product(deletions.items(), additions.items())
-        if 100 * min(old_size, new_size) >= RENAME_SIMILARITY * max(old_size, new_size)
-    }
-    if sum(larger_sizes.values()) > MAX_COMPARED_BYTES:
-        return list(changes)
+    larger_sizes: dict[tuple[FileChange, FileChange], int] = {}
+    total_bytes = 0
+    for (deletion, old_size), (addition, size) in product(deletions.items(), additions.items()):
+        if 100 * min(old_size, size) >= RENAME_SIMILARITY * max(old_size, size):
+            larger_sizes[deletion, addition] = max(old_size, size)
+            total_bytes += max(old_size, size)
+            if total_bytes > MAX_COMPARED_BYTES:
+                return list(changes)
 
     @cache
     def count_lines(change: FileChange) -> Counter[bytes]:
-        return Counter(read_content(change.blobs[0]).splitlines(keepends=True))
+        return Counter(read_content(change.blobs[0]).split(b"\n"))
 
     similarities = {
         pair: 100 * _measure_equal_lines(*map(count_lines, pair)) / max(1, larger_size)
         for pair, larger_size in larger_sizes.items()
     }
     renames: dict[FileChange, FileChange] = {}
+    renamed: set[FileChange] = set()
     for deletion, addition in sorted(similarities, key=similarities.__getitem__, reverse=True):
         if similarities[deletion, addition] < RENAME_SIMILARITY:
             break
-        if deletion not in renames and addition not in renames.values():
+        if deletion not in renames and addition not in renamed:
             renames[deletion] = addition
+            renamed.add(addition)
     return apply_renames(changes, renames.items())
 
 
@@ -178,7 +181,7 @@ def _measure_equal_lines(old: Counter[bytes], new: Counter[bytes]) -> int:
     """Return the bytes of the lines that both files have; 0 if libgit2 has compared all lines of both."""
     if max(old.total(), new.total()) <= MAX_SAMPLED_LINES:
         return 0
-    return sum(len(line) * count for line, count in (old & new).items())
+    return sum((len(line) + 1) * count for line, count in (old & new).items())
 
 
 def apply_renames(

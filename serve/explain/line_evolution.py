@@ -196,13 +196,15 @@ class LineTracer:
 
     def _process_queue(self) -> None:
         """Process the versions, newest first, until the queue is empty or a limit is reached."""
-        while self._queue and not self._is_limit_reached:
+        while self._queue and not self._is_interrupted:
             date, sha, path = heapq.heappop(self._queue)
             version = _Version(-date, sha, path)
             queried_lines = self._pending.pop(version)
-            if (sha not in self._finders and len(self._finders) >= MAX_COMMITS) or self._is_time_over():
-                self._is_limit_reached = True
+            if self._is_time_over():
                 break
+            if sha not in self._finders and len(self._finders) >= MAX_COMMITS:
+                self._is_limit_reached = True
+                continue
             self._try(partial(self._process_version, version, queried_lines))
 
     def _search_removed_lines(self) -> None:
@@ -379,7 +381,7 @@ class LineTracer:
         for sha in (*(step.version.commit_sha for step in shown), *(lead.commit_sha for lead, _ in leads)):
             self._try(partial(self._load_commit, sha, commits))
         if not all(finder.has_all_changed_lines for finder in self._finders.values()):
-            self.limitations.append("Lines moved from some files of very large commits were not found.")
+            self.limitations.append("Lines moved from some files of very large commits were not searched.")
         if self.searcher is None:
             self.limitations.append(describe_missing_index(self.reader))
         if self._is_limit_reached:

@@ -11,14 +11,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 from itertools import islice
 from typing import Final
 
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.blame import BlamedLine, compute_remaining_seconds
-from serve.explain.changed_lines import FILE_SUPPORT, ROLE_SUPPORT, find_blob, read_lines
+from serve.explain.changed_lines import FILE_SUPPORT, MAX_CANDIDATES, ROLE_SUPPORT, find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
@@ -79,7 +79,7 @@ class UnsourcedLine:
 
     @property
     def search_terms(self) -> list[str]:
-        """Anchors of the line and of the queried line, without duplicates."""
+        """Search terms of the line and of the queried line, without duplicates."""
         terms = map(find_search_term, (self.text, self.queried_text))
         return list(dict.fromkeys(filter(None, terms)))
 
@@ -165,19 +165,24 @@ class LineSearcher:
             is_same_name = old_path.rpartition(b"/")[2] == name
             if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
                 sources = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
-                measure = partial(self._measure_support, line)
-                source = max(sources, key=measure, default=None)
-                least_support = FILE_SUPPORT if is_same_name else ROLE_SUPPORT
-                if source is None or measure(source) < least_support:
+                source = self._select_source(line, islice(sources, MAX_CANDIDATES), is_same_name)
+                if source is None:
                     return None
                 return source if is_same_name or not self._is_idiom(line, parents[0]) else None
         return None
 
-    def _measure_support(self, line: UnsourcedLine, source: LineSource) -> float:
-        """Return how similar the lines around a line and around its source are."""
-        lines = read_lines(self.repository, find_blob(self.repository, line.commit_sha, line.path))
-        old_lines = read_lines(self.repository, find_blob(self.repository, source.parent, source.path))
-        return compute_support(lines, line.number, old_lines, source.number)
+    def _select_source(
+        self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
+    ) -> LineSource | None:
+        """Return the removed line with the best support; None if its support is too low."""
+        read = cache(lambda sha, path: read_lines(self.repository, find_blob(self.repository, sha, path)))
+        best_support, best_source = FILE_SUPPORT if is_same_name else ROLE_SUPPORT, None
+        for source in sources:
+            lines, old_lines = read(line.commit_sha, line.path), read(source.parent, source.path)
+            support = compute_support(lines, line.number, old_lines, source.number)
+            if support > best_support or (best_source is None and support == best_support):
+                best_support, best_source = support, source
+        return best_source
 
     def _is_idiom(self, line: UnsourcedLine, parent: str) -> bool:
         """Check whether several lines of the parent are equal to a line, such as an import."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serve import excerpts
 from serve.excerpts import (
     OMITTED_MARK,
     DiffWindow,
@@ -112,3 +113,27 @@ def test_windows_are_consistent(sections: list[list[str]], max_lines: int) -> No
         _, old, _, new = parse_section_header(section)
         assert old == sum(row.text[0] in " -" for row in parse_section_lines(section))
         assert new == sum(row.text[0] in " +" for row in parse_section_lines(section))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Add it\n\nwith words", "Add it\n\nwith words"),
+        ("Add it\n\nwith words and more words", "Add it\n\nwith words …"),
+        ("Add it\n\nwith wordy explanations", "Add it\n\nwith wordy …"),
+        ("Add it\n\nwith wording of it", "Add it\n\nwith …"),
+        (
+            "A subject of more characters than the limit\n\nbody",
+            "A subject of more characters than the limit",
+        ),
+        (" " * 40, " …"),
+    ],
+)
+def test_cut_message(message: str, expected: str) -> None:
+    """A long message ends with a whole word if that is not long, and keeps its subject."""
+    assert excerpts.cut_message(message, 18) == expected
+
+
+def test_cut_message_of_one_long_word() -> None:
+    """A long word, such as encoded data, is cut."""
+    assert excerpts.cut_message("Add it\n\n" + "x" * 80, 60) == "Add it\n\n" + "x" * 52 + "…"

@@ -6,18 +6,17 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.objects import Commit
-from pipeline.git.repository import open_repository
+from pipeline.git.repository import Repository, open_repository
 from serve.explain import changed_lines, line_evolution, line_search
 from serve.explain.blame import RevisionBlamer
 from serve.explain.changed_lines import MAX_BLOCK_LINES, MAX_CANDIDATES
 from serve.explain.explain_change import Explainer
-from serve.explain.line_evolution import LineTracer
 from serve.explain.line_search import LineSearcher, UnsourcedLine
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails, ExplainRequest
@@ -442,7 +441,7 @@ def test_move_to_another_language_is_not_edited(repo: Repo, home: Path) -> None:
     repo.commit_file("demo.py", f"def serve():\n    pass\n{main}    main()\n", "Add a demo")
     repo.write("guide.rst", "Write it.\n")
     repo.commit_file("demo.py", f"def serve():\n    pass\n{main}    asyncio.run(main())\n", "Use asyncio")
-    assert "guide.rst" not in [step.file_path for step in trace(repo, home, "demo.py", 5).evolution]
+    assert list_steps(trace(repo, home, "demo.py", 5)) == [("introduced", "Add a demo", "INFERRED")]
 
 
 def test_line_of_a_long_converted_file(repo: Repo, home: Path) -> None:
@@ -460,7 +459,7 @@ def test_line_of_a_long_converted_file(repo: Repo, home: Path) -> None:
 
 
 def test_guess_of_an_ignored_commit_is_not_followed(repo: Repo, home: Path) -> None:
-    """If git, to skip an ignored commit, assigns a line to a different one, the ignored commit is a step."""
+    """If git, to skip an ignored commit, assigns a line to a different one, its own line is followed."""
     names = ["cancel_checkpoint", "detach_coroutine", "reschedule_task", "wait_readable"]
 
     def join(order: Sequence[str], form: str) -> str:
@@ -473,8 +472,10 @@ def test_guess_of_an_ignored_commit_is_not_followed(repo: Repo, home: Path) -> N
     repo.commit_file(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD") + "\n", "Ignore it")
     repo.commit_file("api.py", join(ordered, "{0} as {0}"), "Export them")
     for number, name in enumerate(ordered, 2):
-        for step in trace(repo, home, "api.py", number).evolution:
-            assert step.text == f"{name},"
+        (step,) = trace(repo, home, "api.py", number).evolution
+        assert step.text == f"{name},"
+        subject = "Import another" if name == "protect_keyboard" else "Import them"
+        assert step.commit_message == subject
 
 
 def test_copy_has_equal_text(repo: Repo, home: Path) -> None:
@@ -488,7 +489,7 @@ def test_copy_has_equal_text(repo: Repo, home: Path) -> None:
     repo.commit_file(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD") + "\n", "Ignore it")
     repo.commit_file("jobs.py", new.replace("tracing", "trace"), "Rename it")
     texts = [step.text for step in trace(repo, home, "jobs.py", 2).evolution]
-    assert not any("legacy" in text for text in texts)
+    assert texts == ["with tracing: execute_pipeline_immediately()"]
 
 
 def test_moved_line_beside_a_very_large_file(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -540,30 +541,29 @@ def test_unreadable_commit_of_a_step(repo: Repo, home: Path, monkeypatch: pytest
     repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Rename it")
     added = repo.git("rev-parse", "HEAD~")
 
-    def load_commit(tracer: LineTracer, sha: str, commits: dict[str, Commit]) -> None:
+    read_commit = Repository.read_commit
+
+    def read_other_commit(repository: Repository, sha: str) -> Commit:
         if sha == added:
             raise UnreadableObject(sha, "damaged")
-        commits[sha] = tracer.blamer.repository.read_commit(sha)
+        return read_commit(repository, sha)
 
-    monkeypatch.setattr(LineTracer, "_load_commit", load_commit)
+    monkeypatch.setattr(Repository, "read_commit", read_other_commit)
     answer = explain(repo, home, "net.py", 3, 3, include_evolution=True)
     assert len(answer.hits) == 1
     assert answer.meta.explain.evolution == ()
     assert "could not be read" in (answer.meta.explain.evolution_limitation or "")
 
 
-def test_leads_of_a_commit_are_blamed_together(
-    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leads_of_a_commit_are_blamed_together(repo: Repo, home: Path) -> None:
     """One process of git blame finds the commits that wrote what all new lines of a commit replaced."""
     old = "".join(f"    alpha_{number}.load(beta_{number})\n" for number in range(8))
     new = "".join(f"    send_{number} = gamma_{number} + 'x{number}'\n" for number in range(8))
     repo.commit_file("many.py", old, "Load")
     repo.commit_file("many.py", new, "Send")
     repo.commit_file("many.py", new.replace("    ", "\t"), "Use tabs")
-    blame = Mock(side_effect=RevisionBlamer.blame, autospec=True)
-    monkeypatch.setattr(RevisionBlamer, "blame", lambda *arguments: blame(*arguments))
-    details = trace(repo, home, "many.py", 1, 8)
+    with patch.object(RevisionBlamer, "blame", autospec=True, side_effect=RevisionBlamer.blame) as blame:
+        details = trace(repo, home, "many.py", 1, 8)
     assert [lead.commit_message for lead in details.leads] == ["Load"]
     assert blame.call_count == 2
 
