@@ -122,14 +122,19 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
 
 def validate_text(name: str, text: str, max_length: int) -> None:
     """Raise BadRequest for a text that is too long or has no valid UTF-8 form."""
+    validate_encoding(name, text)
+    validate_length(name, len(text.encode("utf-16-le")) // 2, max_length)
+
+
+def validate_encoding(name: str, text: str) -> None:
+    """Raise BadRequest for a text that has no valid UTF-8 form."""
     try:
-        length = len(text.encode("utf-16-le")) // 2
+        text.encode()
     except UnicodeEncodeError as error:
         raise BadRequest(
             f"The {name} contains invalid text: {text[error.start : error.end]!r:.20}.",
             hint="Pass valid UTF-8.",
         ) from error
-    validate_length(name, length, max_length)
 
 
 def validate_length(name: str, length: int, max_length: int) -> None:

@@ -129,9 +129,10 @@ class EvolutionStep:
 
 @dataclass(frozen=True, slots=True)
 class EvolutionLead:
-    """Possible commit before the oldest one of the evolution of lines: a guess.
+    """Commit that may be the source of lines: a guess.
 
-    It is among the oldest that added `text`, a literal or name of the lines, or it wrote `text`, which they replaced.
+    It is among the oldest that added `text`, a literal or name of the lines, or it wrote `text`, which the lines
+    replaced.
     """
 
     commit_sha: str

@@ -28,7 +28,7 @@ GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
 # Hint for commits that could not be read.
 UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
 # Heading of the leads of an explanation, on a terminal and for models.
-LEADS_HEADING: Final = "Leads: possible sources of the idea behind the lines (guesses):"
+LEADS_HEADING: Final = "Leads: possible sources of the lines (guesses):"
 # Digits of an abbreviated sha on a terminal, and for models, which pay for each. In ten million objects, fewer than one
 # sha of ten digits in 100,000 is ambiguous.
 SHA_DIGITS: Final = 12

@@ -146,11 +146,14 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
     """Return the text of the query and PATH from the arguments `words` and the option `query`.
 
-    With the option, the only argument is PATH. Without it, the arguments are the text, quoted or not; one more after a
-    quoted text is PATH. Raises BadRequest with corrected commands if the text is missing or its end is in doubt.
+    With the option, the only argument is PATH. Without it, the arguments are the text, quoted or not. One more after a
+    quoted text, or after one word if it is `.` or has a slash, is PATH. Raises BadRequest with corrected commands if
+    the text is missing or its end is in doubt.
     """
     if query is not None:
         if len(words) > 1:
+            if len(query.split()) > 1:
+                raise BadRequest("There is more than one PATH.", hint="Use --repository for several.")
             quoted = _format_query_command(" ".join((query, *words)))
             raise BadRequest(
                 "The query is not quoted: it ends at the first space.", hint=f"Quote it: {quoted}."
@@ -160,7 +163,7 @@ def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
         raise BadRequest(
             "The query is missing.", hint=f"Describe the change: {_format_query_command(EXAMPLE_QUERY)}."
         )
-    if len(words) == 2 and len(words[0].split()) > 1:
+    if len(words) == 2 and (len(words[0].split()) > 1 or _is_path(words[1])):
         return words[0], Path(words[1])
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
@@ -173,6 +176,11 @@ def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
         f"{path!r:.200} is a path, and may also be a word of the query.",
         hint=f"Use {with_path} or {_format_query_command(' '.join(words))}.",
     )
+
+
+def _is_path(word: str) -> bool:
+    """Check whether a word can only be a path: an existing one with a slash, or a dot."""
+    return (word in (".", "..") or "/" in word) and os.path.exists(word)  # noqa: PTH110 - `Path.exists` can raise
 
 
 def _format_query_command(query: str, path: str = ".") -> str:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from numbers import Number
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Annotated, Any, Final, TypeAlias
+from typing import IO, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -29,6 +29,8 @@ from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
 
+# Width of a column of a table in a pipe. Longer values are printed in full, without aligning others with them.
+MAX_COLUMN_WIDTH: Final = 120
 # Rows of a table to show. They are kept in memory, to compute the widths of columns; the other formats have all rows.
 MAX_TABLE_ROWS: Final = 200
 ROWS_PER_FETCH: Final = 1_000
@@ -93,10 +95,10 @@ def sql_command(
 
 def run_statements(path: Path, statements: str, output_format: Format) -> None:
     """Run statements on the index of the repository at `path`, and print the result of the last one."""
-    from serve.api_types import validate_text
+    from serve.api_types import validate_encoding
     from serve.repositories import open_sql
 
-    validate_text("SQL", statements, sys.maxsize)
+    validate_encoding("SQL", statements)
     # The output is printed after the index is closed, so that an index run does not wait for a pager.
     with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:
         with open_sql(path, config.load_settings().home) as index:
@@ -126,25 +128,45 @@ def _returns_rows(statements: Sequence[Any]) -> bool:
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Print a table of the first MAX_TABLE_ROWS rows. There are more rows if one more is given."""
+    """Print a table of the first MAX_TABLE_ROWS rows. There are more rows if one more is given.
+
+    A terminal cuts long values. Elsewhere they are complete.
+    """
+    are_numbers = [
+        all(isinstance(row[position], Number | None) for row in rows) for position in range(len(names))
+    ]
+    lines = [
+        [escape_controls(_format_cell(value)) for value in row] for row in (names, *rows[:MAX_TABLE_ROWS])
+    ]
+    if sys.stdout.isatty():
+        _print_columns(lines, are_numbers)
+    else:
+        widths = [min(MAX_COLUMN_WIDTH, max(map(len, column))) for column in zip(*lines, strict=True)]
+        rule = ["─" * width for width in widths]
+        for line in (lines[0], rule, *lines[1:]):
+            cells = zip(line, widths, are_numbers, strict=True)
+            padded = (
+                text.rjust(width) if is_number else text.ljust(width) for text, width, is_number in cells
+            )
+            print_raw("  ".join(padded).rstrip())
+    if len(rows) > MAX_TABLE_ROWS:
+        print_note(f"These are the first {MAX_TABLE_ROWS} rows; `--format csv` prints all.")
+
+
+def _print_columns(lines: Sequence[Sequence[str]], are_numbers: Sequence[bool]) -> None:
+    """Print the header and rows of a table in the width of the terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    header, *rows = lines
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for position, name in enumerate(names):
-        is_number = all(isinstance(row[position], Number | None) for row in rows)
-        table.add_column(
-            Text(escape_controls(name)),
-            justify="right" if is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for row in rows[:MAX_TABLE_ROWS]:
-        table.add_row(*(Text(escape_controls(_format_cell(value))) for value in row))
+    for name, is_number in zip(header, are_numbers, strict=True):
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*map(Text, row))
     create_console().print(table)
-    if len(rows) > MAX_TABLE_ROWS:
-        print_note(f"These are the first {MAX_TABLE_ROWS} rows; `--format csv` prints all.")
 
 
 def _format_cell(value: object) -> str:
@@ -242,7 +264,10 @@ def _run_prompt(path: Path, output_format: Format) -> None:
     import readline
 
     history = config.load_settings().home / HISTORY_FILE
-    if history.is_file():
+    # A folder or pipe of this name is neither read nor written.
+    has_history = history.is_file() or (history.parent.exists() and not history.exists())
+    if has_history:
+        history.touch(mode=0o600)
         readline.read_history_file(history)
     readline.set_history_length(MAX_HISTORY_LINES)
     print_raw(WELCOME)
@@ -251,8 +276,7 @@ def _run_prompt(path: Path, output_format: Format) -> None:
         for statements in _read_statements():
             _run_at_prompt(path, statements, output_format)
     finally:
-        if history.parent.exists():
-            history.touch(mode=0o600)
+        if has_history:
             readline.write_history_file(history)
 
 

@@ -30,7 +30,7 @@ POLL_SECONDS: Final = 0.25
 # whose viewer restarts, is back before the next check, so only several negative checks in a row end a wait.
 PAGE_CHECK_SECONDS: Final = 5.0
 CHECKS_WITHOUT_PAGE: Final = 2
-# The interval until a page has been open during the wait: without one, a wait ends soon.
+# Interval of these checks until the first one that finds the page open, so that a wait without a page ends soon.
 FIRST_PAGE_SECONDS: Final = 1.0
 
 
@@ -82,7 +82,8 @@ class UserMessages:
             if is_check_due:
                 problem = await to_thread.run_sync(self.find_page_problem, mindmap_id)
                 checks_without_page = checks_without_page + 1 if problem else 0
-                check_interval = check_interval if problem else PAGE_CHECK_SECONDS
+                if not problem:
+                    check_interval = PAGE_CHECK_SECONDS
                 next_check = time.monotonic() + check_interval
             is_page_closed = checks_without_page == CHECKS_WITHOUT_PAGE
             if is_page_closed or time.monotonic() >= deadline or self.is_stopping():

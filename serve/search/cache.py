@@ -143,9 +143,14 @@ class IndexCache:
         with entry.lock:
             loaded_snapshot = entry.loaded_snapshot
             if loaded_snapshot is None:
-                entry.loaded_snapshot = loaded_snapshot = load_snapshot_with_vectors(
-                    connection, key.reachability, key.location.hnsw
-                )
+                try:
+                    loaded_snapshot = load_snapshot_with_vectors(
+                        connection, key.reachability, key.location.hnsw
+                    )
+                except BaseException:
+                    self._drop(key)
+                    raise
+                entry.loaded_snapshot = loaded_snapshot
                 self._evict_excess()
                 if not key.location.database.exists():  # deleted meanwhile, perhaps after `evict_index`
                     self._drop(key)

@@ -265,7 +265,7 @@ def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -
 
 
 def _compute_coverage(hunk: ScoredCandidate) -> float:
-    """Return the key that selects the hunk to show. All hunks of a commit have its message, so that does not count."""
+    """Return the probability times the share of the query's words that path, symbols and change have."""
     share = hunk.matched_terms.compute_change_share() if hunk.matched_terms else 0.0
     return share * (hunk.probability or 0.0)
 

@@ -79,6 +79,9 @@ def test_query_text_as_arguments(repo: Repo, home: Path, tmp_path: Path) -> None
         assert run_captured("query", *arguments, cwd=repo.path) == (0, expected, "")
     for path in (repo.path, repo.path / "docs"):
         assert run_captured("query", text, path, cwd=tmp_path) == (0, expected, "")
+    expected_of_word = run_captured("query", repo.path, "-q", "timeout")[1]
+    assert run_captured("query", "timeout", ".", cwd=repo.path) == (0, expected_of_word, "")
+    assert run_captured("query", "timeout", repo.path, cwd=tmp_path) == (0, expected_of_word, "")
     code, out, err = run_captured("query", text, "absent", cwd=repo.path)
     assert (code, out) == (1, "") and "does not exist" in err
     names = ("--repository", repo.path.name, "--no-rerank")
@@ -115,6 +118,7 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
             "The query is not quoted: it ends at the first space.\n"
             "  Quote it: `lineage query --query 'how was it done'`.",
         ),
+        (["query", "-q", "how was", "src", "docs"], "There is more than one PATH."),
         (["query", "-q", "x", "--since", "soon"], "'soon' is not a date or an age"),
         (["query", "-q", "x", "--path", "!"], "is not a path filter"),
         (["query", "-q", "x", "--path", "app/[post-id]/page.tsx"], r"part of a name: `app/\[post-id\]/`"),

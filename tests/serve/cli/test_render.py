@@ -389,7 +389,7 @@ Earlier commits that shaped the lines (= equal text, ≈ inferred):
     src/tcp.py ≈ retry(2)
     123456789012  2019-01-01  introduced   (no message)  line 9
     tcp.py = retry()
-Leads: possible sources of the idea behind the lines (guesses):
+Leads: possible sources of the lines (guesses):
     8eb4340f4c12  2018-01-01  Sketch  retry_count
 Some are missing.
 

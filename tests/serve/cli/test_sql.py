@@ -77,8 +77,12 @@ def test_long_table_is_cut(shared_repo: Repo) -> None:
 
 def test_table_when_piped(shared_repo: Repo) -> None:
     """Where there is no terminal, a long value of a table is complete."""
-    code, out, _ = run_sql(shared_repo, "--format", "table", "-c", "SELECT repeat('x', 300) AS x")
-    assert (code, out.split()[-1]) == (0, "x" * 300)
+    statement = "SELECT unnest([repeat('x', 300), 'y']) AS x, 1 AS n"
+    code, out, _ = run_sql(shared_repo, "--format", "table", "-c", statement)
+    *_, long_line, short_line = out.splitlines()
+    assert (code, long_line.split()) == (0, ["x" * 300, "1"])
+    assert short_line.split() == ["y", "1"]
+    assert len(short_line) < 200  # it is not as wide as the long value
 
 
 def test_csv_when_piped(shared_repo: Repo) -> None:

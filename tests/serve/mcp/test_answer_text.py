@@ -197,7 +197,7 @@ def test_evolution_of_lines() -> None:
     assert text.splitlines()[1:] == [
         "Earlier commits that shaped the lines, newest first:",
         f"- 7-8, 12 modified? aaaabbbbcc 2020-01-01 Upload files | limit = 2  # {'a' * 67}…",
-        "Leads: possible sources of the idea behind the lines (guesses):",
+        "Leads: possible sources of the lines (guesses):",
         "- 7 bbbbbbbbbb 2019-01-01 Limit files | limit",
         "Note: Bounded.",
     ]

@@ -304,6 +304,23 @@ def test_snapshot_that_is_being_loaded_is_not_evicted(
     assert loads == [key.reachability, other_key.reachability]
 
 
+def test_failed_load_leaves_no_entry(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot that cannot be loaded is dropped, and the next query loads it again."""
+    key = make_key(repo, home, 1)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with closing(IndexCache()) as index_cache, index_cache.open_index(locate(repo, home)) as index:
+        with monkeypatch.context() as context:
+            context.setattr(cache, "load_snapshot_with_vectors", fail)
+            with pytest.raises(MemoryError):
+                index_cache.get_snapshot(key, index.connection)
+        assert not index_cache._entries  # noqa: SLF001 - no statistics of entries without a snapshot
+        index_cache.get_snapshot(key, index.connection)
+        assert len(index_cache.collect_stats()) == 1
+
+
 def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:
     """Every query calls `load_encoder` with the name of the index's encoder."""
     names: list[EncoderName] = []

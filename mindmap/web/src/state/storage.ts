@@ -35,8 +35,8 @@ export const storeTheme = (theme: Theme): void => void tryAccess(() => localStor
 
 /** Returns what the tab has stored about a map; nothing for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
-  const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE + map) ?? "null") as StoredTabState | null);
-  const { unseen, lookedAt, lastUpdate, dismissedQuestions } = stored || EMPTY_TAB_STATE;
+  const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE + map) ?? "null") as Partial<StoredTabState> | null);
+  const { unseen, lookedAt, lastUpdate, dismissedQuestions } = { ...EMPTY_TAB_STATE, ...stored };
   return { unseen: new Map(unseen), lookedAt, lastUpdate, dismissedQuestions: new Set(dismissedQuestions) };
 }
 
