@@ -116,6 +116,30 @@ def test_collapsed_card_shows_links_to_the_other_pane(site: Site, session: PageS
     expect(page.locator(".cross-links .link")).to_have_count(3)
 
 
+# JavaScript function that returns a point of the screen on the first link across the panes.
+FIND_LINK_POINT = """() => {
+  const path = document.querySelector(".cross-links .hit");
+  const { x, y } = path.getPointAtLength(path.getTotalLength() / 3).matrixTransform(path.getScreenCTM());
+  return [x, y];
+}"""
+
+
+def test_wheel_over_a_link_zooms_the_pane(site: Site, session: PageSession) -> None:
+    """A link across the panes lies over a pane, and does not keep the wheel from it."""
+    site.create_map(create_linked_map())
+    session.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = session.open("#/map/mm_test")
+    find_card(page, "Step 0a of the plan", "plan").click()
+    expect(page.locator(".cross-links .link")).not_to_have_count(0)
+    x, y = wait_until_stable(page, lambda: page.evaluate(FIND_LINK_POINT))
+    page.mouse.move(x, y)
+    assert page.evaluate(f"document.elementFromPoint({x}, {y}).closest('.cross-links') !== null")
+    scene = page.locator(".pane.plan .scene > g").first
+    before = scene.get_attribute("transform")
+    page.mouse.wheel(0, 240)
+    assert wait_until_stable(page, lambda: scene.get_attribute("transform")) != before
+
+
 def sum_badges(page: Page, map_part: str) -> int:
     return sum(map(int, page.locator(f".pane.{map_part} .cross-count text").all_text_contents()))
 

@@ -45,7 +45,25 @@ export function CrossLinks() {
       window.clearTimeout(timer);
     };
   }, []);
-  return <svg ref={svg} class="scene cross-links" aria-hidden="true" onPointerOut={() => app.set({ hovered: null })} />;
+  return (
+    <svg
+      ref={svg}
+      class="scene cross-links"
+      aria-hidden="true"
+      onPointerOut={() => app.set({ hovered: null })}
+      onWheel={forwardToPane}
+      onMouseDown={forwardToPane}
+      onClick={forwardToPane}
+    />
+  );
+}
+
+/** Repeats an event of a link on what is below it, because links only react to the pointer being over them. */
+function forwardToPane(event: MouseEvent): void {
+  const links = event.currentTarget as SVGSVGElement;
+  const below = document.elementsFromPoint(event.clientX, event.clientY).find((element) => !links.contains(element));
+  if (event.type === "wheel") event.preventDefault(); // the page would scroll
+  below?.dispatchEvent(new (event.constructor as typeof MouseEvent)(event.type, event));
 }
 
 function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): SVGElement[] {
