@@ -42,6 +42,9 @@ MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
 # Seed of the order of queries, the same for every --seed.
 SHUFFLE_SEED: Final = 7
+# Most characters of a message for BM25, and for its vector (as in an index).
+MAX_MESSAGE_CHARS: Final = 1_600
+MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 # Smaller repositories have too few hard negatives.
 MIN_COMMITS: Final = 200
 # Shorter changelog lines are headings or names, once markup and issue numbers are removed.
@@ -260,11 +263,6 @@ def write_lists(
     with partial.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
     partial.replace(file)
-
-
-# Most characters of a message for BM25, and for its vector (as in an index).
-MAX_MESSAGE_CHARS: Final = 1_600
-MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)

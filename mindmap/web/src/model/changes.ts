@@ -59,7 +59,7 @@ const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.quest
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
 
-/** Returns the nodes that were updated or asked about after a time. A node that was added and then changed counts as changed. */
+/** Returns the nodes that were updated or asked about after a time; a new link or comment is no update. A node that was added and then changed counts as changed. */
 export function findChangesSince(map: Mindmap, time: string): NodeChanges {
   const additions = new Set(map.activityLog.filter((entry) => describeEntry(entry).kind === "add").map(({ timestamp }) => timestamp));
   const changes = new Map<string, ChangeKind>();

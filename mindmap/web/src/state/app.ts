@@ -33,7 +33,7 @@ export interface AppState {
   isCollapsedByUser: boolean;
   /** Nodes that were added or changed in the last seconds. */
   recentChanges: NodeChanges;
-  /** Nodes that were added or changed while the tab was hidden or reloaded, until they are selected. */
+  /** Nodes that were added or changed while the tab was hidden or reloaded or showed another map, until they are selected. */
   unseen: NodeChanges;
   /** When the tab was hidden, or last updated, before the first of these changes; an ISO timestamp. */
   lookedAt: string;
