@@ -15,7 +15,7 @@ import polars as pl
 
 from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
-from pipeline.git.changes import decode_path
+from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.repository import Repository
 
 # Of the user's settings, this plumbing command follows only the order of files and `submodule.<name>.ignore`: the last
@@ -144,7 +144,7 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
     paths_by_directory = paths.with_columns(
         pl.Series(
             "directory",
-            [list(list_parent_directories(name)) for name in paths["name"]],
+            [list_counted_directories(name) for name in paths["name"]],
             dtype=pl.List(pl.String),
         )
     ).explode("directory", empty_as_null=True, keep_nulls=True)
@@ -172,10 +172,6 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
     return [DirectoryStats(**row) for row in stats.rename({"directory": "path"}).iter_rows(named=True)]
 
 
-def list_parent_directories(path: str) -> Iterator[str]:
-    """Yield the directories that contain a path, from the top; ROOT if there is none."""
-    parts = path.split("/")[:-1][:MAX_DEPTH]
-    if not parts:
-        yield ROOT
-    for depth in range(1, len(parts) + 1):
-        yield "/".join(parts[:depth]) + "/"
+def list_counted_directories(path: str) -> list[str]:
+    """Return the directories that contain a path, from the top, down to MAX_DEPTH; ROOT if there is none."""
+    return [f"{directory}/" for directory in list_parent_directories(path)[:MAX_DEPTH]] or [ROOT]

@@ -11,9 +11,7 @@ import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +21,7 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from pipeline.git import attributes, git_dir
+from pipeline.git.changes import list_parent_directories
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from stores.errors import LineageError
 
@@ -52,7 +51,7 @@ POSIX_CLASSES: Final = {
     "xdigit": "0-9A-Fa-f",
 }
 # Items of a bracket expression: a POSIX class, a character or a range. Only as the first item `]` is a character.
-_ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?+)"
+_ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
 # Parts of a glob; an opening bracket or a backslash by itself makes it invalid. The lookahead keeps the items from
@@ -293,17 +292,11 @@ def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
         paths = {path for path, _ in repository.list_files(head)} if head else set()
     except UnreadableObject:
         paths = set()
-    directories = {directory for path in paths for directory in _list_parents(path)}
+    directories = {directory for path in paths for directory in list_parent_directories(path)}
     for name in sorted(
         {attributes.FILE_NAME, *(f"{directory}/{attributes.FILE_NAME}" for directory in directories)}
     ):
         if name in paths:
             yield repository.read_file_at_head(name) or b""
         if not repository.is_bare:
-            with suppress(OSError):  # git warns about an unreadable file and continues
-                yield git_dir.read_small_file(repository.root / name)
-
-
-def _list_parents(path: str) -> Iterator[str]:
-    """Yield the directories that contain a path: `a` and `a/b` for `a/b/c`."""
-    return accumulate(path.split("/")[:-1], "{}/{}".format)
+            yield attributes.read_attributes_file(repository.root / name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import accumulate, chain
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,7 @@ import pygit2
 from cachetools import LRUCache
 from pygit2.enums import AttrCheck
 
-from pipeline.git.changes import decode_path
+from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import blocks_on_open, read_small_file
 
 FILE_NAME: Final = ".gitattributes"
@@ -80,7 +79,7 @@ class AttributeReader:
 
     def read_local_files(self) -> list[bytes]:
         """Return the content of the attributes files of this clone and of the user."""
-        return [_read_file(file) for file in self._local_files]
+        return [read_attributes_file(file) for file in self._local_files]
 
     @cached_property
     def _has_usable_local_files(self) -> bool:
@@ -91,8 +90,7 @@ class AttributeReader:
         directory = path.rpartition("/")[0]
         is_usable = self._usable_directories.get(directory)
         if is_usable is None:
-            # For `a/b`: the root, `a` and `a/b`.
-            parents = chain([""], accumulate(directory.split("/"), "{}/{}".format))
+            parents = ["", *list_parent_directories(path)]
             is_shallow = directory.count("/") < MAX_LEVELS
             is_usable = (
                 is_shallow and self._has_usable_local_files and all(map(self._has_usable_file, parents))
@@ -115,14 +113,14 @@ class AttributeReader:
 
 def _is_unusable(file: Path) -> bool:
     """Return whether libgit2 may hang while reading or matching an attributes file."""
-    return blocks_on_open(file) or _has_slow_pattern(_read_file(file))
+    return blocks_on_open(file) or _has_slow_pattern(read_attributes_file(file))
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:
     return any(line.count(b"**") > MAX_DOUBLE_STARS for line in attributes.splitlines())
 
 
-def _read_file(file: Path) -> bytes:
+def read_attributes_file(file: Path) -> bytes:
     """Return the content of an attributes file; empty if it cannot be read."""
     try:
         return read_small_file(file)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
 from typing import Final, Literal, NamedTuple
 
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", "type_changed"]
@@ -102,6 +102,11 @@ def is_regular(mode: int) -> bool:
 def decode_path(path: bytes) -> str:
     """Return a path as text, with bytes that are not UTF-8 as `\\xNN`."""
     return path.decode("utf-8", errors="backslashreplace")
+
+
+def list_parent_directories(path: str) -> list[str]:
+    """Return the directories that contain a path, from the top: `a` and `a/b` for `a/b/c`; none for a path without."""
+    return list(accumulate(path.split("/")[:-1], "{}/{}".format))
 
 
 def is_binary(content: bytes) -> bool:
