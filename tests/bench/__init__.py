@@ -14,7 +14,7 @@ seconds are not. Use an idle machine. Memory is summed over all processes of a r
 - `kill_recovery`: `kill -9` at twenty random times of both stages; comparison with an undisturbed index
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a modified work tree
 - `exact_search`: `lineage grep` against `git log -S` and `git log -G`
-- `log_and_trace`: `lineage log`, `lineage grep --range` and `lineage trace` against `git log`
+- `log_and_trace`: `lineage log`, `grep --range`, `trace` and `show` against `git log` and `git show`
 - `warm`: queries with models and index loaded; text lane, encoder and reranking alone
 - `agents`: memory of the MCP server, ten clients at once, eight clients while commits arrive
 - `tokens`: definitions of the MCP tools and their answers, in tokens; needs `pip install bpe-openai`

@@ -1,16 +1,18 @@
-"""Benchmark of `lineage log`, `lineage grep --range` and `lineage trace`, relative to git.
+"""Benchmark of `lineage log`, `lineage grep --range`, `lineage trace` and `lineage show`, relative to git.
 
 python -m tests.bench.log_and_trace CLONE...
 
 - `lineage log RANGE` is compared with `git log --name-only RANGE`, which reads the same commits and names of files.
 - `lineage grep TEXT --range RANGE` is compared with `git log -S TEXT RANGE`.
 - `lineage trace SYMBOL` is compared with `git log -L` of the lines that the symbol has at HEAD.
+- `lineage show COMMIT` is compared with `git show COMMIT`, also for one file of the commit.
 
 lineage runs in this process, after a call that imports what it needs.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from serve.analysis.range_summary import summarize_range
-from serve.commit_types import ChangeSearchRequest, TraceRequest
+from serve.commit_types import ChangeSearchRequest, ShowRequest, TraceRequest
+from serve.explain.show_commit import show_commit
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
 from tests.bench.histories import History, clone_history
@@ -31,6 +34,7 @@ from tests.bench.report import BenchmarkOptions, Row, compute_median, main
 RANGE_LENGTHS: Final = (20, 100, 500)
 SEARCHED_TEXT: Final = "return"
 SYMBOLS: Final = 20
+SHOWN_COMMITS: Final = 20
 SEED: Final = 7
 
 # Two functions to time: of lineage, and of git.
@@ -38,7 +42,7 @@ Pair = tuple[Callable[[], object], Callable[[], object]]
 
 
 def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
-    """Return the rows of one clone: two for each range, and one for symbols."""
+    """Return the rows of one clone: two for each range, one for symbols, and two for commits."""
     history = clone_history(clone, folder / "clone", options.commits)
     home = folder / "home"
     run_lineage(home, "index", history.path, "--skip-vectors", "--no-progress")
@@ -51,6 +55,8 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
             rows.append(_compare(history.name, f"{title}; {commits} commits", [pair] * options.runs))
     if symbols := list(_build_symbol_pairs(history, home)):
         rows.append(_compare(history.name, f"lineage trace, x git log -L; {len(symbols)} symbols", symbols))
+    for title, pairs in _build_commit_pairs(history, home):
+        rows.append(_compare(history.name, f"{title}; {len(pairs)} commits", pairs))
     return rows
 
 
@@ -78,6 +84,27 @@ def _build_symbol_pairs(history: History, home: Path) -> Iterator[Pair]:
             partial(trace_symbol, request, history.path, home),
             partial(run_git_bytes, history.path, "log", "--format=%H", f"-L{start},{end}:{file}"),
         )
+
+
+def _build_commit_pairs(history: History, home: Path) -> Iterator[tuple[str, list[Pair]]]:
+    """Yield the functions for random commits that change files, and for a random file of each of them."""
+    git = partial(run_git_bytes, history.path)
+    generator = random.Random(SEED)  # noqa: S311 - repeatable choice
+    commits = git("rev-list", "--no-merges", "HEAD", "--", ".").decode().split()
+    whole: list[Pair] = []
+    single: list[Pair] = []
+    for sha in generator.sample(commits, min(SHOWN_COMMITS, len(commits))):
+        names = git("show", "--format=", "--name-only", "-z", sha).split(b"\0")
+        file = os.fsdecode(generator.choice(names[:-1]))
+        for pairs, request, options in (
+            (whole, ShowRequest(sha), ()),
+            (single, ShowRequest(sha, file), ("--", file)),
+        ):
+            pairs.append(
+                (partial(show_commit, request, history.path, home=home), partial(git, "show", sha, *options))
+            )
+    yield "lineage show COMMIT, x git show", whole
+    yield "lineage show COMMIT FILE, x git show", single
 
 
 def _compare(name: str, title: str, pairs: Sequence[Pair]) -> Row:
