@@ -1,4 +1,4 @@
-"""Interruption of work: cancellation of requests, and deferral of termination signals.
+"""Interruption of work: cancellation of requests, deadlines, and deferral of termination signals.
 
 The thread that works on a request has a cancellation flag, which is set when the client no longer waits for the answer.
 The stages of the work check the flag and raise RequestCancelled.
@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
 # Signals that end a program by default.
 TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Least time limit of a git process before a deadline. `GitProgram` takes 0 for no limit.
+MIN_GIT_SECONDS: Final = 0.01
 
 _cancellation_flag: Final[ContextVar[Event | None]] = ContextVar("cancellation_flag", default=None)
 
@@ -47,6 +51,40 @@ def check_cancelled(flag: Event | None = None) -> None:
     flag = flag or _cancellation_flag.get()
     if flag is not None and flag.is_set():
         raise RequestCancelled
+
+
+class DeadlineExceeded(Exception):
+    """Raised to end a part of the work at a deadline."""
+
+
+@dataclass(slots=True)
+class Deadline:
+    """End of the time for a part of a request, as in `time.monotonic`. `is_exceeded`: that part is incomplete."""
+
+    end: float
+    is_exceeded: bool = False
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return a deadline this many seconds from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Seconds until the deadline, but at least `MIN_GIT_SECONDS`."""
+        return max(MIN_GIT_SECONDS, self.end - time.monotonic())
+
+    def has_time(self) -> bool:
+        """Return whether time is left; if not, note that the deadline is exceeded. Raises RequestCancelled."""
+        check_cancelled()
+        if time.monotonic() > self.end:
+            self.is_exceeded = True
+        return not self.is_exceeded
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded if no time is left, and RequestCancelled if the request was cancelled."""
+        if not self.has_time():
+            raise DeadlineExceeded
 
 
 def is_main_thread() -> bool:

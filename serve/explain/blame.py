@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import parse_seconds
 from pipeline.git.repository import Repository
-from serve.explain.changed_lines import find_blob, read_lines
+from pipeline.interrupts import Deadline
+from serve.explain.changed_lines import create_file_reader
 from serve.explain.line_similarity import (
     MIN_WEIGHT,
     compute_containment,
@@ -34,8 +33,6 @@ IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 # Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
 MAX_LINE_RANGES: Final = 6
-# Least time limit of a git process. GitProgram takes 0 for no limit.
-MIN_SECONDS: Final = 0.01
 # Option that removes the files of the setting `blame.ignoreRevsFile`.
 NO_IGNORE_FILE: Final = "--ignore-revs-file="
 # A line with a less similar origin was assigned to it by guess, in order to skip an ignored commit.
@@ -226,14 +223,9 @@ def blame_revision(
     return BlameFailed(output.stderr) if output.exit_code else parse_porcelain(output.stdout)
 
 
-def compute_remaining_seconds(deadline: float) -> float:
-    """Return the seconds until a deadline as in `time.monotonic`, but at least `MIN_SECONDS`."""
-    return max(MIN_SECONDS, deadline - time.monotonic())
-
-
 @dataclass(frozen=True, slots=True)
 class RevisionBlamer:
-    """Runs git blame on past revisions until a deadline, as in `time.monotonic`.
+    """Runs git blame on past revisions until a deadline.
 
     `limitations`: receives a sentence if git fails.
     """
@@ -241,7 +233,7 @@ class RevisionBlamer:
     repository: Repository
     git: GitProgram
     ignore_revs: BlameIgnoreRevs
-    deadline: float
+    deadline: Deadline
     limitations: list[str]
 
     def blame(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
@@ -274,7 +266,7 @@ class RevisionBlamer:
         ignore_revs: BlameIgnoreRevs,
         options: Sequence[str],
     ) -> BlameResult:
-        seconds = compute_remaining_seconds(self.deadline)
+        seconds = self.deadline.remaining_seconds
         result = blame_revision(self.git, revision, path, numbers, ignore_revs, seconds, options)
         if isinstance(result, BlameFailed):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
@@ -285,11 +277,11 @@ class RevisionBlamer:
 
 def _find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
     """Return the lines whose origin is not similar, because git skipped an ignored commit and guessed."""
-    read_cached_lines = cache(partial(read_lines, repository))
-    texts = read_cached_lines(find_blob(repository, revision, path))
+    read_file = create_file_reader(repository)
+    texts = read_file(revision, path)
     guesses: set[int] = set()
     for line in blame.lines:
-        old_texts = read_cached_lines(find_blob(repository, line.origin.commit_sha, line.origin.path))
+        old_texts = read_file(line.origin.commit_sha, line.origin.path)
         if line.number <= len(texts) and line.original_number <= len(old_texts):
             features = extract_features(texts[line.number - 1])
             old = extract_features(old_texts[line.original_number - 1])

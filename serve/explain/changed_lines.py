@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain, count
-from typing import Final, TypeVar
+from functools import cache, cached_property
+from itertools import chain, islice
+from typing import Final, Generic, TypeVar
 
 from pipeline.file_classification import classify_role
 from pipeline.git.changes import FileChange, decode_path, is_binary, is_regular
@@ -18,7 +18,7 @@ from pipeline.hunks import OVERSIZE_BYTES
 from serve.explain.line_similarity import (
     RIVAL_ADVANTAGE,
     LineFeatures,
-    build_key,
+    build_keys,
     compute_support,
     extract_features,
     extract_literals,
@@ -52,7 +52,36 @@ MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class WordIndex(Generic[Item]):
+    """Items by the words of their lines. A word is looked up when it is first needed, because few words are."""
+
+    def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
+        """Add items, each with the text of its line."""
+        # Case folding does not depend on the letters around, so a folded line has the folded words of the line.
+        self._lines = [(text.casefold(), text, item) for text, item in items]
+        self._items_by_word: dict[str, list[Item]] = {}
+
+    def find_by_rare_words(self, features: LineFeatures) -> Iterator[Item]:
+        """Yield the items that share one of the rarest words of a line, each once. Common words are left out."""
+        words = ((len(items), word) for word in features.words if (items := self._find(word)))
+        rare_words = sorted(entry for entry in words if entry[0] <= MAX_CANDIDATES)[:MAX_SEARCH_WORDS]
+        yield from dict.fromkeys(chain.from_iterable(self._items_by_word[word] for _, word in rare_words))
+
+    def _find(self, word: str) -> list[Item]:
+        """Return the items whose lines have a word, at most one more than `MAX_CANDIDATES`."""
+        if word not in self._items_by_word:
+            # Extracting the words of a line takes a hundred times as long as searching it for a text.
+            folded_word = word.casefold()
+            items = (
+                item
+                for folded_text, text, item in self._lines
+                if folded_word in folded_text and word in extract_features(text).words
+            )
+            self._items_by_word[word] = list(islice(items, MAX_CANDIDATES + 1))
+        return self._items_by_word[word]
+
+
+@dataclass(slots=True, eq=False)  # not frozen, which would double the time to create one
 class ChangedLine:
     """Line that a commit removes or adds.
 
@@ -88,24 +117,23 @@ class ChangedLines:
     added: Sequence[ChangedLine]
     is_complete: bool = True
     _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
-    _added_by_word: dict[int, Mapping[str, list[ChangedLine]]] = field(default_factory=dict)  # of each file
+    _added_by_word: dict[int, WordIndex[ChangedLine]] = field(default_factory=dict)  # of each file
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
 
     @cached_property
     def _removed_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return _group_by_key(self.removed)
+        return group_by_key([line.text for line in self.removed], self.removed)
 
     @cached_property
     def _added_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return _group_by_key(self.added)
+        return group_by_key([line.text for line in self.added], self.added)
 
     @cached_property
-    def _removed_by_word(self) -> Mapping[str, list[ChangedLine]]:
+    def _removed_by_word(self) -> WordIndex[ChangedLine]:
         """Removed lines, without those whose text the commit adds again: they became no other line."""
-        added_keys = self._added_by_key.keys()
-        return group_by_word(
-            (line.features, line) for line in self.removed if line.features.key not in added_keys
-        )
+        keys = self._removed_by_key.keys() & self._added_by_key.keys()
+        added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
+        return WordIndex((line.text, line) for line in self.removed if line not in added_again)
 
     @cached_property
     def _added_by_file(self) -> Mapping[int, list[ChangedLine]]:
@@ -140,7 +168,7 @@ class ChangedLines:
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
         """Return the removed lines of equal text, then those that share a rare word."""
         equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
-        return list(dict.fromkeys([*equal, *find_by_rare_words(self._removed_by_word, features)]))
+        return list(dict.fromkeys([*equal, *self._removed_by_word.find_by_rare_words(features)]))
 
     def is_source(
         self,
@@ -209,11 +237,11 @@ class ChangedLines:
         """Return the added lines of the block of a removed line, and those of its file that share a rare word."""
         file = removed.file
         if file not in self._added_by_word:
-            self._added_by_word[file] = group_by_word(
-                (line.features, line) for line in self._added_by_file.get(file, ())
+            self._added_by_word[file] = WordIndex(
+                (line.text, line) for line in self._added_by_file.get(file, ())
             )
         if removed not in self._successors:
-            by_word = find_by_rare_words(self._added_by_word[file], removed.features)
+            by_word = self._added_by_word[file].find_by_rare_words(removed.features)
             block = self._added_by_block.get(removed.block, ())[:MAX_BLOCK_LINES]
             self._successors[removed] = list(dict.fromkeys(chain(by_word, block)))
         return self._successors[removed]
@@ -232,31 +260,44 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
     is_complete = len(changes) <= MAX_MOVE_FILES
     removed: list[ChangedLine] = []
     added: list[ChangedLine] = []
-    blocks = count()
+    block = 0
     for file, change in enumerate(changes[:MAX_MOVE_FILES]):
         if change.has_same_content or change.kind == "type_changed":
             continue
-        parts = list_parts(repository, change)
-        line_count = sum(len(part.removed) + len(part.added) for part in parts)
+        versions = load_versions(repository, change)
+        line_count = sum(len(part.removed) + len(part.added) for part in versions.parts)
         if line_count > remaining_lines:
             is_complete = False
             continue
         remaining_lines -= line_count
-        old_lines, lines = (read_lines(repository, blob) for blob in (change.old_blob, change.new_blob))
         old_path = change.old_path or change.path
-        for part, block in zip(parts, blocks, strict=False):
-            removed += (ChangedLine(old_path, old_lines, number, file, block) for number in part.removed)
-            added += (ChangedLine(change.path, lines, number, file, block) for number in part.added)
+        for part in versions.parts:
+            removed += [ChangedLine(old_path, versions.old_lines, n, file, block) for n in part.removed]
+            added += [ChangedLine(change.path, versions.lines, n, file, block) for n in part.added]
+            block += 1
     return ChangedLines(removed, added, is_complete)
 
 
-def list_parts(repository: Repository, change: FileChange) -> Sequence[PatchPart]:
-    """Return the blocks of a change: one with all lines unless both versions can be compared line by line."""
+@dataclass(frozen=True, slots=True)
+class FileVersions:
+    """Lines of both versions of a changed file, and the blocks that differ.
+
+    `parts`: one with all lines unless both versions can be compared line by line.
+    """
+
+    old_lines: Sequence[str]
+    lines: Sequence[str]
+    parts: Sequence[PatchPart]
+
+
+def load_versions(repository: Repository, change: FileChange) -> FileVersions:
+    """Read and compare both versions of a changed file."""
     old_blob, blob = change.old_blob, change.new_blob
     old_lines, lines = (read_lines(repository, sha) for sha in (old_blob, blob))
-    if not (old_lines and lines and old_blob and blob):
-        return (create_whole_part(len(old_lines), len(lines)),)
-    return repository.diff_blobs(old_blob, blob)
+    parts: Sequence[PatchPart] = (create_whole_part(len(old_lines), len(lines)),)
+    if old_lines and lines and old_blob and blob:
+        parts = repository.diff_blobs(old_blob, blob)
+    return FileVersions(old_lines, lines, parts)
 
 
 def create_whole_part(old_count: int, count: int) -> PatchPart:
@@ -269,6 +310,11 @@ def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
     """Return the blob of a commit's file; None if the commit has no regular file there."""
     entry = repository.find_entry(sha, path)
     return entry.sha if entry and entry.name == path and is_regular(entry.mode) else None
+
+
+def create_file_reader(repository: Repository) -> Callable[[str, bytes], list[str]]:
+    """Return a function that reads the lines of a commit's file, and caches them."""
+    return cache(lambda sha, path: read_lines(repository, find_blob(repository, sha, path)))
 
 
 def read_lines(repository: Repository, blob: str | None) -> list[str]:
@@ -290,24 +336,9 @@ def _get_extension(path: bytes) -> bytes:
     return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
 
 
-def _group_by_key(lines: Sequence[ChangedLine]) -> dict[str, list[ChangedLine]]:
-    by_key: dict[str, list[ChangedLine]] = defaultdict(list)
-    for line in lines:
-        by_key[build_key(line.text)].append(line)
+def group_by_key(texts: Sequence[str], items: Iterable[Item]) -> dict[str, list[Item]]:
+    """Return the items by the keys of their texts."""
+    by_key: dict[str, list[Item]] = defaultdict(list)
+    for key, item in zip(build_keys(texts), items, strict=True):
+        by_key[key].append(item)
     return by_key
-
-
-def group_by_word(items: Iterable[tuple[LineFeatures, Item]]) -> dict[str, list[Item]]:
-    """Return the items of lines by the words of their lines."""
-    by_word: dict[str, list[Item]] = defaultdict(list)
-    for features, item in items:
-        for word in features.words:
-            by_word[word].append(item)
-    return by_word
-
-
-def find_by_rare_words(by_word: Mapping[str, Sequence[Item]], features: LineFeatures) -> Iterator[Item]:
-    """Yield the items that share one of the rarest words of a line, each once. Common words are left out."""
-    words = sorted((len(by_word[word]), word) for word in features.words if word in by_word)
-    postings = (by_word[word] for count, word in words[:MAX_SEARCH_WORDS] if count <= MAX_CANDIDATES)
-    yield from dict.fromkeys(chain.from_iterable(postings))

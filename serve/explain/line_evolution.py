@@ -12,7 +12,6 @@ from __future__ import annotations
 import heapq
 import logging
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, UnreadableObject
-from pipeline.interrupts import check_cancelled
+from pipeline.interrupts import Deadline, DeadlineExceeded
 from serve.api_types import format_rfc3339
 from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer
@@ -122,10 +121,6 @@ class _Introduction:
 logger = logging.getLogger(__name__)
 
 
-class DeadlineExceeded(Exception):
-    """The deadline of a search for earlier commits has passed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """Steps, newest first; leads; and a sentence about what may be missing.
@@ -159,7 +154,6 @@ class LineTracer:
     _hit_shas: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_limit_reached: bool = False
-    _is_interrupted: bool = False
     _introductions: list[_Introduction] = field(default_factory=list)
     _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
@@ -189,19 +183,17 @@ class LineTracer:
         try:
             work()
         except (GitTimeout, DeadlineExceeded):
-            self._is_limit_reached = self._is_interrupted = True
+            self.blamer.deadline.is_exceeded = True
         except UnreadableObject as error:
             logger.warning("Some earlier commits could not be read: %s", error)
             self.limitations.append("Some earlier commits could not be read.")
 
     def _process_queue(self) -> None:
         """Process the versions, newest first, until the queue is empty or a limit is reached."""
-        while self._queue and not self._is_interrupted:
+        while self._queue and self.blamer.deadline.has_time():
             date, sha, path = heapq.heappop(self._queue)
             version = _Version(-date, sha, path)
             queried_lines = self._pending.pop(version)
-            if self._is_time_over():
-                break
             if sha not in self._finders and len(self._finders) >= MAX_COMMITS:
                 self._is_limit_reached = True
                 continue
@@ -209,13 +201,13 @@ class LineTracer:
 
     def _search_removed_lines(self) -> None:
         """Search the index for commits that removed introduced lines before, and follow these lines from there."""
-        if self.searcher is None or self._is_time_over():
+        if self.searcher is None or not self.blamer.deadline.has_time():
             return
         unsearched = [entry for entry in self._introductions if not entry.is_searched]
         self.searcher.search([entry.line for entry in unsearched])
         sources: _LinesByFile = defaultdict(dict)
         for entry in unsearched:
-            if self._is_time_over():
+            if not self.blamer.deadline.has_time():
                 break
             entry.is_searched = True
             self._try(partial(self._restore_line, entry, sources))
@@ -236,21 +228,8 @@ class LineTracer:
             self._record(entry.version, "introduced", entry.line.text, entry.queried)
             by_version[entry.version].append(entry)
         for version, entries in by_version.items():
-            if not self._is_time_over():
+            if self.blamer.deadline.has_time():
                 self._try(partial(self._add_leads, version, entries))
-
-    def _is_time_over(self) -> bool:
-        """Check the deadline, and whether the request was cancelled."""
-        check_cancelled()
-        is_over = time.monotonic() > self.blamer.deadline
-        self._is_limit_reached |= is_over
-        self._is_interrupted |= is_over
-        return is_over
-
-    def _check_time(self) -> None:
-        """Raise DeadlineExceeded at the deadline, and RequestCancelled if the request was cancelled."""
-        if self._is_time_over():
-            raise DeadlineExceeded
 
     def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
         pending = self._pending[version]
@@ -276,11 +255,11 @@ class LineTracer:
         if not traceable:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
-        sources = finder.find_sources(version.path, traceable, self._check_time)
+        sources = finder.find_sources(version.path, traceable, self.blamer.deadline)
         try:
             sources |= self._find_copies(version, finder, lines, traceable.keys() - sources.keys())
         except GitTimeout:  # use the sources that are not copies
-            self._is_limit_reached = self._is_interrupted = True
+            self.blamer.deadline.is_exceeded = True
         sources_by_file: _LinesByFile = defaultdict(dict)
         for number, queried in traceable.items():
             text = lines[number - 1]
@@ -384,7 +363,8 @@ class LineTracer:
             self.limitations.append("Lines moved from some files of very large commits were not searched.")
         if self.searcher is None:
             self.limitations.append(describe_missing_index(self.reader))
-        if self._is_limit_reached:
+        is_interrupted = self.blamer.deadline.is_exceeded
+        if self._is_limit_reached or is_interrupted:
             self.limitations.append(
                 "The search for earlier commits stopped at its limit: some may be missing."
             )
@@ -397,7 +377,7 @@ class LineTracer:
                 _build_lead(lead, lines, commits) for lead, lines in leads if lead.commit_sha in commits
             ),
             limitation=limitation,
-            is_complete=not (self._is_interrupted or (self.searcher and self.searcher.has_failed)),
+            is_complete=not (is_interrupted or (self.searcher and self.searcher.has_failed)),
         )
 
     def _load_commit(self, sha: str, commits: dict[str, Commit]) -> None:
@@ -442,7 +422,7 @@ def trace_evolution(
     """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index."""
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines. Ask for fewer.")
-    deadline = time.monotonic() + MAX_SECONDS
+    deadline = Deadline.after(MAX_SECONDS)
     searcher = LineSearcher(repository, git, reader, deadline) if reader.index else None
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
     limitations: list[str] = []

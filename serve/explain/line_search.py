@@ -11,14 +11,21 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice
 from typing import Final
 
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
-from serve.explain.blame import BlamedLine, compute_remaining_seconds
-from serve.explain.changed_lines import FILE_SUPPORT, MAX_CANDIDATES, ROLE_SUPPORT, find_blob, read_lines
+from pipeline.interrupts import Deadline
+from serve.explain.blame import BlamedLine
+from serve.explain.changed_lines import (
+    FILE_SUPPORT,
+    MAX_CANDIDATES,
+    ROLE_SUPPORT,
+    create_file_reader,
+    find_blob,
+    read_lines,
+)
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
@@ -44,7 +51,7 @@ LEADS_PER_TERM: Final = 3
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
-# Patterns of one search. Each adds 5 ms to the 100 ms of a search.
+# Expressions of one search. Each adds 5 ms to the 100 ms of a search.
 MAX_PATTERNS: Final = 24
 
 
@@ -97,30 +104,36 @@ class Lead:
 class LineSearcher:
     """Searcher of the diffs of an open index.
 
-    `deadline`: as in `time.monotonic`. `limitation`: sentence about what was not searched, or empty. `has_failed`: the
-    index could not be searched. `_texts`: texts of the searched lines by commit. `_idioms`: by commit, the keys of its
-    searched texts that its first parent has more than once.
+    `limitation`: sentence about what was not searched, or empty. `has_failed`: the index could not be searched.
+    `_searched_dates`: date until which each pattern was searched. `_texts`: texts of the
+    searched lines by commit. `_idioms`: by commit, the keys of its searched texts that its first parent has more than
+    once.
     """
 
     repository: Repository
     git: GitProgram
     reader: FileHistoryReader
-    deadline: float
+    deadline: Deadline
     limitation: str = ""
     has_failed: bool = False
     _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
+    _searched_dates: dict[DiffLinePattern, int] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _idioms: dict[str, set[str]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals and terms of the lines. `find_removed` and `find_leads` use the result."""
-        all_patterns = dict.fromkeys(pattern for line in lines for pattern in _list_patterns(line))
-        patterns = [pattern for pattern in all_patterns if pattern not in self._changes_by_pattern]
-        if len(patterns) > MAX_PATTERNS:
+        dates: dict[DiffLinePattern, int] = {}
+        for line in lines:
+            for pattern in _list_patterns(line):
+                dates[pattern] = max(line.date, dates.get(pattern, 0))
+        patterns = [pattern for pattern in dates if dates[pattern] > self._searched_dates.get(pattern, -1)]
+        expressions = list(dict.fromkeys(pattern.regex for pattern in patterns))
+        if len(expressions) > MAX_PATTERNS:
             self.limitation = (
                 "Only some of the lines were searched for restored lines and possible earlier commits."
             )
-        patterns = patterns[:MAX_PATTERNS]
+        patterns = [pattern for pattern in patterns if pattern.regex in expressions[:MAX_PATTERNS]]
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
         self._idioms.clear()
@@ -132,8 +145,10 @@ class LineSearcher:
                 is_reachable = history.build_reachability_test(
                     index.connection, self.reader.status.reachability
                 )
-                changes = exact_search.find_line_changes(index.connection, patterns, is_reachable)
+                last_date = max(dates[pattern] for pattern in patterns)
+                changes = exact_search.find_line_changes(index.connection, patterns, is_reachable, last_date)
                 self._changes_by_pattern.update(zip(patterns, changes, strict=True))
+                self._searched_dates.update(dict.fromkeys(patterns, last_date))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.has_failed = True
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
@@ -175,10 +190,10 @@ class LineSearcher:
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
         """Return the removed line with the best support; None if its support is too low."""
-        read = cache(lambda sha, path: read_lines(self.repository, find_blob(self.repository, sha, path)))
+        read_file = create_file_reader(self.repository)
         best_support, best_source = FILE_SUPPORT if is_same_name else ROLE_SUPPORT, None
         for source in sources:
-            lines, old_lines = read(line.commit_sha, line.path), read(source.parent, source.path)
+            lines, old_lines = read_file(line.commit_sha, line.path), read_file(source.parent, source.path)
             support = compute_support(lines, line.number, old_lines, source.number)
             if support > best_support or (best_source is None and support == best_support):
                 best_support, best_source = support, source
@@ -194,7 +209,7 @@ class LineSearcher:
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added a search term of the line to a file with the same suffix."""
         for term in line.search_terms:
-            changes = self._changes_by_pattern.get(_build_term_pattern(term), [])
+            changes = self._changes_by_pattern.get(_build_term_pattern(term, line.suffix), [])
             first_changes: dict[str, LineChange] = {}  # of each commit, oldest first
             for change in changes:
                 if change.date < line.date and _get_suffix(change.file_path) == line.suffix:
@@ -203,7 +218,7 @@ class LineSearcher:
                 yield Lead(change.commit_sha, change.file_path, term)
 
     def _is_ancestor(self, older: str, newer: str) -> bool:
-        seconds = compute_remaining_seconds(self.deadline)
+        seconds = self.deadline.remaining_seconds
         return (
             self.git.run("merge-base", "--is-ancestor", older, newer, timeout_seconds=seconds).exit_code == 0
         )
@@ -212,13 +227,13 @@ class LineSearcher:
 def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
     if removal := line.removal_pattern:
         yield removal
-    yield from map(_build_term_pattern, line.search_terms)
+    yield from (_build_term_pattern(term, line.suffix) for term in line.search_terms)
 
 
-def _build_term_pattern(term: str) -> DiffLinePattern:
-    """Return the pattern of a diff that adds a term. A name must be a whole word there."""
+def _build_term_pattern(term: str, suffix: str) -> DiffLinePattern:
+    """Return the pattern of a diff that adds a term to a file with this suffix. A name must be a whole word there."""
     boundary = r"\b" if re.fullmatch(r"\w+", term, re.ASCII) else ""
-    return DiffLinePattern(term, rf"(?m)^\+.*{boundary}{re.escape(term)}{boundary}")
+    return DiffLinePattern(term, rf"(?m)^\+.*{boundary}{re.escape(term)}{boundary}", suffix)
 
 
 def _get_suffix(path: str) -> str:
@@ -230,16 +245,17 @@ def select_copies(
     git: GitProgram,
     lines: Sequence[str],
     copies: Iterable[BlamedLine],
-    deadline: float,
+    deadline: Deadline,
 ) -> dict[int, LineSource]:
     """Return the sources of copied lines, by line number, without idioms and chance matches.
 
     `copies`: lines that git blame finds in the parent.
     """
+    read_file = create_file_reader(repository)
     sources: dict[int, LineSource] = {}
     for line in copies:
         parent, path = line.origin.commit_sha, line.origin.path
-        old_lines = read_lines(repository, find_blob(repository, parent, path))
+        old_lines = read_file(parent, path)
         number = line.original_number
         if number <= len(old_lines) and is_copy(lines, line.number, old_lines, number):
             sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
@@ -251,17 +267,17 @@ def select_copies(
     }
 
 
-def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: float) -> set[str]:
+def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
     """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have; of all if git fails.
 
-    `deadline`: as in `time.monotonic`. Raises GitTimeout there.
+    Raises GitTimeout at the deadline.
     """
     if not texts:
         return set()
     patterns = [argument for text in texts for argument in ("-e", text)]
     output = git.run(
         "grep", "-hIF", "--no-line-number", "--no-column", "--no-color", *patterns, revision,
-        timeout_seconds=compute_remaining_seconds(deadline),
+        timeout_seconds=deadline.remaining_seconds,
     )  # fmt: skip
     if output.exit_code > NO_MATCH:
         return set(map(build_key, texts))

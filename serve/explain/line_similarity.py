@@ -20,6 +20,8 @@ TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 WORD: Final = re.compile(r"[^\W\d]\w*")
 # Words of a name: `parseHTTPHeader2` has `parse`, `HTTP`, `Header` and `2`.
 NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+# White space of ASCII except the line break.
+ASCII_SPACES: Final = bytes(code for code in range(128) if chr(code).isspace() and chr(code) != "\n")
 # Texts in quotes or backquotes.
 LITERAL: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
 # Words that lines share because of the language or by habit.
@@ -118,6 +120,15 @@ def extract_features(line: str) -> LineFeatures:
 def build_key(line: str) -> str:
     """Return a line without white space. Lines with the same key count as equal."""
     return "".join(line.split())
+
+
+def build_keys(lines: Sequence[str]) -> list[str]:
+    """Return the key of each line."""
+    if not lines:
+        return []
+    # Deleting bytes from all lines at once takes a tenth of the time.
+    keys = "\n".join(lines).encode().translate(None, ASCII_SPACES).decode().split("\n")
+    return [key if key.isascii() else build_key(key) for key in keys]
 
 
 @lru_cache(maxsize=CACHE_SIZE)

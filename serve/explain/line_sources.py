@@ -8,8 +8,7 @@ README.md of `serve` describes the rules.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, product
@@ -18,6 +17,7 @@ from typing import Final, Literal
 from pipeline.git.changes import FileChange
 from pipeline.git.patches import PatchPart
 from pipeline.git.repository import Repository
+from pipeline.interrupts import Deadline
 from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
     MAX_CANDIDATES,
@@ -26,12 +26,12 @@ from serve.explain.changed_lines import (
     MOVE_ADVANTAGE,
     ChangedLine,
     ChangedLines,
+    WordIndex,
     create_whole_part,
     find_blob,
-    find_by_rare_words,
-    group_by_word,
-    list_parts,
+    group_by_key,
     load_changed_lines,
+    load_versions,
     read_lines,
 )
 from serve.explain.line_similarity import (
@@ -90,17 +90,17 @@ class SourceFinder:
         return self.repository.read_commit(self.sha).parents
 
     def find_sources(
-        self, path: bytes, numbers: Collection[int], check_time: Callable[[], object]
+        self, path: bytes, numbers: Collection[int], deadline: Deadline
     ) -> dict[int, LineSource]:
-        """Return the source of each line of the commit's file that has one. Raises UnreadableObject.
+        """Return the source of each line of the commit's file that has one.
 
-        `check_time` is called before each line, and may raise an error to end the search.
+        Raises UnreadableObject, and DeadlineExceeded before a line at the deadline.
         """
         matches: dict[int, _Match] = {}
         for parent_index in range(len(self.parents)):
             comparison = self._compare_file(parent_index, path)
             for number in numbers:
-                check_time()
+                deadline.check()
                 if number > len(comparison.lines):
                     continue
                 match = self._find_best_match(parent_index, comparison, number)
@@ -118,10 +118,9 @@ class SourceFinder:
         for parent_index, parent in enumerate(self.parents):
             for change in self._list_changes(parent_index):
                 if (change.old_path or change.path) == path:
-                    lines = read_lines(self.repository, change.old_blob)
-                    parts = list_parts(self.repository, change)
-                    for number in chain.from_iterable(part.removed for part in parts):
-                        if build_key(lines[number - 1]) == key:
+                    versions = load_versions(self.repository, change)
+                    for number in chain.from_iterable(part.removed for part in versions.parts):
+                        if build_key(versions.old_lines[number - 1]) == key:
                             yield LineSource(parent, path, number, "moved", is_exact=False)
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
@@ -238,21 +237,23 @@ class _FileComparison:
 
     @cached_property
     def _added_by_key(self) -> Mapping[str, list[int]]:
-        return _group_numbers(self.lines, (part.added for part in self.parts or ()))
+        numbers = list(chain.from_iterable(part.added for part in self.parts or ()))
+        return group_by_key([self.lines[number - 1] for number in numbers], numbers)
 
     @cached_property
     def _removed_by_key(self) -> Mapping[str, list[int]]:
-        return _group_numbers(self.old_lines, (part.removed for part in self.parts or ()))
+        numbers = list(chain.from_iterable(part.removed for part in self.parts or ()))
+        return group_by_key([self.old_lines[number - 1] for number in numbers], numbers)
 
     @cached_property
-    def _added_by_word(self) -> Mapping[str, list[int]]:
+    def _added_by_word(self) -> WordIndex[int]:
         numbers = chain.from_iterable(part.added for part in self.parts or ())
-        return group_by_word((extract_features(self.lines[number - 1]), number) for number in numbers)
+        return WordIndex((self.lines[number - 1], number) for number in numbers)
 
     @cached_property
-    def _removed_by_word(self) -> Mapping[str, list[int]]:
+    def _removed_by_word(self) -> WordIndex[int]:
         numbers = chain.from_iterable(part.removed for part in self.parts or ())
-        return group_by_word((extract_features(self.old_lines[number - 1]), number) for number in numbers)
+        return WordIndex((self.old_lines[number - 1], number) for number in numbers)
 
     def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
         """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
@@ -306,7 +307,7 @@ class _FileComparison:
             return _Match(1.0, self._create_source(equal_number, step, is_exact=True))
         relative_position = (number - part.added[0]) / len(part.added)
         candidates: list[tuple[float, float, int, float]] = []
-        for old_number in _select_candidates(part.removed, features, lambda: self._removed_by_word):
+        for old_number in self._select_removed(part, features):
             old = extract_features(self.old_lines[old_number - 1])
             if not features.words & old.words or old.key in self._added_by_key:
                 continue  # a removed line whose text was added has moved
@@ -317,12 +318,24 @@ class _FileComparison:
                 candidates.append((score, -distance, old_number, similarity))
         for score, _, old_number, similarity in sorted(candidates, reverse=True):
             old = extract_features(self.old_lines[old_number - 1])
-            rival_numbers = _select_candidates(part.added, old, lambda: self._added_by_word)
+            rival_numbers = self._select_added(part, old)
             rivals = (self.lines[rival - 1] for rival in rival_numbers if rival != number)
             # A line that has the whole text is its successor, even if another added line is more similar.
             if score >= WHOLE_ANCHOR_SCORE or not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return self._match_only_line(part, features)
+
+    def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
+        """Return the removed lines to compare with a line of a block: all, or of many those that share a rare word."""
+        if len(part.removed) <= MAX_BLOCK_LINES:
+            return part.removed
+        return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
+
+    def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
+        """Return the added lines to compare with a line of a block, as `_select_removed`."""
+        if len(part.added) <= MAX_BLOCK_LINES:
+            return part.added
+        return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))
 
     def _match_only_line(self, part: PatchPart, features: LineFeatures) -> _Match | None:
         """Return the only removed line of a block with one added line, if most of their tokens are the same."""
@@ -413,25 +426,6 @@ def _join_group(parts: Sequence[PatchPart]) -> PatchPart:
 def _span(numbers: Sequence[int]) -> range:
     """Return the range from the first to the last of ascending numbers."""
     return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
-
-
-def _select_candidates(
-    numbers: Sequence[int], features: LineFeatures, get_numbers_by_word: Callable[[], Mapping[str, list[int]]]
-) -> Iterable[int]:
-    """Return the lines of a block to compare with a line: all of a small block, or those that share a rare word."""
-    if len(numbers) <= MAX_BLOCK_LINES:
-        return numbers
-    return (
-        number for number in find_by_rare_words(get_numbers_by_word(), features) if number in _span(numbers)
-    )
-
-
-def _group_numbers(lines: Sequence[str], parts: Iterable[Sequence[int]]) -> dict[str, list[int]]:
-    """Return the numbers of lines, by the text of the line without white space."""
-    by_key: dict[str, list[int]] = defaultdict(list)
-    for number in chain.from_iterable(parts):
-        by_key[build_key(lines[number - 1])].append(number)
-    return by_key
 
 
 def _is_blank_between(previous: PatchPart, part: PatchPart, old_lines: Sequence[str]) -> bool:

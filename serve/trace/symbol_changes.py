@@ -6,7 +6,6 @@ after it are read from git and compared. All other commits only modified the sym
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from pipeline.file_classification import get_grammar_name
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
-from pipeline.interrupts import check_cancelled
+from pipeline.interrupts import Deadline
 from pipeline.syntax.outline import Symbol, parse_symbols
 from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
@@ -151,21 +150,6 @@ class SymbolChange:
     old_place: SymbolPlace | None = None
     body: Body | None = None
     is_exact: bool = True
-
-
-@dataclass(slots=True)
-class Deadline:
-    """End of the time for reading definitions, as in `time.monotonic`. `is_exceeded`: some commits were not checked."""
-
-    end: float
-    is_exceeded: bool = False
-
-    def has_time(self) -> bool:
-        """Return whether time is left; if not, note that the deadline is exceeded. Raises RequestCancelled."""
-        check_cancelled()
-        if time.monotonic() > self.end:
-            self.is_exceeded = True
-        return not self.is_exceeded
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ Several symbols can have one name. A candidate is one of them: all of its places
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,11 +15,11 @@ from pipeline.file_classification import classify_role, detect_language, get_gra
 from pipeline.git.changes import FileChange, decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
+from pipeline.interrupts import Deadline
 from serve.commit_types import HeadPlace
 from serve.text import escape_in_sentence, format_commit_count
 from serve.trace.symbol_changes import (
     Body,
-    Deadline,
     DefinitionReader,
     NameHistory,
     SymbolChange,
@@ -170,7 +169,7 @@ class SymbolTracer:
     repository: Repository
     connection: Connection
     is_reachable: Callable[[str], bool]
-    deadline: Deadline = field(default_factory=lambda: Deadline(time.monotonic() + MAX_SECONDS))
+    deadline: Deadline = field(default_factory=lambda: Deadline.after(MAX_SECONDS))
     reader: DefinitionReader = field(init=False)
     _histories: dict[str, NameHistory] = field(default_factory=dict)
 

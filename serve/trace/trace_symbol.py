@@ -17,6 +17,7 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.repository import Repository, open_repository
+from pipeline.interrupts import Deadline
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_types import (
     HeadPlace,
@@ -37,7 +38,7 @@ from serve.index_status import (
 )
 from serve.repositories import locate_index
 from serve.text import UNREADABLE_HINT, format_commit_count
-from serve.trace.symbol_changes import Deadline, SymbolChange
+from serve.trace.symbol_changes import SymbolChange
 from serve.trace.symbol_tracer import (
     Candidate,
     SymbolTracer,

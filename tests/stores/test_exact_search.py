@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC
 
 import pytest
 
+from pipeline.git.objects import LATEST_SECONDS
 from stores import exact_search
 from stores.exact_search import (
     MAX_LITERAL_COMMITS,
@@ -96,11 +98,37 @@ def test_find_line_changes(max_contains: int, monkeypatch: pytest.MonkeyPatch) -
     removed = DiffLinePattern("a(b)", r"(?m)^-a\(b\)$")
     added = DiffLinePattern("a(b)", r"(?m)^\+.*a\(b\)")
     other = DiffLinePattern("nowhere", "nowhere")
-    found = find_line_changes(connection, [removed, added, other], lambda _: True)
+    found = find_line_changes(connection, [removed, added, other], lambda _: True, LATEST_SECONDS)
     shas = [[change.commit_sha for change in changes] for changes in found]
     assert shas == [[make_sha(1)], [make_sha(2), make_sha(4)], []]
-    found = find_line_changes(connection, [added], lambda sha: sha != make_sha(2))
+    found = find_line_changes(connection, [added], lambda sha: sha != make_sha(2), LATEST_SECONDS)
     assert [(change.commit_sha, change.file_path, change.old_path) for change in found[0]] == [
         (make_sha(4), "a.py", None)
     ]
-    assert find_line_changes(connection, [], lambda _: True) == []
+    assert find_line_changes(connection, [], lambda _: True, LATEST_SECONDS) == []
+
+
+@pytest.mark.parametrize("max_contains", [0, 9])
+def test_find_line_changes_in_some_files(max_contains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern with a suffix has only the changes of files with this suffix."""
+    monkeypatch.setattr(exact_search, "MAX_CONTAINS", max_contains)
+    connection = create_index([SampleHunk(1, "a.py"), SampleHunk(2, "a.js"), SampleHunk(3, "b.py")])
+    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
+    patterns = [DiffLinePattern("text", r"(?m)^\+text", suffix) for suffix in (".py", ".js", "")]
+    found = find_line_changes(connection, patterns, lambda _: True, LATEST_SECONDS)
+    paths = [{change.file_path for change in changes} for changes in found]
+    assert paths == [{"a.py", "b.py"}, {"a.js"}, {"a.py", "a.js", "b.py"}]
+
+
+@pytest.mark.parametrize(
+    ("order", "counts"), [((1, 2, 3, 4), [0, 1, 2, 3, 4]), ((2, 1, 4, 3), [0, 2, 2, 4, 4])]
+)
+def test_find_line_changes_until_a_date(order: Sequence[int], counts: Sequence[int]) -> None:
+    """All changes until a date are found, and no hunk after the last of them is searched."""
+    connection = create_index([SampleHunk(number, "a.py") for number in order])
+    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
+    pattern = DiffLinePattern("text", r"(?m)^\+text")
+    for last, count in enumerate(counts):
+        last_date = int(SampleHunk(last, "a.py").date.replace(tzinfo=UTC).timestamp())
+        (changes,) = find_line_changes(connection, [pattern], lambda _: True, last_date)
+        assert {change.commit_sha for change in changes} == set(map(make_sha, order[:count]))

@@ -6,20 +6,27 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
+from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serve.explain import line_similarity
+from serve.explain import changed_lines, line_similarity
 from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
     MAX_CANDIDATES,
     MAX_SEARCH_WORDS,
     ChangedLine,
     ChangedLines,
+    WordIndex,
 )
 from serve.explain.line_similarity import (
     MAX_LINE_CHARACTERS,
     LineFeatures,
+    build_key,
+    build_keys,
     compute_containment,
     compute_similarity,
     count_common_tokens,
@@ -142,6 +149,42 @@ def test_successors_are_found_by_rare_words(monkeypatch: pytest.MonkeyPatch) -> 
     assert rewrite.has_better_successor(rewrite.removed[300], b"other.py", 1, 0.7)
     assert not rewrite.has_better_successor(rewrite.removed[300], b"data.py", 301, 0.7)
     assert len(compared) <= MAX_BLOCK_LINES + MAX_SEARCH_WORDS * MAX_CANDIDATES
+
+
+LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])))
+
+
+@given(LINES)
+def test_keys_of_lines(lines: Sequence[str]) -> None:
+    """The keys of many lines are those of the single lines."""
+    assert build_keys(lines) == [build_key(line) for line in lines]
+
+
+@given(LINES, st.integers(1, 3))
+def test_lines_with_a_rare_word(lines: Sequence[str], most: int) -> None:
+    """The lines with one of the rarest words are found, whatever their case, and no lines of commoner words."""
+    lines = [*lines, 'Sum = readΔΣFile("Some Path here")', "sum of a file", "İstanbul file"]
+    index = WordIndex((line, number) for number, line in enumerate(lines))
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(changed_lines, "MAX_CANDIDATES", most)
+        for line in lines:
+            features = extract_features(line)
+            by_word = {
+                word: [number for number, other in enumerate(lines) if word in extract_features(other).words]
+                for word in features.words
+            }
+            rarest = sorted((len(numbers), word) for word, numbers in by_word.items())[:MAX_SEARCH_WORDS]
+            expected = [number for count, word in rarest if count <= most for number in by_word[word]]
+            assert list(index.find_by_rare_words(features)) == list(dict.fromkeys(expected))
+
+
+def test_words_of_few_lines_are_extracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for similar removed lines extracts the words of a few of them."""
+    extract = Mock(side_effect=extract_features)
+    monkeypatch.setattr(changed_lines, "extract_features", extract)
+    rewrite = build_rewrite(2_000, "configuration")
+    rewrite.find_candidates(extract_features("value_300 = compute(configuration)"))
+    assert extract.call_count < 4 * MAX_CANDIDATES
 
 
 def test_order_of_candidates() -> None:
