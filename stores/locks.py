@@ -135,7 +135,7 @@ def has_waiters(folder: Path) -> bool:
     Raises FileNotFoundError if the directory was deleted. The lock file is not created, because a new file could
     prevent the deletion of the directory.
     """
-    with close_finally(os.open(folder / GATE_LOCK, os.O_RDONLY)) as gate:
+    with close_finally(_open_for_reading(folder / GATE_LOCK)) as gate:
         # Shared, so that two concurrent checks do not take each other for a waiter.
         return not try_lock(gate, fcntl.LOCK_SH)
 
@@ -143,7 +143,7 @@ def has_waiters(folder: Path) -> bool:
 def is_index_free(folder: Path) -> bool:
     """Return whether a reader need not wait for the index; raises FileNotFoundError if the directory was deleted."""
     for name in (GATE_LOCK, INDEX_LOCK):
-        with close_finally(os.open(folder / name, os.O_RDONLY)) as descriptor:
+        with close_finally(_open_for_reading(folder / name)) as descriptor:
             if not try_lock(descriptor, fcntl.LOCK_SH):
                 return False
     return True
@@ -178,8 +178,13 @@ def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
         if not allow_read_only or error.errno not in _READ_ONLY_ERRNOS:
             raise
         with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            return _open_for_reading(path)
         raise
+
+
+def _open_for_reading(path: Path) -> int:
+    """Return a descriptor of an existing lock file, without waiting if something put a pipe in its place."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager
@@ -251,9 +256,7 @@ def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
     only before `wait_for_run_lock`, which then queues a run.
     """
     try:
-        descriptor = os.open(
-            get_queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        )
+        descriptor = _open_for_reading(get_queue_lock_path(location, git_dir))
     except FileNotFoundError:
         return False
     with close_finally(descriptor):

@@ -249,6 +249,14 @@ def test_something_else_in_place_of_a_lock_file(tmp_path: Path, make: Callable[[
     assert not locks.is_run_queued(location, git_dir)
 
 
+def test_checks_do_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    """The checks for other processes end also with a pipe in place of a lock file, which blocks when it is opened."""
+    for name in (locks.GATE_LOCK, locks.INDEX_LOCK):
+        os.mkfifo(tmp_path / name)
+    assert not locks.has_waiters(tmp_path)
+    assert locks.is_index_free(tmp_path)
+
+
 def test_reader_sees_the_last_batch(tmp_path: Path) -> None:
     """A reader sees the last committed batch, with or without a checkpoint."""
     with run_script(WRITE_BATCHES.format(seconds=0.5), tmp_path) as writer:
