@@ -119,11 +119,11 @@ def map_groups(
         initargs=(os.getpid(),),
     )
     call = delayed(_run_call)
-    if jobs != 1 and prefer == "processes":
-        interrupts.start_resource_tracker()
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
-        stack.enter_context(_end_tasks_without_manager())
+        if jobs != 1 and prefer == "processes":
+            interrupts.start_resource_tracker()
+            stack.enter_context(_end_tasks_without_manager())
         stack.callback(_running_calls.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)

@@ -108,6 +108,17 @@ def test_one_job_runs_in_this_process() -> None:
     assert list(map_groups(get_pid, [[0, 1]], jobs=1, prefer="processes")) == [[os.getpid()] * 2]
 
 
+def get_exception_hook(_: object) -> object:
+    return threading.excepthook
+
+
+@pytest.mark.parametrize(("jobs", "prefer"), [(1, "processes"), (2, "threads")])
+def test_hook_of_threads_stays_without_processes(jobs: int, prefer: Literal["processes", "threads"]) -> None:
+    """Without worker processes, the hook for errors of threads is not replaced."""
+    [[hook]] = map_groups(get_exception_hook, [[0]], jobs=jobs, prefer=prefer)
+    assert hook is threading.excepthook
+
+
 def test_workers_are_processes() -> None:
     """Tasks that prefer processes run in other processes, which the next groups reuse."""
     pids = [set(group) for group in map_groups(get_pid, [range(8)] * 3, jobs=2, prefer="processes")]
