@@ -209,11 +209,11 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 @contextmanager
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
-    """Raise DamagedIndex, StorageError or OutOfMemory for DuckDB errors of the body that report what these mean.
+    """Raise DuckDB's errors about damage, storage and memory as DamagedIndex, StorageError and OutOfMemory.
 
-    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block. With
-    `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same index file
-    reports it.
+    Other DuckDB errors of the body are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the
+    block. With `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same
+    index file reports it.
     """
     try:
         yield
@@ -244,7 +244,7 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
 
 
 def _check_regular_files(location: IndexLocation) -> None:
-    """Raise DamagedIndex if the database or a file beside it is none, but a pipe or a directory, for example."""
+    """Raise DamagedIndex if the database or a file next to it is no regular file, but a pipe, for example."""
     for file in (location.database, location.wal, location.damage):
         if errors.is_special_file(file):
             raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)

@@ -145,7 +145,7 @@ def from_duckdb_error(text: str, file: Path) -> StorageError | None:
 
 
 def is_special_file(file: Path) -> bool:
-    """Return whether something else than a regular file is at this path: opening a pipe would wait forever."""
+    """Return whether this path is no regular file, but a pipe, for example, which would block when it is opened."""
     return file.exists() and not file.is_file()
 
 

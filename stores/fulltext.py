@@ -29,6 +29,7 @@ from stores.schema import Rows
 from stores.snapshot import (
     INNERMOST_PARENT,
     LANE_DEPTH,
+    POSTINGS,
     POSTINGS_TABLES,
     PREFERRED_PATH_BOOST,
     Bools,
@@ -62,7 +63,7 @@ QUOTED_NAME_BOOST: Final = 2.0
 _UNIT: Final = 1e-12
 
 # Ids are SQL literals: with bound parameters DuckDB cannot skip row groups of other terms.
-_POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
+_POSTINGS_OF_TERMS: Final = f"{POSTINGS} WHERE term_id IN ({{terms}})"
 # Terms and names are SQL literals too, because binding takes 0.1 ms per value.
 _TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
 _HUNKS_BY_SYMBOL: Final = f"""
@@ -305,7 +306,7 @@ def _load_postings(
     if snapshot.postings:
         return Postings(len(term_ids), *snapshot.postings.tables[table].find_postings(term_ids))
     terms = ", ".join(map(str, term_ids.tolist()))
-    sql = _POSTINGS.format(key=POSTINGS_TABLES[table], table=table, terms=terms)
+    sql = _POSTINGS_OF_TERMS.format(key=POSTINGS_TABLES[table], table=table, terms=terms)
     posting_term_ids, document_ids, frequencies = map(
         to_int_array, connection.execute(sql).to_arrow_table().columns
     )

@@ -47,6 +47,8 @@ POSTINGS_TABLES: Final = {
     "symbol_postings": "hunk_id",
     "head_postings": "symbol_id",
 }
+# All postings of a table. `key`: column of the document.
+POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table}"
 _COUNT_POSTINGS: Final = " + ".join(f"(SELECT count(*) FROM {table})" for table in POSTINGS_TABLES)
 
 # The order of positions. file_path_bytes orders paths that differ only in bytes that are not UTF-8.
@@ -224,7 +226,7 @@ class Snapshot:
         terms = connection.execute("SELECT term, term_id FROM terms ORDER BY term").to_arrow_table()
         tables = {}
         for table, document in POSTINGS_TABLES.items():
-            rows = connection.execute(f"SELECT term_id, {document}, frequency FROM {table}").to_arrow_table()
+            rows = connection.execute(POSTINGS.format(key=document, table=table)).to_arrow_table()
             tables[table] = PostingsTable.from_rows(rows, self.get_positions(table))
         cache = PostingsCache(terms.column(0).combine_chunks(), to_int_array(terms.column(1)), tables)
         return replace(self, postings=cache)

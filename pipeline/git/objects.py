@@ -201,7 +201,7 @@ def _parse_header(header_lines: bytes) -> _CommitHeader:
 def parse_seconds(digits: str | bytes | None) -> int:
     """Return the seconds since 1970 of a recorded date; 0 if there is none, or if git shows it as 1970.
 
-    Dates after 9999-12-31 become that day, so that their commits are the newest ones, as for git.
+    Dates after the year 9999 become its last second, so that their commits are the newest ones, as for git.
     """
     seconds = int((digits or b"0")[:MAX_DIGITS])
     return min(seconds, LATEST_SECONDS) if 0 <= seconds <= LATEST_GIT_SECONDS else 0

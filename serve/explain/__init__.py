@@ -1,6 +1,6 @@
 """Explanation of lines by the commits that wrote them: `explain_change`; display of commits: `show_commit`.
 
-- `blame`: Runs and parses `git blame --porcelain`; reads `.git-blame-ignore-revs`
+- `blame`: Runs and parses `git blame --porcelain`, also of past revisions; reads `.git-blame-ignore-revs`
 - `cache`: LRU cache of answers; context of a request, which is the key
 - `changed_lines`: Lines that a commit removes and adds, and rules for moved lines
 - `explain_change`: Main line: file, blame, hits newest first with excerpts of diffs, data from the index, answer

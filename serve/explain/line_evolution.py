@@ -372,9 +372,15 @@ class LineTracer:
             self.limitations.append(self.searcher.limitation)
         limitation = " ".join(dict.fromkeys(self.limitations)) or None
         return Evolution(
-            steps=tuple(_build_step(step, commits) for step in shown if step.version.commit_sha in commits),
+            steps=tuple(
+                _build_step(step, commits[step.version.commit_sha])
+                for step in shown
+                if step.version.commit_sha in commits
+            ),
             leads=tuple(
-                _build_lead(lead, lines, commits) for lead, lines in leads if lead.commit_sha in commits
+                _build_lead(lead, lines, commits[lead.commit_sha])
+                for lead, lines in leads
+                if lead.commit_sha in commits
             ),
             limitation=limitation,
             is_complete=not (is_interrupted or (self.searcher and self.searcher.has_failed)),
@@ -384,9 +390,12 @@ class LineTracer:
         commits[sha] = self.blamer.repository.read_commit(sha)
 
 
-def _build_step(step: _Step, commits: Mapping[str, Commit]) -> EvolutionStep:
+def _build_step(step: _Step, commit: Commit) -> EvolutionStep:
     return EvolutionStep(
-        *_list_commit_fields(commits[step.version.commit_sha]),
+        commit_sha=commit.sha,
+        commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
+        commit_author=commit.author_name,
+        commit_date=format_rfc3339(commit.commit_date),
         file_path=decode_path(step.version.path),
         lines=tuple(sorted(step.queried.lines)),
         step=step.name,
@@ -395,19 +404,16 @@ def _build_step(step: _Step, commits: Mapping[str, Commit]) -> EvolutionStep:
     )
 
 
-def _build_lead(lead: Lead, lines: Iterable[int], commits: Mapping[str, Commit]) -> EvolutionLead:
+def _build_lead(lead: Lead, lines: Iterable[int], commit: Commit) -> EvolutionLead:
     return EvolutionLead(
-        *_list_commit_fields(commits[lead.commit_sha]),
+        commit_sha=commit.sha,
+        commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
+        commit_author=commit.author_name,
+        commit_date=format_rfc3339(commit.commit_date),
         file_path=lead.file_path,
         lines=tuple(sorted(lines)),
         text=truncate_line(lead.text),
     )
-
-
-def _list_commit_fields(commit: Commit) -> tuple[str, str, str, str]:
-    """Return SHA, message, author and date, the first fields of steps and leads."""
-    message = cut_message(commit.message, MAX_MESSAGE_CHARACTERS)
-    return commit.sha, message, commit.author_name, format_rfc3339(commit.commit_date)
 
 
 def trace_evolution(
