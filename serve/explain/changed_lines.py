@@ -19,7 +19,7 @@ from serve.explain.line_similarity import (
     RIVAL_ADVANTAGE,
     LineFeatures,
     build_keys,
-    compute_support,
+    compute_context_score,
     extract_features,
     extract_literals,
     is_more_similar,
@@ -27,16 +27,16 @@ from serve.explain.line_similarity import (
 
 Item = TypeVar("Item")
 
-# Least similarity of a moved line: alone, and with at least this support.
+# Least similarity of a moved line: alone, and with at least this context score.
 MIN_MOVE_SCORE: Final = 0.8
-MIN_SUPPORTED_MOVE_SCORE: Final = 0.6
-MOVE_SUPPORT: Final = 0.6
-# Least support of a move between files. The second is for a move from a test or example into source, or to another file
-# extension, and for a line that the commit removes from several files.
-FILE_SUPPORT: Final = 0.25
-ROLE_SUPPORT: Final = 0.5
-# A move within a file needs support too, unless the line has this weight of words: short lines recur by chance.
-UNSUPPORTED_WEIGHT: Final = 2.0
+MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
+MOVE_CONTEXT_SCORE: Final = 0.6
+# Least context score of a move between files. The second is for a move from a test or example into source, to another
+# file extension, or of a line that the commit removes from several files.
+FILE_CONTEXT_SCORE: Final = 0.25
+ROLE_CONTEXT_SCORE: Final = 0.5
+# A move within a file needs the first one too, unless the line has this weight of words: short lines recur by chance.
+WEIGHT_WITHOUT_CONTEXT: Final = 2.0
 # A moved line must be better than an edited one by this much, because most edits stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
 # Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
@@ -116,7 +116,7 @@ class ChangedLines:
     removed: Sequence[ChangedLine]
     added: Sequence[ChangedLine]
     is_complete: bool = True
-    _best_supports: dict[ChangedLine, float] = field(default_factory=dict)
+    _best_context_scores: dict[ChangedLine, float] = field(default_factory=dict)
     _added_by_word: dict[int, WordIndex[ChangedLine]] = field(default_factory=dict)  # of each file
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
 
@@ -177,44 +177,46 @@ class ChangedLines:
         path: bytes,
         old_path: bytes,
         score: float,
-        support: float,
+        context_score: float,
     ) -> bool:
-        """Check whether a removed line is the source of a line elsewhere, by their similarity and support.
+        """Check whether a removed line is the source of a line elsewhere, by their similarity and context score.
 
         `path`, `old_path`: path of the file of the line, now and in the parent.
         """
         if self._shares_unique_literal(features, removed):
             return True
         if removed.path not in (path, old_path):
-            return self._is_move_between_files(removed, path, score, support)
-        if score < MIN_MOVE_SCORE and support < MOVE_SUPPORT:
+            return self._is_move_between_files(removed, path, score, context_score)
+        if score < MIN_MOVE_SCORE and context_score < MOVE_CONTEXT_SCORE:
             return False
-        return support >= FILE_SUPPORT or features.weight >= UNSUPPORTED_WEIGHT
+        return context_score >= FILE_CONTEXT_SCORE or features.weight >= WEIGHT_WITHOUT_CONTEXT
 
-    def _is_move_between_files(self, removed: ChangedLine, path: bytes, score: float, support: float) -> bool:
+    def _is_move_between_files(
+        self, removed: ChangedLine, path: bytes, score: float, context_score: float
+    ) -> bool:
         has_same_extension = _get_extension(path) == _get_extension(removed.path)
-        if score < MIN_MOVE_SCORE and (support < MOVE_SUPPORT or not has_same_extension):
+        if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_extension):
             return False
         is_into_source = _is_source(path) and not _is_source(removed.path)
-        is_idiom = removed.features.key in self._keys_of_several_files
-        is_doubtful = is_into_source or is_idiom or not has_same_extension
-        return support >= (ROLE_SUPPORT if is_doubtful else FILE_SUPPORT)
+        is_repeated = removed.features.key in self._keys_of_several_files
+        is_doubtful = is_into_source or is_repeated or not has_same_extension
+        return context_score >= (ROLE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
-    def compute_best_support(self, removed: ChangedLine) -> float:
-        """Return the best support of the added lines of this text; 0 if no more were added than removed.
+    def compute_best_context_score(self, removed: ChangedLine) -> float:
+        """Return the best context score of the added lines of this text; 0 if no more were added than removed.
 
-        Of several added lines, only the one with the best support continues the removed line.
+        Of several added lines, only the one with the best context score continues the removed line.
         """
         key = removed.features.key
         added = self._added_by_key.get(key, [])
         if len(added) <= len(self._removed_by_key[key]):
             return 0.0
-        if removed not in self._best_supports:
-            self._best_supports[removed] = max(
-                compute_support(line.lines, line.number, removed.lines, removed.number)
+        if removed not in self._best_context_scores:
+            self._best_context_scores[removed] = max(
+                compute_context_score(line.lines, line.number, removed.lines, removed.number)
                 for line in added[:MAX_CANDIDATES]
             )
-        return self._best_supports[removed]
+        return self._best_context_scores[removed]
 
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
         """Check whether another added line of the file fits a removed line better than the line `number` of `path`.

@@ -46,7 +46,7 @@ MAX_LEADS: Final = 6
 # Characters of the message of a step or lead: an answer can have many of them.
 MAX_MESSAGE_CHARACTERS: Final = 400
 # Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
-# and digits, which are idioms.
+# and digits, which recur by chance.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
 # Versions of files whose copied lines are searched. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8

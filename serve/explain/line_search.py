@@ -19,9 +19,9 @@ from pipeline.git.repository import Repository
 from pipeline.interrupts import Deadline
 from serve.explain.blame import BlamedLine
 from serve.explain.changed_lines import (
-    FILE_SUPPORT,
+    FILE_CONTEXT_SCORE,
     MAX_CANDIDATES,
-    ROLE_SUPPORT,
+    ROLE_CONTEXT_SCORE,
     create_file_reader,
     find_blob,
     read_lines,
@@ -29,7 +29,7 @@ from serve.explain.changed_lines import (
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
-    compute_support,
+    compute_context_score,
     extract_features,
     find_search_term,
     is_copy,
@@ -47,7 +47,7 @@ MIN_RESTORED_WORDS: Final = 3
 # Commits that become leads, the oldest that add the search term. For 14 of 22 lines the oldest one was right, for 17
 # one of the three oldest.
 LEADS_PER_TERM: Final = 3
-# A line is not a copy if more lines of the parent are equal to it: it is an idiom, such as the head of a method.
+# A line is not a copy if more lines of the parent are equal to it, as for the head of a method.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
@@ -105,9 +105,8 @@ class LineSearcher:
     """Searcher of the diffs of an open index.
 
     `limitation`: sentence about what was not searched, or empty. `has_failed`: the index could not be searched.
-    `_searched_dates`: date until which each pattern was searched. `_texts`: texts of the
-    searched lines by commit. `_idioms`: by commit, the keys of its searched texts that its first parent has more than
-    once.
+    `_searched_dates`: date until which each pattern was searched. `_texts`: texts of the searched lines by commit.
+    `_repeated_lines`: by commit, the keys of its searched texts that its first parent has more than once.
     """
 
     repository: Repository
@@ -119,7 +118,7 @@ class LineSearcher:
     _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
     _searched_dates: dict[DiffLinePattern, int] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _idioms: dict[str, set[str]] = field(default_factory=dict)
+    _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals and terms of the lines. `find_removed` and `find_leads` use the result."""
@@ -136,7 +135,7 @@ class LineSearcher:
         patterns = [pattern for pattern in patterns if pattern.regex in expressions[:MAX_PATTERNS]]
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
-        self._idioms.clear()
+        self._repeated_lines.clear()
         index = self.reader.index
         if index is None or not patterns:
             return
@@ -183,28 +182,30 @@ class LineSearcher:
                 source = self._select_source(line, islice(sources, MAX_CANDIDATES), is_same_name)
                 if source is None:
                     return None
-                return source if is_same_name or not self._is_idiom(line, parents[0]) else None
+                return source if is_same_name or not self._is_repeated(line, parents[0]) else None
         return None
 
     def _select_source(
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
-        """Return the removed line with the best support; None if its support is too low."""
+        """Return the removed line with the best context score; None if that is too low."""
         read_file = create_file_reader(self.repository)
-        best_support, best_source = FILE_SUPPORT if is_same_name else ROLE_SUPPORT, None
+        best_context_score, best_source = FILE_CONTEXT_SCORE if is_same_name else ROLE_CONTEXT_SCORE, None
         for source in sources:
             lines, old_lines = read_file(line.commit_sha, line.path), read_file(source.parent, source.path)
-            support = compute_support(lines, line.number, old_lines, source.number)
-            if support > best_support or (best_source is None and support == best_support):
-                best_support, best_source = support, source
+            context_score = compute_context_score(lines, line.number, old_lines, source.number)
+            if context_score > best_context_score or (
+                best_source is None and context_score == best_context_score
+            ):
+                best_context_score, best_source = context_score, source
         return best_source
 
-    def _is_idiom(self, line: UnsourcedLine, parent: str) -> bool:
+    def _is_repeated(self, line: UnsourcedLine, parent: str) -> bool:
         """Check whether several lines of the parent are equal to a line, such as an import."""
         sha = line.commit_sha
-        if sha not in self._idioms:
-            self._idioms[sha] = find_idioms(self.git, parent, self._texts[sha], self.deadline)
-        return build_key(line.text) in self._idioms[sha]
+        if sha not in self._repeated_lines:
+            self._repeated_lines[sha] = find_repeated_lines(self.git, parent, self._texts[sha], self.deadline)
+        return build_key(line.text) in self._repeated_lines[sha]
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added a search term of the line to a file with the same suffix."""
@@ -247,7 +248,7 @@ def select_copies(
     copies: Iterable[BlamedLine],
     deadline: Deadline,
 ) -> dict[int, LineSource]:
-    """Return the sources of copied lines, by line number, without idioms and chance matches.
+    """Return the sources of copied lines, by line number, without repeated lines and chance matches.
 
     `copies`: lines that git blame finds in the parent.
     """
@@ -261,13 +262,15 @@ def select_copies(
             sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
     parents = {source.parent for source in sources.values()}
     texts = {lines[number - 1].strip() for number in sources}
-    idioms = {key for parent in parents for key in find_idioms(git, parent, texts, deadline)}
+    repeated_lines = {key for parent in parents for key in find_repeated_lines(git, parent, texts, deadline)}
     return {
-        number: source for number, source in sources.items() if build_key(lines[number - 1]) not in idioms
+        number: source
+        for number, source in sources.items()
+        if build_key(lines[number - 1]) not in repeated_lines
     }
 
 
-def find_idioms(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
+def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
     """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have; of all if git fails.
 
     Raises GitTimeout at the deadline.

@@ -1,8 +1,8 @@
 """Similarity of lines of code, and of the lines around them.
 
 Two lines can be equal, edited, or one a part of the other. Words weigh by how much they prove: common ones, such as
-keywords, little. An anchor is a long name or a long literal, which lines seldom share by chance. The support of a pair
-of lines is the similarity of the lines around both.
+keywords, little. An anchor is a long name or a long literal, which lines seldom share by chance. The context score of a
+pair of lines is the similarity of the lines around both.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CONTAINED_SHARE: Final = 0.8  # below 1, because an edited line of the same word
 # For the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT.
 CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
-NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor the words can be an idiom
+NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor many lines have the same words
 # A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
 WHOLE_SCORE: Final = 0.55
 WHOLE_ANCHOR_SCORE: Final = 0.9  # with an anchor and enough words
@@ -64,10 +64,10 @@ MIN_WHOLE_WEIGHT: Final = 1.0
 # Longer lines (minified files, data) are compared only for equality.
 MAX_LINE_CHARACTERS: Final = 1_000
 
-# Nonblank lines before and as many after a line, from which support is computed.
-SUPPORT_LINES: Final = 2
-# Support is a weighted mean: a line without words, such as a brace, has this weight, and one with words at most 1.
-MIN_SUPPORT_WEIGHT: Final = 0.1
+# Nonblank lines before and as many after a line, from which the context score is computed.
+CONTEXT_LINES: Final = 2
+# The context score is a weighted mean: a line without words, such as a brace, has this weight, and others at most 1.
+MIN_CONTEXT_WEIGHT: Final = 0.1
 # A removed line is not the source of a line if another added line is more similar to it by this much.
 RIVAL_ADVANTAGE: Final = 0.1
 # A line was split if the lines of one place have this share of its tokens, in their order. A line is one of the parts
@@ -81,9 +81,9 @@ MAX_SPLIT_GAPS: Final = 3
 MAX_PART_SIMILARITY: Final = 0.6
 # Most tokens of code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# A copied line needs more than a moved one, because its original was not removed: idioms are equal by chance.
+# A copied line needs more than a moved one, because its original was not removed, and lines are equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
-COPY_SUPPORT: Final = 0.7
+COPY_CONTEXT_SCORE: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,9 @@ def find_search_term(line: str) -> str:
     return max(names, key=len, default="")
 
 
-def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> float:
+def compute_context_score(
+    lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int
+) -> float:
     """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more."""
     total = weights = 0.0
     for step in (-1, 1):
@@ -248,8 +250,8 @@ def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str],
             _iter_nonblank(old_lines, old_number - 1, step),
             strict=False,
         )
-        for (new, old), _ in zip(neighbours, range(SUPPORT_LINES), strict=False):
-            weight = max(MIN_SUPPORT_WEIGHT, min(1.0, new.weight))
+        for (new, old), _ in zip(neighbours, range(CONTEXT_LINES), strict=False):
+            weight = max(MIN_CONTEXT_WEIGHT, min(1.0, new.weight))
             weights += weight
             total += weight * compute_similarity(new, old)
     return total / weights if weights else 0.0
@@ -257,7 +259,7 @@ def compute_support(lines: Sequence[str], number: int, old_lines: Sequence[str],
 
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
     """Check whether a line is a copy of an equal line of the parent: the lines around both must be similar."""
-    return compute_support(lines, number, old_lines, old_number) >= COPY_SUPPORT
+    return compute_context_score(lines, number, old_lines, old_number) >= COPY_CONTEXT_SCORE
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:

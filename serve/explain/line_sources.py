@@ -1,8 +1,8 @@
 """Sources of lines: the lines of a parent commit that became lines of a commit.
 
 A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
-commit (it was moved). The support of a source is the similarity of the lines around it and around the line, 0 to 1.
-README.md of `serve` describes the rules.
+commit (it was moved). The context score of a source is the similarity of the lines around it and around the line, 0 to
+1. README.md of `serve` describes the rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
     MAX_CANDIDATES,
     MIN_MOVE_SCORE,
-    MIN_SUPPORTED_MOVE_SCORE,
+    MIN_MOVE_SCORE_IN_CONTEXT,
     MOVE_ADVANTAGE,
     ChangedLine,
     ChangedLines,
@@ -40,8 +40,8 @@ from serve.explain.line_similarity import (
     LineFeatures,
     build_key,
     compute_containment,
+    compute_context_score,
     compute_similarity,
-    compute_support,
     compute_token_similarity,
     extract_features,
     find_split_lines,
@@ -52,8 +52,8 @@ SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
 # Least similarity of an edited line. If no removed line reaches it, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
-# A moved line of equal text is exact if it has at least this support.
-EXACT_SUPPORT: Final = 0.5
+# A moved line of equal text is exact if it has at least this context score.
+EXACT_CONTEXT_SCORE: Final = 0.5
 # Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
 MAX_REPLACED_LINES: Final = 3
 
@@ -193,30 +193,30 @@ class SourceFinder:
                 self.repository, self._list_changes(parent_index)
             )
         best: tuple[float, float, ChangedLine] | None = None
-        least_score = MIN_SUPPORTED_MOVE_SCORE
+        least_score = MIN_MOVE_SCORE_IN_CONTEXT
         for candidate in changed_lines.find_candidates(features):
             score = similarity = compute_similarity(features, candidate.features)
             if score < MIN_MOVE_SCORE and features.anchors & candidate.features.anchors:
                 score = max(score, compute_containment(features, candidate.features))
             if score < least_score:
                 continue
-            support = compute_support(comparison.lines, number, candidate.lines, candidate.number)
-            if score == 1 and support < changed_lines.compute_best_support(candidate):
+            context_score = compute_context_score(comparison.lines, number, candidate.lines, candidate.number)
+            if score == 1 and context_score < changed_lines.compute_best_context_score(candidate):
                 # Another added line continues this one. Later candidates must be nearly equal.
                 least_score = 1 - MOVE_ADVANTAGE
                 continue
             is_source = changed_lines.is_source(
-                candidate, features, comparison.path, comparison.old_path, score, support
+                candidate, features, comparison.path, comparison.old_path, score, context_score
             )
-            is_best = is_source and (best is None or (score, support) > best[:2])
+            is_best = is_source and (best is None or (score, context_score) > best[:2])
             # If both lines were edited in place, they did not change places.
             least = match.score if match and similarity == 1 else similarity
             if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, least):
-                best = score, support, candidate
+                best = score, context_score, candidate
         if best is None:
             return None
-        score, support, line = best
-        is_exact = score == 1 and support >= EXACT_SUPPORT
+        score, context_score, line = best
+        is_exact = score == 1 and context_score >= EXACT_CONTEXT_SCORE
         return _Match(
             score, LineSource(self.parents[parent_index], line.path, line.number, "moved", is_exact)
         )
@@ -373,8 +373,8 @@ class _FileComparison:
 
     def _rate_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
         number, old_number = pair
-        support = compute_support(self.lines, number, self.old_lines, old_number)
-        return -support, abs(old_number - number - shift)
+        context_score = compute_context_score(self.lines, number, self.old_lines, old_number)
+        return -context_score, abs(old_number - number - shift)
 
     def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
         """Return the step for a removed line that is equal to a line in the same block."""

@@ -156,7 +156,7 @@ def test_copied_line(repo: Repo, home: Path) -> None:
     assert trace(repo, home, "sockets.py", 5).evolution == ()  # a comment, which is mostly a license
 
 
-def test_idiom_is_not_copied(repo: Repo, home: Path) -> None:
+def test_repeated_line_is_not_copied(repo: Repo, home: Path) -> None:
     """A line that the parent has in many files, such as a license, has no certain source."""
     for number in range(line_search.MAX_EQUAL_LINES):
         repo.commit_file(f"copy{number}.py", CONNECT, "Copy connect")
@@ -417,12 +417,12 @@ def test_lines_edited_in_place_do_not_change_places(repo: Repo, home: Path) -> N
     assert (step.file_path, step.text) == ("disk.py", "shards: dict[str, list[Shard]] = collect(shards)")
 
 
-@pytest.mark.parametrize("is_idiom", [False, True])
-def test_idiom_does_not_move_between_files(repo: Repo, home: Path, is_idiom: bool) -> None:
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_repeated_line_does_not_move_between_files(repo: Repo, home: Path, is_repeated: bool) -> None:
     """A line that a commit removes from several files did not move to a new one, unless the lines around it did."""
     line = "use std::cell::UnsafeCell;\n"
     neighbours = "use std::fmt::Debug;\n"
-    names = ["worker.rs", "queue.rs"] if is_idiom else ["worker.rs"]
+    names = ["worker.rs", "queue.rs"] if is_repeated else ["worker.rs"]
     for name in names:
         repo.write(name, neighbours + line + f"fn {name.partition('.')[0]}() {{}}\n")
     repo.commit("Start")
@@ -431,7 +431,7 @@ def test_idiom_does_not_move_between_files(repo: Repo, home: Path, is_idiom: boo
     new_neighbours = neighbours.replace("Debug", "Display")
     repo.commit_file("scope.rs", f"{new_neighbours}{line}struct Scope {{}}\n", "Add a scope")
     found = trace(repo, home, "scope.rs", 2).evolution
-    assert [step.commit_message for step in found] == ([] if is_idiom else ["Start"])
+    assert [step.commit_message for step in found] == ([] if is_repeated else ["Start"])
 
 
 def test_move_to_another_language_is_not_edited(repo: Repo, home: Path) -> None:
@@ -605,7 +605,7 @@ def test_line_of_a_longer_one_is_its_part(repo: Repo, home: Path) -> None:
     assert step.text.startswith("if (typeof data")
 
 
-def test_idioms_of_a_commit_are_searched_together(
+def test_repeated_lines_of_a_commit_are_searched_together(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process of git searches the files of the parent for all lines of a commit that may be restored."""
@@ -613,11 +613,11 @@ def test_idioms_of_a_commit_are_searched_together(
     repo.commit("Remove net")
     repo.commit_file("sockets.py", CONNECT + PARSE + OTHER, "Add sockets")
     build_index(repo, home)
-    find_idioms = Mock(return_value=set())
-    monkeypatch.setattr(line_search, "find_idioms", find_idioms)
+    find_repeated_lines = Mock(return_value=set())
+    monkeypatch.setattr(line_search, "find_repeated_lines", find_repeated_lines)
     assert "introduced" in [step for step, *_ in list_steps(trace(repo, home, "sockets.py", 1, 7))]
-    find_idioms.assert_called_once()
-    assert {line.strip() for line in CONNECT.splitlines()[:3]} <= find_idioms.call_args.args[2]
+    find_repeated_lines.assert_called_once()
+    assert {line.strip() for line in CONNECT.splitlines()[:3]} <= find_repeated_lines.call_args.args[2]
 
 
 @pytest.mark.parametrize("copies", [0, 2])
