@@ -276,6 +276,7 @@ class TraceHit:
       removed before.
     - `symbol`, `path`: qualified name and file after the change, or before a removal.
     - `old_symbol`, `old_path`: name and file before the change, if they differ.
+    - `references`, `release`: as in `PatternHit`.
     - `provenance`: `INFERRED` if similar code, or git's hunk header, is the evidence.
     """
 
@@ -290,6 +291,8 @@ class TraceHit:
     old_symbol: str | None
     old_path: str | None
     provenance: Literal["EXACT", "INFERRED"]
+    references: tuple[Reference, ...] = ()
+    release: Release | None = None
 
     @property
     def origin_suffix(self) -> str:
@@ -363,7 +366,7 @@ class TraceAnswer:
 
     def to_json_dict(self) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`."""
-        hits = [drop_none(asdict(hit)) for hit in self.hits]
+        hits = [drop_none(drop_empty_fields("hits", asdict(hit))) for hit in self.hits]
         return {"hits": hits, "meta": self.meta.to_json_dict()}
 
 

@@ -168,7 +168,7 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
 def describe_evidence(
     references: Iterable[Reference], tag: str | None, copies: Sequence[str], shown_message: str
 ) -> str:
-    """Return a phrase such as `#12 · in 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
+    """Return a phrase such as `#12 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
 
     It leaves out references that the shown part of the message has already.
     """
@@ -180,7 +180,7 @@ def describe_evidence(
     ]
     parts = (
         ", ".join(names[:MAX_SHOWN]),
-        f"in {tag}" if tag else "",
+        f"first tag {tag}" if tag else "",
         f"also {', '.join(sha[:SHORT_SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
     )
     return escape_line(" · ".join(filter(None, parts)))

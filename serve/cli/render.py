@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from serve import excerpts, text
 from serve.api_types import NamedRepository, format_rfc3339, parse_field_names, to_json_dict
 from serve.cli.terminal import format_json
-from serve.commit_types import ChangeHit, CommitDetails
+from serve.commit_types import ChangeHit, CommitDetails, TraceHit
 from serve.excerpts import get_subject
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
@@ -110,12 +110,13 @@ def format_message_lines(message: str) -> list[str]:
     return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
 
 
-def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails) -> str:
+def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails) -> str:
     """Return the references, release and copies of a commit, after two spaces. Return an empty text without any."""
     # Only the subject is certain to be shown, so only its references are left out here.
-    subject = hit.commit_subject if isinstance(hit, ChangeHit) else get_subject(hit.commit_message)
+    subject = hit.commit_subject if isinstance(hit, ChangeHit | TraceHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
-    description = describe_evidence(hit.references, tag, hit.also, subject)
+    copies = () if isinstance(hit, TraceHit) else hit.also
+    description = describe_evidence(hit.references, tag, copies, subject)
     return f"  {description}" if description else ""
 
 

@@ -248,7 +248,8 @@ def _format_trace_hit(hit: TraceHit) -> Text:
     row = Text().append(hit.commit_sha[:SHA_DIGITS], style="yellow").append(f"  {hit.commit_date[:10]}  ")
     row.append(f"{step:<{STEP_WIDTH}}  ", style=STEP_STYLES.get(hit.step, "magenta"))
     row.append(format_message_lines(hit.commit_subject)[0], style="bold")
-    return row.append(f"  {escape_line(hit.commit_author)}", style="dim")
+    row.append(f"  {escape_line(hit.commit_author)}", style="dim")
+    return row.append(format_evidence(hit), style="green")
 
 
 def _format_place(hit: TraceHit) -> str:

@@ -193,8 +193,8 @@ def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
 def _format_trace_hit(hit: TraceHit) -> str:
     subject = _shorten(_split_message(hit.commit_subject)[0])
     guess = "" if hit.provenance == "EXACT" else "?"
-    date = _format_date(hit.commit_date, hit.author_date)
-    return f"- {hit.step}{guess} {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}"
+    date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
+    return f"- {hit.step}{guess} {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
 
 
 def _format_related_file(file: RelatedFile) -> str:
@@ -241,10 +241,13 @@ def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
     yield from _fence(hit.diff_excerpt)
 
 
-def _describe_evidence(hit: PatternHit | ExplainHit | ChangeHit | CommitDetails, shown_message: str) -> str:
+def _describe_evidence(
+    hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails, shown_message: str
+) -> str:
     """Return the evidence about a commit for the end of its line; empty without any."""
     tag = hit.release.tag if hit.release else None
-    description = describe_evidence(hit.references, tag, hit.also, shown_message)
+    copies = () if isinstance(hit, TraceHit) else hit.also
+    description = describe_evidence(hit.references, tag, copies, shown_message)
     return f" · {description}" if description else ""
 
 

@@ -28,6 +28,7 @@ from serve.commit_types import (
     TraceRequest,
     TraceStep,
 )
+from serve.evidence import EvidenceLoader
 from serve.excerpts import get_subject
 from serve.index_status import (
     IndexStatus,
@@ -80,8 +81,9 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
     if not has_qualified_name(candidate, request.symbol):
         limitations.append(f"No symbol has the whole name: this is the function `{candidate.name}`.")
     newest = changes[0]
+    loader = EvidenceLoader(repository, location.git_directory)
     return TraceAnswer(
-        tuple(_build_hit(repository, change) for change in shown),
+        tuple(_build_hit(repository, change, loader) for change in shown),
         TraceMeta(
             index_status=build_index_state(status),
             hint=" ".join(_build_hints(status)) or None,
@@ -144,8 +146,9 @@ def _count_steps(changes: Sequence[SymbolChange]) -> dict[TraceStep, int]:
     return {step: counts[step] for step in STEPS if counts[step]}
 
 
-def _build_hit(repository: Repository, change: SymbolChange) -> TraceHit:
+def _build_hit(repository: Repository, change: SymbolChange, loader: EvidenceLoader) -> TraceHit:
     commit = repository.read_commit(change.commit_sha)
+    evidence = loader.load({commit.sha: commit.message})[commit.sha]
     symbol, path = change.place.format_symbol(change.name), decode_path(change.place.path)
     old_symbol = old_path = None
     if change.old_place is not None:
@@ -163,6 +166,8 @@ def _build_hit(repository: Repository, change: SymbolChange) -> TraceHit:
         old_symbol=None if old_symbol == symbol else old_symbol,
         old_path=None if old_path == path else old_path,
         provenance="EXACT" if change.is_exact else "INFERRED",
+        references=evidence.references,
+        release=evidence.release,
     )
 
 

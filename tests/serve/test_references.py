@@ -195,8 +195,9 @@ def test_description() -> None:
         Reference("trailer", "Issue: run this"),
     )
     assert (
-        describe_evidence(references, "2.3.0", ["a" * 40], "Fix #12") == f"ABC-3 · in 2.3.0 · also {'a' * 10}"
+        describe_evidence(references, "2.3.0", ["a" * 40], "Fix #12")
+        == f"ABC-3 · first tag 2.3.0 · also {'a' * 10}"
     )
     assert describe_evidence(references[:1], None, (), "Fix #123") == "#12"
-    assert describe_evidence((), "v1\u202e\x9b", (), "") == "in v1\\u202e\N{REPLACEMENT CHARACTER}"
+    assert describe_evidence((), "v1\u202e\x9b", (), "") == "first tag v1\\u202e\N{REPLACEMENT CHARACTER}"
     assert not describe_evidence((), None, (), "")

@@ -109,12 +109,13 @@ def test_evidence() -> None:
     hit = replace(
         HIT,
         commit_message="Merge pull request #42\n\nAB-7",
+        commit_author="Ada",
         references=references,
         release=Release("v1\x1b", "2020-02-01T00:00:00Z"),
         also=("5" * 40,),
     )
     lines = format_answer(FindAnswer((hit,), META)).splitlines()
-    assert lines[1].endswith("score 0.03  AB-7 · in v1␛ · also 55…")
+    assert lines[1].endswith("score 0.03  AB-7 · first tag v1␛ · also 5555…")
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])

@@ -132,7 +132,7 @@ def test_evidence_on_the_first_line() -> None:
         "release": Release("v1\u202e", "2024-03-01T10:00:00Z"),
         "also": ("5" * 40,),
     }
-    line = " · #12 · in v1\\u202e · also 5555555555"
+    line = " · #12 · first tag v1\\u202e · also 5555555555"
     message = "Retry uploads (#3)"
     found = replace(PATTERN_HIT, commit_message=message, **evidence)
     explained = replace(EXPLAIN_HIT, commit_message=message, **evidence)
@@ -350,12 +350,27 @@ def test_related_answer() -> None:
 
 
 def test_trace_answer() -> None:
-    """A change has its place if the one before has another; inferred steps have a question mark, names are escaped."""
+    """A change has its place if the one before has another; inferred steps have a question mark, names are escaped.
+
+    References that the subject lacks, and the first tag, follow it.
+    """
     common = ("Ada", "2020-01-02T00:00:00Z", None)
     hits = (
         TraceHit("1" * 40, "Change", *common, "modified", "open", "a.py", None, None, "EXACT"),
         TraceHit("2" * 40, "Fix\x1b it", *common, "modified", "open", "a.py", None, None, "EXACT"),
-        TraceHit("3" * 40, "Rename", *common, "renamed", "open", "a.py", "dial", "b\n.py", "INFERRED"),
+        TraceHit(
+            "3" * 40,
+            "Rename (#3)",
+            *common,
+            "renamed",
+            "open",
+            "a.py",
+            "dial",
+            "b\n.py",
+            "INFERRED",
+            references=(Reference("pull_request", "#3"), Reference("issue", "#12")),
+            release=Release("2.3.0", "2020-02-02T00:00:00Z"),
+        ),
     )
     details = TraceDetails("a.py:open", (), 3, {"modified": 2, "renamed": 1}, 3, "newest", "It is old.")
     meta = TraceMeta(IndexState(None, 0, None), "The index is behind.", Compatibility("compatible"), details)
@@ -364,7 +379,7 @@ def test_trace_answer() -> None:
         "3 commits: 2 modified, 1 renamed\n"
         "- modified 1111111111 2020-01-02 Change | a.py:open\n"
         "- modified 2222222222 2020-01-02 Fix␛ it\n"
-        "- renamed? 3333333333 2020-01-02 Rename | a.py:open from b␊.py:dial\n"
+        "- renamed? 3333333333 2020-01-02 Rename (#3) · #12 · first tag 2.3.0 | a.py:open from b␊.py:dial\n"
         "Note: It is old.\n"
         "Note: The index is behind."
     )

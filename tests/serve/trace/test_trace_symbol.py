@@ -11,6 +11,7 @@ import pytest
 
 from serve.commit_types import TraceAnswer, TraceRequest
 from serve.errors import BadRequest
+from serve.references import Reference
 from serve.trace import symbol_changes, symbol_tracer
 from serve.trace.symbol_tracer import AmbiguousSymbol, UnknownSymbol
 from serve.trace.trace_symbol import trace_symbol
@@ -549,3 +550,17 @@ def test_mass_move(repo: Repo, trace: Trace, monkeypatch: pytest.MonkeyPatch) ->
     repo.commit("Move all")
     steps = list_steps(trace("new_1.py:connect"))
     assert steps[-1] == ("moved", "Move all", "new_1.py:connect from old_1.py")
+
+
+def test_evidence(repo: Repo, trace: Trace) -> None:
+    """Each change has what its whole message refers to, and the first tag with its commit, if any."""
+    repo.commit_file("net.py", CONNECT, "Add\n\nCloses #7")
+    repo.git("tag", "v1.0")
+    repo.commit_file("net.py", CONNECT.replace("30", "60"), "Wait longer")
+    answer = trace("connect")
+    assert [(hit.references, hit.release and hit.release.tag) for hit in answer.hits] == [
+        ((Reference("closes", "#7"),), "v1.0"),
+        ((), None),
+    ]
+    first, second = answer.to_json_dict()["hits"]
+    assert set(first) - set(second) == {"references", "release"}
