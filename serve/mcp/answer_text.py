@@ -35,9 +35,10 @@ from serve.text import (
     format_more_files,
     format_ranges,
 )
+from stores.errors import LineageError
 
-# Longest part of a question that is repeated before its answer, in characters.
-MAX_SHOWN_QUERY: Final = 200
+# Longest part of an argument that an answer repeats, in characters.
+MAX_SHOWN_ARGUMENT: Final = 200
 # Longest part of a line of code that is shown in the evolution of lines, in characters.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
@@ -52,16 +53,20 @@ def format_find_answer(answer: FindAnswer) -> str:
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
 
-def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer]) -> str:
-    """Return the text of the answers to several questions. A commit of an earlier answer is one line."""
+def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
+    """Return the text of the answers to the first of several questions. A commit of an earlier answer is one line."""
     blocks: list[str] = []
     shown: set[str] = set()
-    for query, answer in zip(queries, answers, strict=True):
-        hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
-        shown.update(hit.commit_sha for hit in answer.hits)
-        blocks.append(
-            f"Question: {escape_line(query[:MAX_SHOWN_QUERY])}\n{format_find_answer(replace(answer, hits=hits))}"
-        )
+    for query, answer in zip(queries, answers, strict=False):
+        if isinstance(answer, LineageError):
+            text = format_error(answer)
+        else:
+            hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
+            shown.update(hit.commit_sha for hit in answer.hits)
+            text = format_find_answer(replace(answer, hits=hits))
+        blocks.append(f"Question: {shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
+    if left_out := queries[len(answers) :]:
+        blocks.append(format_left_out(left_out, len(answers)))
     return "\n\n".join(blocks)
 
 
@@ -153,6 +158,26 @@ def format_related_answer(answer: RelatedAnswer) -> str:
 def format_note(note: str) -> str:
     """Return the line of a note."""
     return "".join(_format_note(note))
+
+
+def format_error(error: LineageError) -> str:
+    """Return the line of an error that takes the place of one of several answers."""
+    return f"Error: {escape_line(describe_error(error))}"
+
+
+def describe_error(error: LineageError) -> str:
+    """Return the message and the hint of an error in one paragraph."""
+    return f"{error.message} {error.hint}".strip()
+
+
+def format_left_out(names: Sequence[str], limit: int) -> str:
+    """Return a note about the items of a list that a call leaves out, because it answers at most `limit`."""
+    return f"Note: Left out, as a call answers at most {limit}: {'; '.join(map(shorten_argument, names))}"
+
+
+def shorten_argument(value: str) -> str:
+    """Return an argument on one line, cut to `MAX_SHOWN_ARGUMENT` characters."""
+    return escape_line(value[:MAX_SHOWN_ARGUMENT])
 
 
 def format_show_answer(answer: ShowAnswer) -> str:

@@ -126,7 +126,7 @@ class MindmapTools:
         workspacePath: Annotated[
             str | tools.HiddenNull, Field(description="workspace or a directory in it, absolute")
         ] = None,
-        limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
+        limit: Annotated[int, Field(ge=1, description=f"at most {MAX_LISTED}")] = 10,
     ) -> mindmap_types.MapListing:
         """List maps, newest first. Continue one rather than create another."""
         directory = validation.normalize_workspace(workspacePath) if workspacePath is not None else None
@@ -136,7 +136,7 @@ class MindmapTools:
                 and (directory is None or _contains(document.workspace_path, directory))
             )
         )
-        return mindmap_types.build_map_listing(map_list, limit)
+        return mindmap_types.build_map_listing(map_list, min(limit, MAX_LISTED))
 
     def get_mindmap(
         self,

@@ -1,6 +1,7 @@
 """Tools of both MCP servers and their calls.
 
 - tools with strict arguments, short schemas, and errors as texts for the model
+- calls about a list of items
 - queue and progress notifications of calls
 - the repository that a call is about: the one that it names, else that of the server's directory or of a client's root
 
@@ -16,11 +17,11 @@ import inspect
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -42,24 +43,41 @@ from mcp_types import (
     TextContent,
     ToolAnnotations,
 )
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from pipeline import interrupts
 from pipeline.git.errors import NotARepository
-from serve.errors import NeedsRebuild
+from serve.errors import BadRequest, NeedsRebuild
+from serve.mcp.answer_text import describe_error, format_error, format_left_out, shorten_argument
 from serve.server_common import CallQueue
 from serve.text import escape_controls
 from stores import errors
 
 # Wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
+# Items of a list that a call answers. Each scans the index or git anew.
+MAX_ITEMS: Final = 10
 # Interval of progress notifications. Clients end a call without any after 30 to 60 s.
 PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
 # Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
 HiddenNull = SkipJsonSchema[None]
+
+
+class _OrList:
+    """Annotation of a text argument that may also be a list of texts."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return handler.generate_schema(source | list[source])
+
+
+# The library parses a text such as `[]` as JSON, unless the argument is annotated as `str`.
+if TYPE_CHECKING:
+    TextOrList: TypeAlias = str | list[str]
+else:
+    TextOrList: TypeAlias = Annotated[str, _OrList()]
 
 
 def create_read_only_annotations() -> ToolAnnotations:
@@ -134,6 +152,58 @@ class _StrictTool(Tool):
         structured = _escape_strings(answer.structured_content)
         content = answer.content if self.returns_text else [_build_json_content(structured)]
         return answer.model_copy(update={"content": content, "structured_content": structured})
+
+
+def answer_items(
+    items: Sequence[Mapping[str, str]],
+    budget: int,
+    answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
+    *,
+    is_list: bool,
+) -> CallToolResult:
+    """Answer a call about a list: the answer to each item, or its error, within a common budget.
+
+    An item has the arguments of a call about it alone. `answer_item` gets an item and its share of the budget, and
+    returns the text, the structured content and the used part of the budget, whose rest is for later items. Raises
+    BadRequest if no item has an answer. Without `is_list`, the result is the answer to the only item.
+    """
+    if not is_list:
+        text, content, _ = answer_item(items[0], budget)
+        return build_call_result(text, content)
+    answered = items[:MAX_ITEMS]
+    blocks: list[str] = []
+    results: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for number, item in enumerate(answered):
+        try:
+            text, content, used = answer_item(item, max(1, budget // (len(answered) - number)))
+        except errors.LineageError as error:
+            problems.append(str(error))
+            text, content, used = format_error(error), {"error": describe_error(error)}, 0
+        budget -= used
+        blocks.append(f"{_format_item(item)}\n{text}")
+        results.append({"request": dict(item), **content})
+    if len(problems) == len(answered):
+        raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
+    structured: dict[str, Any] = {"results": results}
+    if left_out := [dict(item) for item in items[MAX_ITEMS:]]:
+        structured["left_out"] = left_out
+        blocks.append(format_left_out([_format_item(item) for item in left_out], MAX_ITEMS))
+    return build_call_result("\n\n".join(blocks), structured)
+
+
+def to_list(value: str | list[str]) -> list[str]:
+    """Return the items of a list argument, or the only one."""
+    return [value] if isinstance(value, str) else value
+
+
+def build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:
+    """Return a result with a text and structured content."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=content)
+
+
+def _format_item(item: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {shorten_argument(value)}" for name, value in item.items())
 
 
 def _build_json_content(structured: Any) -> TextContent:

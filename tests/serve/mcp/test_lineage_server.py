@@ -136,8 +136,24 @@ def test_several_questions(server: MCPServer[Any]) -> None:
     assert len(extract_text(shortened)) < len(extract_text(together))
     shortest = call_tool(server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=1)
     assert len(extract_text(shortest)) <= len(extract_text(shortened))
-    with pytest.raises(AssertionError, match="at most 5 questions"):
-        extract_structured_content(call_tool(server, "find_pattern", query="a", more_queries=["b"] * 5))
+
+
+def test_failed_and_omitted_questions(server: MCPServer[Any]) -> None:
+    """A further question that fails has its error in its place, and questions above the limit are named."""
+    questions = ["document the timeout", " ", "connect", "tcp", "left", "out"]
+    result = call_tool(server, "find_pattern", query="timeout", k=1, more_queries=questions)
+    blocks = extract_text(result).split("\n\n")
+    error = "The query is empty. Describe in a few words what you are looking for."
+    assert [block.split("\n")[0] for block in blocks[:-1]] == [
+        *(f"Question: {question}" for question in ["timeout", *questions[:4]])
+    ]
+    assert blocks[2] == f"Question:  \nError: {error}"
+    assert blocks[-1] == "Note: Left out, as a call answers at most 5: left; out"
+    content = extract_structured_content(result)
+    assert content["more"][1] == {"query": " ", "error": error}
+    assert [len(answer.get("hits", ())) for answer in content["more"]] == [1, 0, 1, 1]
+    assert content["left_out"] == ["left", "out"]
+    assert call_tool(server, "find_pattern", query=" ", more_queries=["timeout"]).is_error
 
 
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
@@ -184,6 +200,81 @@ def test_show_commit(server: MCPServer[Any], shared_repo: Repo) -> None:
     assert extract_text(result) == commit + "file: src/tcp.py, lines 2-2 of 2\n```\n    timeout()\n```"
     error = call_tool(server, "show_commit", commit="HEAD", path="src/udp.py")
     assert error.is_error and "has no file 'src/udp.py'" in extract_text(error)
+
+
+def test_list_of_patterns(server: MCPServer[Any]) -> None:
+    """Each pattern has the answer of a call about it alone, or its error; they share the limit."""
+    alone = [call_tool(server, "search_changes", pattern=text, limit=2) for text in ("timeout", "absent")]
+    result = call_tool(server, "search_changes", pattern=["timeout", "", "absent"], limit=6)
+    first, second, third = extract_text(result).split("\n\n")
+    assert (first, third) == (
+        f"pattern: timeout\n{extract_text(alone[0])}",
+        f"pattern: absent\n{extract_text(alone[1])}",
+    )
+    results = extract_structured_content(result)["results"]
+    assert results[0] == {"request": {"pattern": "timeout"}, **extract_structured_content(alone[0])}
+    assert second == f"pattern: \nError: {results[1]['error']}" and "empty" in second
+    shared = call_tool(server, "search_changes", pattern=["absent", "timeout"], limit=2)
+    assert "2 commits, all shown" in extract_text(shared)
+    shared = call_tool(server, "search_changes", pattern=["timeout", "timeout()"], limit=2)
+    assert [len(each["hits"]) for each in extract_structured_content(shared)["results"]] == [1, 1]
+
+
+@pytest.mark.parametrize("pattern", ["[]", "null", '["timeout"]', "{}"])
+def test_pattern_that_is_json(server: MCPServer[Any], pattern: str) -> None:
+    """A text in the syntax of JSON is searched as it is."""
+    content = extract_structured_content(call_tool(server, "search_changes", pattern=pattern))
+    assert content["_meta"]["search"]["commits"] == 0
+
+
+def test_limits_of_lists(server: MCPServer[Any]) -> None:
+    """Items above the limit are named; if all items fail, or there is none, the call fails with each error once."""
+    result = call_tool(server, "search_changes", pattern=[f"absent{number}" for number in range(12)])
+    content = extract_structured_content(result)
+    assert len(content["results"]) == 10
+    assert content["left_out"] == [{"pattern": "absent10"}, {"pattern": "absent11"}]
+    note = "Note: Left out, as a call answers at most 10: pattern: absent10; pattern: absent11"
+    assert extract_text(result).endswith(f"\n\n{note}")
+    result = call_tool(server, "search_changes", pattern=["(a", "(b", "(a"], regex=True)
+    assert result.is_error and extract_text(result).count("'(a' is not valid") == 1
+    assert "'(b' is not valid" in extract_text(result)
+    assert "The list is empty" in extract_text(call_tool(server, "show_commit", commit=[]))
+    content = extract_structured_content(call_tool(server, "search_changes", pattern="timeout", limit=500))
+    assert len(content["hits"]) == 2
+
+
+def test_lists_of_commits_and_paths(server: MCPServer[Any], shared_repo: Repo) -> None:
+    """Each path is shown in each commit; a commit that was shown before has its subject only, and errors stay apart."""
+    alone = call_tool(server, "show_commit", commit="HEAD~1", path="src/tcp.py")
+    result = call_tool(server, "show_commit", commit=["HEAD~1", "nosuch"], path=["src/tcp.py", "docs/ü.md"])
+    blocks = extract_text(result).split("\n\n")
+    assert blocks[0] == f"commit: HEAD~1, path: src/tcp.py\n{extract_text(alone)}"
+    assert [block.partition("\n")[2].partition(" ")[0] for block in blocks[1:]] == ["Error:"] * 3
+    assert "has no file 'docs/ü.md'" in blocks[1] and "no commit 'nosuch'" in blocks[3]
+    results = extract_structured_content(result)["results"]
+    assert results[0] == {
+        "request": {"commit": "HEAD~1", "path": "src/tcp.py"},
+        **extract_structured_content(alone),
+    }
+    assert results[0]["commit"]["commit_sha"] == shared_repo.git("rev-parse", "HEAD~1")
+    single = extract_text(call_tool(server, "show_commit", commit="HEAD", path=["docs/ü.md"]))
+    assert single.startswith("commit: HEAD, path: docs/ü.md\n")
+
+
+def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
+    """The answers without their headings share `max_tokens`; a commit that was shown before has its subject only."""
+    lines = "".join(f"line {number} of the file\n" for number in range(200))
+    repo.commit_file("a.py", lines, "Add it\n\nFor reasons.")
+    repo.commit_file("b.py", "b = 1\n", "Add another")
+    server = create_server(repo, home)
+
+    def show(*commits: str) -> str:
+        return extract_text(call_tool(server, "show_commit", commit=list(commits), max_tokens=600))
+
+    blocks = show("HEAD~1:a.py", "HEAD", "HEAD~1:a.py").split("\n\n")
+    assert 500 * 3 < sum(len(block.partition("\n")[2]) for block in blocks) < 600 * 3
+    assert len(show("HEAD", "HEAD~1:a.py")) > len(show("HEAD~1:a.py", "HEAD"))
+    assert show("HEAD~1:a.py", "HEAD~1").count("> For reasons.") == 1
 
 
 def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:

@@ -17,6 +17,7 @@ from mcp_types import INVALID_PARAMS, Implementation, TextContent, TextResourceC
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
+from serve.mcp.mindmap_tools import MAX_LISTED
 from serve.viewer import discovery
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.repos import Repo
@@ -324,3 +325,11 @@ def test_log_entries_name_the_client(mindmap_server: MindmapServer, store: MapSt
     assert [entry.client for entry in document.activity_log] == ["claude-code"] * 3
     store.change(document.id, lambda document: add_note(document, "Edited without a client", NOON))
     assert store.read(document.id).activity_log[0].client is None
+
+
+def test_limit_above_the_maximum(mindmap_server: MindmapServer) -> None:
+    """A larger limit than the maximum returns as many maps as are allowed, and the number of all."""
+    for number in range(MAX_LISTED + 1):
+        call_tool(mindmap_server, "create_mindmap", title=f"Map {number}")
+    result = call_tool(mindmap_server, "list_mindmaps", limit=1_000)
+    assert (len(result["maps"]), result["total"]) == (MAX_LISTED, MAX_LISTED + 1)
