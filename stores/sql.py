@@ -24,8 +24,13 @@ from stores.index_location import IndexLocation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# `enable_external_access` cannot be changed back. Replacement scans would read Python variables of this program.
-_RESTRICTIONS: Final = "SET enable_external_access = false; SET python_enable_replacements = false"
+# Replacement scans would read Python variables of this program. The settings are locked, because DuckDB would take
+# minutes to start a million threads, for example, and could not be interrupted.
+_RESTRICTIONS: Final = """
+SET enable_external_access = false;
+SET python_enable_replacements = false;
+SET lock_configuration = true"""
+_LOCKED: Final = "the configuration has been locked"
 _CREATE_TAGS: Final = (
     "CREATE TEMP TABLE tags_in AS SELECT unnest(?::VARCHAR[]) AS name, unnest(?::VARCHAR[]) AS commit_sha"
 )
@@ -60,7 +65,12 @@ def open_for_sql(
     except duckdb.Error as error:
         if embed.interrupt:
             raise embed.interrupt from None
-        raise SqlError(str(error)) from error
+        hint = (
+            "`lineage sql` fixes the settings of DuckDB. Omit this statement."
+            if _LOCKED in str(error)
+            else ""
+        )
+        raise SqlError(str(error), hint=hint) from error
 
 
 @dataclass(slots=True)

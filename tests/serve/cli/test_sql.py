@@ -161,7 +161,7 @@ def test_statements_from_stdin(shared_repo: Repo) -> None:
     """Without -c, piped statements run, and the result of the last one is printed."""
     statements = "CREATE TEMP TABLE numbers AS FROM range(3);\nSELECT sum(range) AS total\nFROM numbers;\n"
     assert run_sql(shared_repo, stdin=statements) == (0, "total\n3\n", "")
-    assert run_sql(shared_repo, stdin="SET threads = 1; -- nothing") == (0, "", "")
+    assert run_sql(shared_repo, stdin="SET VARIABLE threads = 1; -- nothing") == (0, "", "")
     assert run_sql(shared_repo, stdin='SELECT true AS "Success"') == (0, "Success\nTrue\n", "")
 
 
@@ -200,7 +200,8 @@ def test_statement_that_is_not_utf8(shared_repo: Repo, locale: str) -> None:
         ("ATTACH 'other.duckdb'", "disabled by configuration"),
         ("INSTALL httpfs", "disabled by configuration"),
         ("FROM 'https://example.org/rows.csv'", "disabled by configuration"),
-        ("SET enable_external_access = true", "Cannot enable external access"),
+        ("SET enable_external_access = true", "`lineage sql` fixes the settings of DuckDB."),
+        ("SET threads = 1000000", "`lineage sql` fixes the settings of DuckDB."),
         ("FROM sys", "sys does not exist"),
     ],
 )
