@@ -42,12 +42,12 @@ export function loadTabState(map: string | null): TabState {
 
 /** Stores the state of the shown map after each change of it. */
 export function watchTabState(): void {
-  let stored = app.get();
+  const { unseen, lastUpdate, dismissedQuestions } = app.get();
+  let stored = { unseen, lastUpdate, dismissedQuestions }; // not the whole state, which holds the maps
   app.subscribe(() => {
-    const state = app.get();
-    const { route, unseen, lookedAt, lastUpdate, dismissedQuestions } = state;
+    const { route, unseen, lookedAt, lastUpdate, dismissedQuestions } = app.get();
     if (!route.map || (unseen === stored.unseen && lastUpdate === stored.lastUpdate && dismissedQuestions === stored.dismissedQuestions)) return;
-    stored = state;
+    stored = { unseen, lastUpdate, dismissedQuestions };
     const tabState: StoredTabState = { unseen: [...unseen], lookedAt, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
     tryAccess(() => sessionStorage.setItem(TAB_STATE + route.map, JSON.stringify(tabState)));
   });
