@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from stores.errors import LineageError
@@ -69,9 +69,12 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
         link = directory / ".git"
         if link.is_file():
             target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
+            is_submodule = "modules" in PurePosixPath(target).parts
             return NotARepository(
                 f"{link} points to {target}, where there is no repository.",
-                hint="If the repository was moved, run `git worktree repair` in it with this directory as argument.",
+                hint="Run `git submodule update --init` in the repository that contains this submodule."
+                if is_submodule
+                else "If the repository was moved, run `git worktree repair` in it with this directory as argument.",
             )
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
 

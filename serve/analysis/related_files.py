@@ -217,7 +217,9 @@ class _Finder:
                 f"The history of {escape_in_sentence(path)} is unreadable: {error.reason}."
             ) from error
         if removal is None:
-            raise UnknownFile(sentence)
+            # A sentence that ends with a question suggests similar files.
+            hint = "" if sentence.endswith("?") else "Name a file or directory that HEAD has or had."
+            raise UnknownFile(sentence, hint=hint)
         path = decode_path(removal.path)
         entry = self.repository.find_entry(removal.parent, removal.path)
         if entry is not None and entry.mode == TREE_MODE:

@@ -435,7 +435,7 @@ def _add_related_files(result: CallToolResult, file: str, path: Path, home: Path
     except LineageError as error:
         note = describe_error(error)
         content: dict[str, Any] = {"limitation": note}
-        lines = [] if note in text else [format_note(f"No related files: {note}")]
+        lines = [] if error.message in text else [format_note(f"No related files: {note}")]
     else:
         document = related.to_json_dict()
         content = {"files": document["hits"], **document["meta"]["related"]}

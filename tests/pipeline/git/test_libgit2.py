@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,19 @@ def test_a_work_tree_whose_repository_has_moved(repo: Repo, tmp_path: Path) -> N
     assert "git worktree repair" in str(error_info.value.hint)
     Repo(tmp_path / "moved", repo.clock).git("worktree", "repair", str(tmp_path / "side"))
     assert open_repository(tmp_path / "side").read_head()
+
+
+def test_a_submodule_without_its_repository(repo: Repo, tmp_path: Path) -> None:
+    """The error names the command that clones the repository of the submodule."""
+    library = Repo.create(tmp_path / "library")
+    library.commit_file("a.py", "a = 1\n", "Add it")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "library")
+    shutil.rmtree(repo.path / ".git" / "modules")
+    with pytest.raises(
+        NotARepository, match=r"library/\.git points to \.\./\.git/modules/library"
+    ) as error_info:
+        open_repository(repo.path / "library")
+    assert "git submodule update --init" in str(error_info.value.hint)
 
 
 def test_a_missing_path_is_refused(repo: Repo) -> None:

@@ -358,7 +358,11 @@ def test_related_prints_json_when_piped(
     assert len(list_hits("--limit", "1")) == 1
     assert len(list_hits("--compact")) == 3
     for arguments, code, message in (
-        (("d.py",), FAILED, "does not exist in HEAD and never did"),
+        (
+            ("d.py",),
+            FAILED,
+            "does not exist in HEAD and never did.\n  Name a file or directory that HEAD has",
+        ),
         (("../d.py",), USAGE_ERROR, "is not inside the repository"),
         (("a.py", "--fields", "path"), USAGE_ERROR, "no field 'path'"),
         (("a.py", "--limit", "0"), USAGE_ERROR, "less than 1"),

@@ -324,6 +324,8 @@ def test_related_files_of_a_missing_file_or_index(server: MCPServer[Any], tmp_pa
     note = "src/udp.py does not exist in HEAD and never did. Did you mean src/tcp.py?"
     assert extract_text(result).count(note) == 1 and not result.is_error
     assert extract_structured_content(result)["_meta"]["related"] == {"limitation": note}
+    result = call_tool(server, "explain_change", file="nosuch", include_related_files=True)
+    assert extract_text(result).count("nosuch does not exist in HEAD and never did.") == 1
     repo = Repo.create(tmp_path / "new")
     repo.commit_file("a.py", "a = 1\n", "Add it")
     result = call_tool(create_server(repo, home), "explain_change", file="a.py", include_related_files=True)
