@@ -226,7 +226,7 @@ def test_few_links_are_animated(site: Site, session: PageSession) -> None:
     page.wait_for_function(f"() => ({COUNT_ANIMATED})() === 1")
     session.open("#/map/mm_test?view=map")
     page.wait_for_function("() => document.querySelectorAll('.link.animated').length > 5")
-    assert page.evaluate(COUNT_ANIMATED) == 0
+    assert wait_until_stable(page, lambda: page.evaluate(COUNT_ANIMATED)) == 0
     ends = page.locator(".link.animated").first.get_attribute("data-key")
     assert ends and ends.split()[0] in document.nodes
     session.open(f"#/map/mm_test/node/{ends.split()[0]}?view=map")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,28 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "is_page_open", lambda _: True)
 
 
+class Clock:
+    """Clock that a wait for an answer advances."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Clock in place of the system's, so that no time passes while a call waits."""
+    clock = Clock()
+    monkeypatch.setattr("serve.mcp.user_messages.time", clock)
+    monkeypatch.setattr("serve.mcp.user_messages.sleep", clock.sleep)
+    return clock
+
+
 def ask(server: MindmapServer, document: Mindmap) -> Any:
     """Return the result of a question on the node `Store`."""
     node = find_id(document, "Store")
@@ -76,16 +98,17 @@ def read_messages(server: MindmapServer, document: Mindmap) -> list[str]:
     return messages
 
 
-def test_question_without_a_page(mindmap_server: MindmapServer, store: MapStore, document: Mindmap) -> None:
+def test_question_without_a_page(
+    mindmap_server: MindmapServer, store: MapStore, document: Mindmap, clock: Clock
+) -> None:
     """Without an open page the agent learns soon that nobody sees the question, which is stored anyway."""
     result = ask(mindmap_server, document)
     assert result["hint"].startswith("No page is open") and "mindmap viewer --open" in result["hint"]
     (question,) = store.read(document.id).nodes[find_id(document, "Store")].questions
     assert (question.id, question.options) == (result["questionId"], ("A", "B"))
     wait = {"mindmapId": document.id, "questionId": result["questionId"], "seconds": 300}
-    started_at = time.monotonic()
     assert call_tool(mindmap_server, "wait_for_answer", **wait)["hint"].startswith("No page is open")
-    assert FIRST_PAGE_SECONDS <= time.monotonic() - started_at < PAGE_CHECK_SECONDS
+    assert clock.now == FIRST_PAGE_SECONDS
 
 
 @pytest.mark.usefixtures("open_page")
@@ -157,41 +180,35 @@ def test_wait_ends_when_the_page_is_closed(
     store: MapStore,
     document: Mindmap,
     tmp_path: Path,
+    clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The user opens the page a little later, loads it again, and closes it while a call waits."""
-    monkeypatch.setattr("serve.mcp.user_messages.PAGE_CHECK_SECONDS", 1.2)
-    is_page_open, checks, times = discovery.is_page_open, list[bool](), list[float]()
+    is_page_open, times = discovery.is_page_open, list[float]()
+    states = [False, True, False, True, False, False]
 
-    def record_check(directory: Path) -> bool:
-        checks.append(is_page_open(directory))
-        times.append(time.monotonic())
-        return checks[-1]
-
-    def wait_for_check(number: int) -> None:
-        wait_until(lambda: len(checks) >= number)
-
-    def use_page() -> None:
-        wait_for_check(1)
-        with viewer.listen():
-            wait_for_check(2)
-        wait_for_check(3)
-        with viewer.listen():
-            wait_for_check(4)
+    def use_page_and_check(directory: Path) -> bool:
+        is_open = states[len(times)]
+        times.append(clock.now)
+        page.close()
+        if is_open:
+            page.enter_context(viewer.listen())
+        wait_until(lambda: is_page_open(directory) == is_open)
+        return is_open
 
     with (
         start_viewer(store.path, write_page_files(tmp_path / "page")) as viewer,
         discovery.publish_address(store.path, viewer.port),
+        ExitStack() as page,
     ):
         wait = {"mindmapId": document.id, "questionId": ask(mindmap_server, document)["questionId"]}
-        monkeypatch.setattr(discovery, "is_page_open", record_check)
-        user = threading.Thread(target=use_page)
-        user.start()
+        monkeypatch.setattr(discovery, "is_page_open", use_page_and_check)
         waited = call_tool(mindmap_server, "wait_for_answer", **wait, seconds=60)
-        user.join()
     assert f"open http://127.0.0.1:{viewer.port}/" in waited["hint"]
-    assert checks == [False, True, False, True, False, False]
-    assert all(second - first >= 1.2 for first, second in pairwise(times[1:]))
+    assert [second - first for first, second in pairwise(times)] == [
+        FIRST_PAGE_SECONDS,
+        *[PAGE_CHECK_SECONDS] * 4,
+    ]
 
 
 @pytest.mark.usefixtures("open_page")
