@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import duckdb
 
@@ -41,8 +41,15 @@ BLOCK_SIZE: Final = 65_536
 # per MB.
 MAX_WAL_BYTES: Final = 2_000_000
 
-# Inode, size in bytes and modification time in ns of a file.
-FileStamp: TypeAlias = tuple[int, int, int]
+
+class FileStamp(NamedTuple):
+    """Identity of a state of a file. `modified`: time of its last modification, in ns."""
+
+    inode: int
+    size: int
+    modified: int
+
+
 # Stamps of the database and its write-ahead log; None for a missing file. Every change of the index changes one.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
@@ -337,7 +344,7 @@ def _get_file_stamp(file: Path) -> FileStamp | None:
         status = file.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _build_not_indexed_error(location: IndexLocation) -> NotIndexed:

@@ -19,6 +19,7 @@ from serve.cli import register
 from serve.cli.terminal import (
     JsonOption,
     create_app,
+    create_console,
     create_version_option,
     print_raw,
     print_warning,
@@ -160,13 +161,11 @@ def show_command(
     ] = None,
 ) -> None:
     """Show a map as a tree, with its progress."""
-    from rich.console import Console
-
     from mindmap.tree import get_node
 
     document = _load_mindmap(mindmap_id)
     get_node(document, node)  # raises an error if there is no such node
-    _print_mindmap(document, Console(highlight=False), node, depth)
+    _print_mindmap(document, create_console(), node, depth)
 
 
 @app.command("export")

@@ -6,7 +6,6 @@ Each command imports what it needs when it runs, so that help and other commands
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -184,6 +183,8 @@ def _is_path(word: str) -> bool:
 
 
 def _format_query_command(query: str, path: str = ".") -> str:
+    import shlex
+
     words = ["lineage", "query", *format_path_arguments(Path(path)), "--query", query]
     return f"`{shlex.join(words)}`"
 

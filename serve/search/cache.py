@@ -130,11 +130,14 @@ class IndexCache:
 
     def load_metadata(self, location: IndexLocation, index: OpenIndex) -> IndexMetadata:
         """Return the metadata of the open index, reading it again only after the index file has changed."""
-        fingerprint, metadata = self._metadata.get(location, (None, None))
+        with self._lock:
+            fingerprint, metadata = self._metadata.get(location, (None, None))
         if metadata is None or fingerprint != index.fingerprint:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
-            self._metadata[location] = index.fingerprint, metadata
+            with self._lock:
+                if location.database.exists():  # it may have been deleted meanwhile, before `evict_index`
+                    self._metadata[location] = index.fingerprint, metadata
         return metadata
 
     def get_snapshot(self, key: SnapshotKey, connection: Connection) -> LoadedSnapshot:
@@ -219,7 +222,7 @@ class IndexCache:
 
 def _get_modification_time(fingerprint: Fingerprint) -> int:
     """Return the time of the last modification of the index, in ns."""
-    return max((stamp[2] for stamp in fingerprint if stamp), default=0)
+    return max((stamp.modified for stamp in fingerprint if stamp), default=0)
 
 
 def _summarize_entries(

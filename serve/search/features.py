@@ -174,7 +174,7 @@ class MatchedTerms:
 
     def compute_change_share(self) -> float:
         """Return the weight of the words in path, symbols and change, as a share of all; the message does not count."""
-        counts = self.counts[1:].max(axis=0, keepdims=True)
+        counts = self.counts[FIELDS.index("path") :].max(axis=0, keepdims=True)
         return float(self.query_terms.compute_weight_share(counts, self.query_terms.is_content)[0])
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from serve.search import cache
 from serve.search.cache import IndexCache, LoadedSnapshot, SnapshotKey, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, find_pattern
 from stores import hunk_details, locks, maintenance
+from stores.database import FileStamp
 from stores.history import ReachabilityDelta
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
@@ -256,7 +257,7 @@ def test_deleted_index_is_evicted(repo: Repo, home: Path, searcher: PatternSearc
 
 
 def make_key(repo: Repo, home: Path, modified: int, head: str = "") -> SnapshotKey:
-    return SnapshotKey(locate(repo, home), ((1, 1, modified), None), ReachabilityDelta((head,)))
+    return SnapshotKey(locate(repo, home), (FileStamp(1, 1, modified), None), ReachabilityDelta((head,)))
 
 
 def test_earlier_query_does_not_evict_a_newer_snapshot(repo: Repo, home: Path, loads: list[int]) -> None:
@@ -275,6 +276,8 @@ def test_query_does_not_restore_a_deleted_index(repo: Repo, home: Path) -> None:
         index_cache.evict_index(locate(repo, home))
         index_cache.get_snapshot(make_key(repo, home, 1), index.connection)
         assert index_cache.collect_stats() == ()
+        metadata = index_cache.load_metadata(locate(repo, home), index)
+        assert index_cache.load_metadata(locate(repo, home), index) is not metadata
 
 
 def test_snapshot_that_is_being_loaded_is_not_evicted(
