@@ -105,8 +105,11 @@ def interrupt_update(user: InstallUser, number: int) -> tuple[int, str]:
     return process.returncode, output
 
 
-def test_interrupted_update_leaves_the_old_version(user: InstallUser, releases: Path, tmp_path: Path) -> None:
+def test_interrupted_update_leaves_the_old_version(
+    user: InstallUser, releases: Path, tmp_path: Path, venv_module: Path
+) -> None:
     """After Ctrl-C, kill and kill -9 the old version and its receipt are unchanged, and the next update succeeds."""
+    user.use_venv_module(venv_module)
     wheels, prefix = copy_wheels(releases, tmp_path / "wheels", "1.0"), tmp_path / "prefix"
     user.commands_dir = tmp_path / "bin"
     user.run("sh", INSTALL_SCRIPT, "--from", wheels, "--prefix", prefix, "--bin-dir", user.commands_dir)
@@ -169,8 +172,9 @@ def test_invalid_options(user: InstallUser, arguments: list[str], code: int, mes
     assert list(user.home.iterdir()) == []
 
 
-def test_failed_installation_leaves_nothing(user: InstallUser, tmp_path: Path) -> None:
+def test_failed_installation_leaves_nothing(user: InstallUser, tmp_path: Path, venv_module: Path) -> None:
     """If the installer fails, the script says that nothing was installed and leaves no files."""
+    user.use_venv_module(venv_module)
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     (wheels / "history_lineage-1.0-py3-none-any.whl").write_bytes(b"no wheel")

@@ -30,10 +30,22 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Wheels of 1.0 and 1.1."""
+    folder = tmp_path_factory.mktemp("releases")
+    return {
+        version: build_wheel(copy_project(folder / version, version, pin=version), folder / "wheels")
+        for version in ("1.0", "1.1")
+    }
+
+
 @pytest.fixture
-def user(tmp_path: Path, dependencies: Path) -> InstallUser:
-    """A user whose installers find only these wheels."""
+def user(tmp_path: Path, dependencies: Path, tool: str, venv_module: Path) -> InstallUser:
+    """A user whose installers find only these wheels. With pip, environments are copies."""
     user = InstallUser(tmp_path / "home")
+    if tool == "pip":
+        user.use_venv_module(venv_module)
     user.environment |= {"PIP_FIND_LINKS": str(dependencies), "UV_FIND_LINKS": str(dependencies)}
     return user
 
@@ -159,23 +171,19 @@ def index(tmp_path: Path) -> Iterator[PackageIndex]:
 
 @pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])  # each lists versions in its own way
 def test_package_index(
-    user: InstallUser, tmp_path: Path, index: PackageIndex, dependencies: Path, tool: str
+    user: InstallUser, releases: dict[str, Path], index: PackageIndex, dependencies: Path, tool: str
 ) -> None:
     """A package index is asked only for this distribution and its dependencies, and never for `lineage`."""
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "UV_FIND_LINKS", "UV_OFFLINE"):
         del user.environment[name]
     user.environment["PIP_INDEX_URL"] = index.address  # for requests that pipx makes itself
-    wheels = {
-        version: build_wheel(copy_project(tmp_path / version, version, pin=version), tmp_path)
-        for version in ("1.0", "1.1")
-    }
-    index.add(wheels["1.0"], *dependencies.iterdir())
+    index.add(releases["1.0"], *dependencies.iterdir())
     user.run("sh", INSTALL_SCRIPT, "--from", f"index={index.address}", "--with", tool)
     update_and_downgrade(
         user,
         {"kind": "index", "location": index.address, "ref": ""},
-        lambda: index.add(wheels["1.1"]),
-        lambda: index.remove(wheels["1.1"].name),
+        lambda: index.add(releases["1.1"]),
+        lambda: index.remove(releases["1.1"].name),
     )
     projects = {
         path.split("/")[2] for path in index.requested_paths if path.startswith("/simple/") and len(path) > 8

@@ -13,7 +13,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[3]
 PACKAGES: Final = ("pipeline", "stores", "serve", "mindmap")
-EXCLUDED_FILES: Final = shutil.ignore_patterns("*.onnx", "tokenizer.json", "__pycache__", "*.pyc")
+# The models and installed packages: most of the files' bytes, which no test of an installation reads.
+EXCLUDED_FILES: Final = shutil.ignore_patterns(
+    "*.onnx", "*.npz", "tokenizer.json", "node_modules", "__pycache__", "*.pyc"
+)
 # Name of the only dependency of a project copy, so that nothing is downloaded. `build_library_wheel` builds it.
 LIBRARY_NAME: Final = "lineage_test_libraries"
 BUILD_SCRIPT: Final = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"

@@ -1,0 +1,15 @@
+"""Fixtures of the tests of installations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.serve.update.install_helpers import create_venv_module
+
+
+@pytest.fixture(scope="session")
+def venv_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a module that creates environments faster; see `create_venv_module`."""
+    return create_venv_module(tmp_path_factory.mktemp("venv"))
