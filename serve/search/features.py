@@ -86,8 +86,8 @@ _SUBJECTS: Final = {
     ),
 }
 
-# Commits that the cross-encoder reads for a query.
-READ_COMMITS: Final = 16
+# Commits that the cross-encoder reads for a query. Reading 16 did not improve the order.
+READ_COMMITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
