@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -69,14 +70,19 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
         link = directory / ".git"
         if link.is_file():
             target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
-            is_submodule = "modules" in PurePosixPath(target).parts
             return NotARepository(
                 f"{link} points to {target}, where there is no repository.",
                 hint="Run `git submodule update --init` in the repository that contains this submodule."
-                if is_submodule
+                if _is_submodule_directory(PurePosixPath(target))
                 else "If the repository was moved, run `git worktree repair` in it with this directory as argument.",
             )
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
+
+
+def _is_submodule_directory(path: PurePosixPath) -> bool:
+    """Return True for the git directory of a submodule, but not for that of a work tree linked to it."""
+    is_work_tree = path.parent.name == "worktrees"
+    return not is_work_tree and (".git", "modules") in pairwise(path.parts)
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:

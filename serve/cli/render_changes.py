@@ -228,8 +228,10 @@ def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     place = ""
     for hit in answer.hits:
         console.print(_format_trace_hit(hit), no_wrap=True, overflow="ellipsis")
-        if (hit_place := _format_place(hit)) != place:
-            console.print(Text(f"    {hit_place}", style="cyan"), no_wrap=True, overflow="ellipsis")
+        hit_place, evidence = _format_place(hit), format_evidence(hit)
+        if hit_place != place or evidence:
+            row = Text(f"    {hit_place}", style="cyan").append(evidence, style="green")
+            console.print(row, no_wrap=True, overflow="ellipsis")
         place = hit_place
     if answer.hits:
         console.print()
@@ -248,8 +250,7 @@ def _format_trace_hit(hit: TraceHit) -> Text:
     row = Text().append(hit.commit_sha[:SHA_DIGITS], style="yellow").append(f"  {hit.commit_date[:10]}  ")
     row.append(f"{step:<{STEP_WIDTH}}  ", style=STEP_STYLES.get(hit.step, "magenta"))
     row.append(format_message_lines(hit.commit_subject)[0], style="bold")
-    row.append(f"  {escape_line(hit.commit_author)}", style="dim")
-    return row.append(format_evidence(hit), style="green")
+    return row.append(f"  {escape_line(hit.commit_author)}", style="dim")
 
 
 def _format_place(hit: TraceHit) -> str:

@@ -65,6 +65,15 @@ def test_a_work_tree_whose_repository_has_moved(repo: Repo, tmp_path: Path) -> N
     assert open_repository(tmp_path / "side").read_head()
 
 
+def test_a_moved_repository_below_modules(tmp_path: Path) -> None:
+    """A linked work tree gets the hint for work trees, also below a directory `modules` and for a submodule."""
+    for target in ("modules/repo/.git/worktrees/side", "repo/.git/modules/library/worktrees/side"):
+        (tmp_path / ".git").write_text(f"gitdir: {tmp_path}/{target}\n")
+        with pytest.raises(NotARepository) as error_info:
+            open_repository(tmp_path)
+        assert "git worktree repair" in str(error_info.value.hint)
+
+
 def test_a_submodule_without_its_repository(repo: Repo, tmp_path: Path) -> None:
     """The error names the command that clones the repository of the submodule."""
     library = Repo.create(tmp_path / "library")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from serve.analysis.range_summary import DirectoryCount, KindGroup, LogAnswer, ReleaseNote
 from serve.analysis.related_files import find_related_files
-from serve.api_types import Compatibility, IndexState
+from serve.api_types import Compatibility, IndexState, Release
 from serve.cli.render_changes import (
     MAX_LINES,
     print_grep_answer,
@@ -35,6 +35,7 @@ from serve.commit_types import (
     TraceRequest,
 )
 from serve.explain.show_commit import show_commit
+from serve.references import Reference
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedFile, RelatedRequest
 from serve.search.exact_search import search_changes
 from serve.trace.trace_symbol import trace_symbol
@@ -291,11 +292,16 @@ def test_trace_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
     sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
     answer = trace_symbol(TraceRequest("connect"), shared_repo.path, shared_index)
     renamed = replace(answer.hits[0], step="renamed", old_symbol="dial", provenance="INFERRED")
-    changed = replace(answer.hits[0], step="modified")
+    changed = replace(
+        answer.hits[0],
+        step="modified",
+        references=(Reference("issue", "#7"),),
+        release=Release("v1", "2020-02-01"),
+    )
     answer = replace(answer, hits=(changed, answer.hits[0], renamed))
     assert format_output(print_trace_answer, answer) == (
         f"{sha}  2020-01-01  modified    Add a timeout to connect  Ada Lovelace\n"
-        "    src/tcp.py:connect\n"
+        "    src/tcp.py:connect  #7 · first tag v1\n"
         f"{sha}  2020-01-01  introduced  Add a timeout to connect  Ada Lovelace\n"
         f"{sha}  2020-01-01  renamed ≈   Add a timeout to connect  Ada Lovelace\n"
         "    src/tcp.py:connect from dial\n"
