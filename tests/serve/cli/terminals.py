@@ -96,6 +96,20 @@ class Terminal:
         while not self.screen.rstrip().endswith(text) and time.monotonic() < deadline:
             self._read()
 
+    def wait_for_input(self, text: str) -> None:
+        """Wait until the screen contains `text` and the program sleeps until the next key.
+
+        Python loses an interrupt that comes after readline has printed its prompt and before it waits for a key.
+        """
+        self.wait_for(text)
+        status_file = Path(f"/proc/{self._process}/stat")
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while status_file.exists() and time.monotonic() < deadline:
+            state = status_file.read_text(encoding="ascii").rpartition(")")[2].split()[0]
+            if state == "S":
+                break
+            self._read()
+
     def wait_for_exit(self) -> int:
         """Wait until the program ends; return its exit code."""
         deadline = time.monotonic() + TIMEOUT_SECONDS

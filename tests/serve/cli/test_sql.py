@@ -277,7 +277,7 @@ def test_interrupt_at_the_prompt(prompt: Terminal) -> None:
     prompt.press(CONTROL_C)
     prompt.wait_for("interrupted\nlineage>")
     prompt.press(f"SELECT unfinished{ENTER}")
-    prompt.wait_for("...>")
+    prompt.wait_for_input("...>")
     prompt.press(CONTROL_C)
     prompt.wait_for("...>\nlineage>")
     prompt.press(f"SELECT 6 * 7 AS answer;{ENTER}")
