@@ -39,6 +39,8 @@ from stores.errors import LineageError
 
 # Longest part of an argument that an answer repeats, in characters.
 MAX_SHOWN_ARGUMENT: Final = 200
+# Most items that a note about omitted ones names.
+MAX_NAMED: Final = 10
 # Longest part of a line of code that is shown in the evolution of lines, in characters.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
@@ -54,7 +56,10 @@ def format_find_answer(answer: FindAnswer) -> str:
 
 
 def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
-    """Return the text of the answers to the first of several questions. A commit of an earlier answer is one line."""
+    """Return the text of the answers to several questions; those beyond the last answer are named as left out.
+
+    A commit of an earlier answer is one line.
+    """
     blocks: list[str] = []
     shown: set[str] = set()
     for query, answer in zip(queries, answers, strict=False):
@@ -172,7 +177,9 @@ def describe_error(error: LineageError) -> str:
 
 def format_left_out(names: Sequence[str], limit: int) -> str:
     """Return a note about the items of a list that a call leaves out, because it answers at most `limit`."""
-    return f"Note: Left out, as a call answers at most {limit}: {'; '.join(map(shorten_argument, names))}"
+    named = "; ".join(map(shorten_argument, names[:MAX_NAMED]))
+    others = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"Note: Left out, as a call answers at most {limit}: {named}{others}"
 
 
 def shorten_argument(value: str) -> str:

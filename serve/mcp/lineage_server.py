@@ -36,6 +36,7 @@ from serve.explain_types import ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import stdio, tools
 from serve.mcp.answer_text import (
+    MAX_NAMED,
     describe_error,
     format_explain_answer,
     format_find_answer,
@@ -103,6 +104,8 @@ MAX_LINES: Final = 4
 MAX_COMMITS: Final = 100
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
 DEFAULT_SHOW_TOKENS: Final = 2_000
+# Smallest share of an item of a list of commits: its subject and a few names of files.
+MIN_SHOW_TOKENS: Final = 150
 # Most items of each list about related files, and tokens reserved for all lists together.
 MAX_RELATED_ITEMS: Final = 5
 MAX_RELATED_TOKENS: Final = 300
@@ -111,14 +114,14 @@ CHANGE_TOKENS: Final = 30
 
 
 class ToolResult(BaseModel):
-    """Structured content of an answer with hits, in its JSON form. That of a list has `results` instead."""
+    """Structured content of an answer with hits, in its JSON form; with a list, `results` in place of these."""
 
     hits: list[dict[str, Any]] = []
     meta: dict[str, Any] = Field({}, alias="_meta")
 
 
 class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form. That of a list has `results` instead."""
+    """Structured content of a `ShowAnswer`, in its JSON form; with a list, `results` in place of these."""
 
     commit: dict[str, Any] = {}
     files: list[dict[str, Any]] = []
@@ -126,6 +129,11 @@ class ShowResult(BaseModel):
     diff: dict[str, Any] | None = None
     content: dict[str, Any] | None = None
     limitation: str | None = None
+
+
+def _describe_list(description: str) -> WithJsonSchema:
+    """Return the schema of a list of texts, for an argument that may also be a single text."""
+    return WithJsonSchema({"description": description, "type": "array", "items": {"type": "string"}})
 
 
 def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPServer[Any]:
@@ -148,13 +156,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         repository: RepositoryArgument = None,
         repositories: Annotated[
             list[str] | str | tools.HiddenNull,  # some models pass a single name as a string
-            WithJsonSchema(
-                {
-                    "description": "Several: paths, index names or `*`.",
-                    "type": "array",
-                    "items": {"type": "string"},
-                }
-            ),
+            _describe_list("Several: paths, index names or `*`."),
         ] = None,
         detail: DetailArgument = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
@@ -228,7 +230,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         author: AuthorArgument = None,
         range: RangeArgument = None,  # noqa: A002
         oldest: Annotated[bool, Field(description="Oldest first.")] = False,
-        limit: Annotated[int, Field(ge=1, description="Of all patterns: 1 to 100.")] = 10,
+        limit: Annotated[int, Field(ge=1, description="Commits in total: 1 to 100.")] = 10,
         repository: RepositoryArgument = None,
         *,
         context: Context[Any, Any],
@@ -236,28 +238,30 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         request = ChangeSearchRequest(
             "", regex, added, removed, oldest, limit, MAX_FILES, MAX_LINES, path, since, until, author, range
         )
-        return answer_items(
-            [{"pattern": text} for text in tools.to_list(pattern)],
-            min(limit, MAX_COMMITS),
-            partial(_search_changes, request, resolver.resolve(repository, context), home),
-            is_list=isinstance(pattern, list),
-        )
+        search = partial(_search_changes, request, resolver.resolve(repository, context), home)
+
+        def search_all(patterns: list[str]) -> CallToolResult:
+            return answer_items([{"pattern": text} for text in patterns], min(limit, MAX_COMMITS), 1, search)
+
+        result = search_all(tools.to_list(pattern))
+        texts = tools.parse_json_list(pattern) if isinstance(pattern, str) else []
+        return search_all(texts) if texts and not (result.structured_content or {})["hits"] else result
 
     def show_commit(
-        commit: Annotated[str | list[str], Field(description="Sha, tag or branch.")],
-        path: Annotated[str | list[str] | tools.HiddenNull, Field(description="File in the commit.")] = None,
+        commit: Annotated[str | list[str], _describe_list("Sha, tag or branch.")],
+        path: Annotated[str | list[str] | tools.HiddenNull, _describe_list("File in the commit.")] = None,
         lines: Annotated[str | tools.HiddenNull, Field(description="`START:END`.")] = None,
         max_tokens: Annotated[int, Field(ge=1)] = DEFAULT_SHOW_TOKENS,
         repository: RepositoryArgument = None,
         *,
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ShowResult]:
-        files = [{}] if path is None else [{"path": name} for name in tools.to_list(path)]
+        files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
         return answer_items(
             [{"commit": name, **file} for name in tools.to_list(commit) for file in files],
             max_tokens,
+            MIN_SHOW_TOKENS,
             partial(_show_commit, set(), lines, resolver.resolve(repository, context), home),
-            is_list=isinstance(commit, list) or isinstance(path, list),
         )
 
     server_tools = [
@@ -334,7 +338,7 @@ def _build_find_result(
     detail: Detail,
     max_tokens: int | None,
 ) -> CallToolResult:
-    """Return the answers to the first questions; the first answer is no error.
+    """Return the result of `find_pattern`. `answers` may be fewer than `queries`; the first is never an error.
 
     In the structured content, `more` has the answers after the first, and `left_out` the questions without one.
     """
@@ -356,7 +360,7 @@ def _build_find_result(
             {"query": query, **other} for query, other in zip(queries[1:], others, strict=False)
         ]
     if len(queries) > len(answers):
-        content["left_out"] = list(queries[len(answers) :])
+        content["left_out"] = list(queries[len(answers) :][:MAX_NAMED])
     return build_call_result(format_find_answers(queries, shortened), content)
 
 
@@ -379,17 +383,17 @@ def _search_changes(
 def _show_commit(
     shown: set[str], lines: str | None, path: Path, home: Path, item: Mapping[str, str], max_tokens: int
 ) -> tuple[str, dict[str, Any], int]:
-    """Show one commit or file; see `answer_items`. Of a commit in `shown`, the text has only the subject."""
-    from serve.explain.show_commit import show_commit
+    """Show one commit or file; see `answer_items`. Of the message of a commit in `shown`, only the subject."""
+    from serve.explain.show_commit import limit_length, show_commit
 
-    request = ShowRequest(item["commit"], item.get("path"), lines, max_tokens)
-    answer = show_commit(request, path, home=home)
-    content, commit = answer.to_json_dict(), answer.commit
+    answer = show_commit(ShowRequest(item["commit"], item.get("path"), lines), path, home=home)
+    commit = answer.commit
     if commit.commit_sha in shown:
-        commit = replace(commit, commit_message=get_subject(commit.commit_message))
+        answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
     shown.add(commit.commit_sha)
-    text = format_show_answer(replace(answer, commit=commit))
-    return text, content, len(text) // CHARS_PER_TOKEN
+    answer = limit_length(answer, max_tokens)
+    text = format_show_answer(answer)
+    return text, answer.to_json_dict(), len(text) // CHARS_PER_TOKEN
 
 
 def _limit_changes(k: int, max_tokens: int | None) -> int:

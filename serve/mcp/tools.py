@@ -43,13 +43,13 @@ from mcp_types import (
     TextContent,
     ToolAnnotations,
 )
-from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from pipeline import interrupts
 from pipeline.git.errors import NotARepository
 from serve.errors import BadRequest, NeedsRebuild
-from serve.mcp.answer_text import describe_error, format_error, format_left_out, shorten_argument
+from serve.mcp.answer_text import MAX_NAMED, describe_error, format_error, format_left_out, shorten_argument
 from serve.server_common import CallQueue
 from serve.text import escape_controls
 from stores import errors
@@ -66,18 +66,24 @@ ResultType = TypeVar("ResultType")
 HiddenNull = SkipJsonSchema[None]
 
 
-class _OrList:
-    """Annotation of a text argument that may also be a list of texts."""
+class _TextOrListSchema:
+    """Schema of a list of texts that may also be a single text.
+
+    The published schema has only the list: some clients refuse tools with `anyOf`.
+    """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         return handler.generate_schema(source | list[source])
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string"}}
 
 
 # The library parses a text such as `[]` as JSON, unless the argument is annotated as `str`.
 if TYPE_CHECKING:
     TextOrList: TypeAlias = str | list[str]
 else:
-    TextOrList: TypeAlias = Annotated[str, _OrList()]
+    TextOrList: TypeAlias = Annotated[str, _TextOrListSchema()]
 
 
 def create_read_only_annotations() -> ToolAnnotations:
@@ -157,17 +163,16 @@ class _StrictTool(Tool):
 def answer_items(
     items: Sequence[Mapping[str, str]],
     budget: int,
+    min_share: int,
     answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
-    *,
-    is_list: bool,
 ) -> CallToolResult:
-    """Answer a call about a list: the answer to each item, or its error, within a common budget.
+    """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
-    An item has the arguments of a call about it alone. `answer_item` gets an item and its share of the budget, and
-    returns the text, the structured content and the used part of the budget, whose rest is for later items. Raises
-    BadRequest if no item has an answer. Without `is_list`, the result is the answer to the only item.
+    `items`: the arguments of each. `answer_item` takes an item and its share, at least `min_share`, and returns text,
+    structured content and the used part; the rest is for later items. A single item is answered like a call without a
+    list. Raises BadRequest if all items fail.
     """
-    if not is_list:
+    if len(items) == 1:
         text, content, _ = answer_item(items[0], budget)
         return build_call_result(text, content)
     answered = items[:MAX_ITEMS]
@@ -175,8 +180,9 @@ def answer_items(
     results: list[dict[str, Any]] = []
     problems: list[str] = []
     for number, item in enumerate(answered):
+        interrupts.check_cancelled()
         try:
-            text, content, used = answer_item(item, max(1, budget // (len(answered) - number)))
+            text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
         except errors.LineageError as error:
             problems.append(str(error))
             text, content, used = format_error(error), {"error": describe_error(error)}, 0
@@ -186,15 +192,24 @@ def answer_items(
     if len(problems) == len(answered):
         raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
     structured: dict[str, Any] = {"results": results}
-    if left_out := [dict(item) for item in items[MAX_ITEMS:]]:
-        structured["left_out"] = left_out
+    if left_out := items[MAX_ITEMS:]:
+        structured["left_out"] = [dict(item) for item in left_out[:MAX_NAMED]]
         blocks.append(format_left_out([_format_item(item) for item in left_out], MAX_ITEMS))
     return build_call_result("\n\n".join(blocks), structured)
 
 
 def to_list(value: str | list[str]) -> list[str]:
-    """Return the items of a list argument, or the only one."""
-    return [value] if isinstance(value, str) else value
+    """Return the distinct items of a list argument, or the only one."""
+    return [value] if isinstance(value, str) else [*dict.fromkeys(value)]
+
+
+def parse_json_list(text: str) -> list[str]:
+    """Return the texts of a list in JSON, as which some clients send a list; empty for any other text."""
+    with suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return value
+    return []
 
 
 def build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:
@@ -223,8 +238,16 @@ def _escape_strings(value: Any) -> Any:
 
 
 def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
-    # Pydantic reports "none_required" for every wrong optional argument, besides the problem that matters.
+    # Besides the problem that matters, Pydantic reports "none_required" for every wrong optional argument, and that a
+    # list with a wrong item is no text.
     problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
+    list_names = {problem["loc"][0] for problem in problems if isinstance(problem["loc"][-1], int)}
+    problems = [
+        problem
+        for problem in problems
+        if not (problem["type"] == "string_type" and isinstance(problem["input"], list))
+        or problem["loc"][0] not in list_names
+    ]
     messages = [
         f"{_format_argument_path(problem, arguments)}: {_describe_problem(problem)}"
         for problem in problems[:MAX_PROBLEMS]

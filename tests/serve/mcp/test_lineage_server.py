@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,7 @@ from pydantic import FileUrl
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
 from serve.find_types import PatternHit
+from serve.mcp import lineage_server
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
@@ -220,14 +222,40 @@ def test_list_of_patterns(server: MCPServer[Any]) -> None:
     assert [len(each["hits"]) for each in extract_structured_content(shared)["results"]] == [1, 1]
 
 
-@pytest.mark.parametrize("pattern", ["[]", "null", '["timeout"]', "{}"])
+@pytest.mark.parametrize("pattern", ["[]", "null", "[1]", "{}"])
 def test_pattern_that_is_json(server: MCPServer[Any], pattern: str) -> None:
     """A text in the syntax of JSON is searched as it is."""
     content = extract_structured_content(call_tool(server, "search_changes", pattern=pattern))
     assert content["_meta"]["search"]["commits"] == 0
 
 
-def test_limits_of_lists(server: MCPServer[Any]) -> None:
+def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
+    """A list in JSON is a list unless a change has the text; a list of one is its item, an empty path none."""
+    as_list = call_tool(server, "search_changes", pattern=["timeout", "absent"])
+    assert call_tool(server, "search_changes", pattern='["timeout", "absent"]') == as_list
+    alone = call_tool(server, "search_changes", pattern="timeout")
+    assert call_tool(server, "search_changes", pattern=["timeout", "timeout"]) == alone
+    commit = call_tool(server, "show_commit", commit="HEAD")
+    assert call_tool(server, "show_commit", commit=["HEAD"], path=[]) == commit
+    names = [shared_repo.git("rev-parse", "HEAD"), "HEAD"]
+    text = extract_text(call_tool(server, "show_commit", commit=names, max_tokens=1))
+    assert text.count(f"> {shared_repo.git('log', '-1', '--format=%s')}\n") == 2
+
+
+def test_problem_of_a_list(server: MCPServer[Any]) -> None:
+    """The error about an item of a list does not say that the list should be a text."""
+    text = extract_text(call_tool(server, "search_changes", pattern=["timeout", 1]))
+    assert "`pattern.1`: Input should be a valid string, not 1" in text and text.count("valid string") == 1
+
+
+def test_schemas_have_one_type_per_argument(repo: Repo, home: Path) -> None:
+    """No schema of an argument has alternatives: some clients refuse them."""
+    for tool in list_tools(repo, home).values():
+        schema = json.dumps(tool.input_schema)
+        assert not re.search(r'"(?:anyOf|oneOf|allOf)"|"type": \[', schema), tool.name
+
+
+def test_limits_of_lists(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Items above the limit are named; if all items fail, or there is none, the call fails with each error once."""
     result = call_tool(server, "search_changes", pattern=[f"absent{number}" for number in range(12)])
     content = extract_structured_content(result)
@@ -239,8 +267,13 @@ def test_limits_of_lists(server: MCPServer[Any]) -> None:
     assert result.is_error and extract_text(result).count("'(a' is not valid") == 1
     assert "'(b' is not valid" in extract_text(result)
     assert "The list is empty" in extract_text(call_tool(server, "show_commit", commit=[]))
+    many = [f"absent{number}" for number in range(2_000)]
+    result = call_tool(server, "search_changes", pattern=many)
+    assert len(extract_structured_content(result)["left_out"]) == 10
+    assert extract_text(result).endswith("; pattern: absent19 and 1,980 more")
+    monkeypatch.setattr(lineage_server, "MAX_COMMITS", 1)
     content = extract_structured_content(call_tool(server, "search_changes", pattern="timeout", limit=500))
-    assert len(content["hits"]) == 2
+    assert len(content["hits"]) == 1
 
 
 def test_lists_of_commits_and_paths(server: MCPServer[Any], shared_repo: Repo) -> None:
@@ -257,8 +290,6 @@ def test_lists_of_commits_and_paths(server: MCPServer[Any], shared_repo: Repo) -
         **extract_structured_content(alone),
     }
     assert results[0]["commit"]["commit_sha"] == shared_repo.git("rev-parse", "HEAD~1")
-    single = extract_text(call_tool(server, "show_commit", commit="HEAD", path=["docs/ü.md"]))
-    assert single.startswith("commit: HEAD, path: docs/ü.md\n")
 
 
 def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
@@ -271,10 +302,14 @@ def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
     def show(*commits: str) -> str:
         return extract_text(call_tool(server, "show_commit", commit=list(commits), max_tokens=600))
 
-    blocks = show("HEAD~1:a.py", "HEAD", "HEAD~1:a.py").split("\n\n")
+    blocks = show("HEAD~1:a.py", "HEAD", "HEAD^:a.py").split("\n\n")
     assert 500 * 3 < sum(len(block.partition("\n")[2]) for block in blocks) < 600 * 3
     assert len(show("HEAD", "HEAD~1:a.py")) > len(show("HEAD~1:a.py", "HEAD"))
     assert show("HEAD~1:a.py", "HEAD~1").count("> For reasons.") == 1
+    repo.commit_file("c.py", lines, "Add a third\n\n" + "Because it is needed. " * 100)
+    assert (
+        len(show("HEAD", "HEAD:c.py")) > 550 * 3
+    )  # the message that is left out takes nothing from the file
 
 
 def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:
