@@ -250,7 +250,7 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
 def add_note(
     document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
 ) -> EditResult:
-    """Add a message to the activity log, optionally about a node and a file, whose path is stored as in a touch."""
+    """Add a message to the activity log, perhaps about a node and a file; the file's links are resolved."""
     if node_id is not None:
         tree.get_node(document, node_id)
     message = validation.validate_text(message, "message")
@@ -322,7 +322,8 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
         node.reason if update.reason is None else validation.validate_optional_text(update.reason, "reason")
     )
     if update.reason and status != BLOCKED:
-        raise BadNode(f"{label!r} is not blocked: it has no reason.", hint=f"Set its status to {BLOCKED}.")
+        hint = f"Set its status to {BLOCKED}." if node_type in TASK_TYPES else "Only tasks can be blocked."
+        raise BadNode(f"{label!r} is not blocked: it has no reason.", hint=hint)
     return replace(
         node,
         label=label,
@@ -333,7 +334,7 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
-    """Return the status of a node after a change of its type, or of only its label.
+    """Return the status of a node after an update that sets none.
 
     If a newer version of mindmap wrote the type or the status, the status stays.
     """

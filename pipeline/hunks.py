@@ -50,8 +50,8 @@ class Hunk:
     new_blob: str | None  # regular file after the change; None if there is none
     added_lines: int  # before truncation; 0 for binary and oversize
     removed_lines: int
-    # The `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty unless text or a change of type. For a message, the
-    # files of a merge, one on a line.
+    # The `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty except for text and changes of type. For a
+    # message, the files of a merge, one on a line.
     diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
@@ -64,8 +64,8 @@ class CommitChanges:
     """Hunks of a commit.
 
     `all_ignored`: the commit changed files, but the ignore rules exclude all of them. Changes of a merge are those
-    against its first parent. `merged_paths`: files of a merge without hunks that it changes against its first parent
-    and that are not ignored, sorted.
+    against its first parent. `merged_paths`: only for a merge without hunks, the files that differ from its first
+    parent and are not ignored, sorted.
     """
 
     hunks: tuple[Hunk, ...]
@@ -194,7 +194,7 @@ def _build_merge_hunk(
         [patches.strip_file_header(patch.data) for patch in parent_patches]
     )
     if not merge_lines.parts:
-        # If a symlink's target and a file have the same bytes, a merge that swaps them changes only the type.
+        # A merge can replace a file by a symlink with the same bytes, or the reverse: the type changes, no line does.
         return (
             _build_hunk_without_diff(parent_changes[0], "text")
             if all(change.kind == "type_changed" for change in parent_changes)
@@ -206,12 +206,12 @@ def _build_merge_hunk(
         "text",
         merge_patch,
         patches.parse_patch(merge_lines.parts),
-        leads_to_new_blob=False,
+        yields_new_blob=False,
     )
 
 
 def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileChange]) -> Hunk | None:
-    """Return a hunk if the merge took the content of a parent under a path or mode that no parent has, else None."""
+    """Return a hunk if the merge gave the content of a parent a path or mode that no parent has, else None."""
     if any(change.kind == "modified" for change in parent_changes):
         return None
     change = next(change for change in parent_changes if change.has_same_content)
@@ -249,18 +249,19 @@ def _build_hunk_from_patch(
     raw_patch: RawPatch,
     patch: Patch,
     *,
-    leads_to_new_blob: bool = True,
+    yields_new_blob: bool = True,
 ) -> Hunk:
+    """Return the hunk of a patch. `yields_new_blob`: whether the patch, applied to the old blob, gives the new one."""
     has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
-    leads_to_new_blob = (leads_to_new_blob and patch.is_complete) or change.new_blob is None
+    needs_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
     return Hunk(
         file_path=file_path,
         file_path_bytes=None if file_path.encode() == change.path else change.path,
         old_path=None if change.old_path is None else decode_path(change.old_path),
         change_kind=change.kind,
         content_kind=content_kind,
-        old_blob=change.old_blob if leads_to_new_blob and is_regular(change.old_mode) else None,
+        old_blob=change.old_blob if needs_old_blob and is_regular(change.old_mode) else None,
         new_blob=change.new_blob if is_regular(change.new_mode) else None,
         added_lines=raw_patch.added,
         removed_lines=raw_patch.removed,

@@ -1,8 +1,9 @@
 """Workers: ordered parallel map by joblib, and limits on the memory that malloc retains.
 
-joblib starts new tasks however slowly their results are taken, and a history does not fit in memory. So tasks are run
-in groups, and at most two groups are in memory: one whose results the caller uses, and the next one, which runs
-meanwhile. An active `joblib.parallel_config` selects another backend, such as Dask, for the same tasks.
+joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
+in memory. So tasks are run in groups, and at most two groups are in memory: one whose results the caller uses, and the
+next one, which runs meanwhile. An active `joblib.parallel_config` selects another backend, such as Dask, for the same
+tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ MANAGER_THREAD: Final = "ExecutorManagerThread"
 # Time between two checks of a worker process for its parent, which may have been killed.
 PARENT_POLL_SECONDS: Final = 1.0
 
-# Address space for the stacks of threads and the first blocks of DuckDB and pyarrow. With up to 80 MB, a run could wait
-# forever for a thread of pyarrow that the system did not start.
+# Address space for the stacks of threads and the first blocks of DuckDB and pyarrow. With up to 80 MB, the system
+# sometimes could not start a thread of pyarrow, and the run waited for it forever.
 MIN_FREE_BYTES: Final = 192 << 20
 
 # Parameters of `mallopt`, from malloc.h.

@@ -1,8 +1,8 @@
 """First release of each commit, and the merge that brought it into the first-parent history of HEAD.
 
 The first release is the tag that `git describe --contains` names. git computes the tags of all commits in one run:
-70 ms for flask's 5,500 commits and 69 tags, about as long as for a few commits. Both are cached for each state of the
-repository.
+70 ms for flask's 5,500 commits and 69 tags, about as long as for a few commits. Releases and merges are cached for each
+state of the repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
-# Commits in each cache, those of the repositories used last. The releases of so many take 300 MB.
+# Most commits in each cache; the repositories used least recently leave it first. Releases of this many take 300 MB.
 MAX_CACHED_COMMITS: Final = 1_000_000
 
 Value = TypeVar("Value", bound=Sized)
@@ -46,7 +46,7 @@ class _Entry(Generic[Value]):
 
 
 class HistoryCache(Generic[Value]):
-    """Cache of one result for each of the last repositories, valid for one state of the repository. Thread-safe.
+    """Cache of one result for each repository used recently, valid until the repository changes. Thread-safe.
 
     A result has an item for each commit, and all results together have at most `MAX_CACHED_COMMITS`. Concurrent
     requests for one repository wait for one computation; requests for other repositories do not wait.

@@ -20,7 +20,7 @@ MASKED_SCORE: Final = -10_000.0
 
 
 class TransformerBase(nn.Module):
-    """Embeddings and layers of both networks. `layers`: numbers of MiniLM's layers to start from.
+    """Embeddings and layers of both networks. `layers`: numbers of the MiniLM layers to initialize from.
 
     The embeddings are not trained, so that both models share those of the bundled encoder.
     """
@@ -98,10 +98,10 @@ def split_by_length(lengths: Tensor, chunk_size: int) -> Sequence[Tensor]:
     return torch.split(torch.argsort(lengths), chunk_size)
 
 
-# Numbers of the MiniLM layers that start those for query and text separately, and those for both together.
+# Numbers of the MiniLM layers that initialize the layers for query and text separately, and the joint layers.
 SEPARATE_LAYERS: Final = (0, 2)
 JOINT_LAYERS: Final = (5,)
-# Initial weights of the three similarities and of the lane scores, close to their final values.
+# Initial weights of the three similarities and of the retrievers' scores, close to their final values.
 INITIAL_SIMILARITY_WEIGHTS: Final = (6.0, 6.0, 6.0)
 INITIAL_LANE_WEIGHTS: Final = (0.0, 7.0)
 

@@ -63,7 +63,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind, newest first. `count`: number of all of them, of which `commits` may have only the first."""
+    """Commits of one kind, newest first. `count`: number of all of them; `commits` may have only the newest."""
 
     kind: str
     count: int
@@ -340,7 +340,7 @@ def _classify_pull_request(merge: ClassifiedCommit, merged_commits: Sequence[Cla
     kind = merge.classify(merge.pull_request_title, paths)
     is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in merged_commits)
     if kind.name == OTHER:
-        # The title names no kind: take the first in KINDS of those of the commits.
+        # The title names no kind: take that kind of the commits that comes first in KINDS.
         user_facing_kinds = [commit.kind for commit in merged_commits if commit.kind.is_user_facing]
         if user_facing_kinds:
             kind = replace(

@@ -71,8 +71,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         bool,
         typer.Option(
             "--force",
-            help="Extract all HEAD symbols again, and outdated symbols and words of the history. Overrides "
-            "--incremental.",
+            help="Extract again all symbols at HEAD, and the symbols and words that an older version extracted from "
+            "the history. Overrides --incremental.",
         ),
     ] = False,
     rebuild: Annotated[
@@ -92,7 +92,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             min=1,
             metavar="N",
-            help="Texts per encoder call. [default: 16, or 512 with a GPU: all texts of a transaction]",
+            help="Texts per encoder call. [default: 16; with a GPU 512, enough for all texts of a transaction]",
         ),
     ] = None,
     threads: Annotated[
@@ -133,9 +133,9 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     vector_index: Annotated[
         VectorIndex | None,
         typer.Option(
-            help="`hnsw`: also build an HNSW index, which queries without filters use. `none`: delete it. Without it, "
-            "queries scan all vectors, which is faster in all but huge indexes. [default: the index's setting, "
-            "or none]"
+            help="`hnsw`: also build an HNSW index, which queries without filters use. `none`: delete it. "
+            "Without an HNSW index, queries scan all vectors, which is faster in all but huge indexes. [default: the "
+            "index's setting, or none]"
         ),
     ] = None,
     branch: Annotated[
@@ -143,7 +143,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             metavar="PATTERN",
             help="Also index branches and tags besides HEAD, in this run and later ones: `topic`, `topic/*`, `origin`, "
-            "`v1.*`, `refs/pull`. A glob of git for-each-ref, or the first parts of a name. Can be repeated.",
+            "`v1.*`, `refs/pull`. A glob as in git for-each-ref, or the leading part of a name up to a slash. Can be "
+            "repeated.",
         ),
     ] = None,
     all_branches: Annotated[

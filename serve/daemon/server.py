@@ -34,21 +34,21 @@ UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 
-# Threads of calls. The queue starts CALLS_PER_CPU calls for each CPU. Two threads more are for imports.
+# Threads of calls. At most CALLS_PER_CPU calls for each CPU run at a time. Two threads more are for imports.
 MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
 MAX_REQUEST_BYTES: Final = 1 << 20
 # Connections that may wait to be accepted.
 BACKLOG: Final = 512
 # Interval of the checks for idle time and a deleted socket.
 POLL_SECONDS: Final = 0.5
-# Wait for the daemon's lock: a program that waits until a daemon has stopped holds it for a moment.
+# Maximum wait for the daemon's lock. A client that waits for a daemon to stop holds it for a moment.
 LOCK_TIMEOUT_SECONDS: Final = 1.0
 # Idle time until the daemon imports what later calls and sessions need. It takes a second of processor time.
 PRELOAD_AFTER_SECONDS: Final = 5.0
 # Maximum wait for running calls after a request to stop, and interval of its checks.
 DRAIN_SECONDS: Final = 30.0
 DRAIN_POLL_SECONDS: Final = 0.02
-# Maximum wait for the ends of sessions, which record the last changes of watched workspaces.
+# Maximum wait for sessions to end. A session that ends records the last changes of its workspace.
 SESSION_END_SECONDS: Final = 3.0
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class DaemonState:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the last call ended; 0 while one is running."""
+        """Seconds since the last call or session ended; 0 while a call is running."""
         return 0.0 if self.running_calls else time.monotonic() - self._last_request
 
     @property
@@ -309,7 +309,7 @@ class _StatusHandler(_BaseHandler):
 
 class _StopHandler(_BaseHandler):
     def post(self) -> None:
-        # A request to stop another build comes late if this daemon has already replaced that one.
+        # Ignore a request to stop a daemon of another build, which this one has already replaced.
         build_to_stop = self.request.headers.get(process.BUILD_HEADER, self.service.build_id)
         if build_to_stop == self.service.build_id:
             self.service.stopping.set()

@@ -59,9 +59,9 @@ FEATURES: Final = (
     "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
-    "similarity of other files",  # whitened, of the commit's second and third best hunk, by OTHER_HUNK_WEIGHTS
+    "similarity of other files",  # sum for the commit's second and third best hunk, whitened and weighted
     "file asked for",  # 1 if the commit changes source code, or another file of a role that the query asks for
-    "subject as asked",  # 1 if the query asks for an origin and the subject says "add", or for a removal and "remove"
+    "subject as asked",  # 1 if the subject says "add" for a query about an origin, "remove" for one about a removal
     "removed lines",  # share of removed lines if the query asks for a removal
 )
 
@@ -190,7 +190,7 @@ class MatchedTerms:
 class RerankInputs:
     """Input of the cross-encoder: the question, and a function that loads the changes of some rows.
 
-    `max_commits`: the likeliest commits that it reads. Reading more cost time and did not improve the order.
+    `max_commits`: how many commits it reads, the likeliest first. Reading more cost time and did not improve the order.
     """
 
     question: str
@@ -336,7 +336,7 @@ def _compute_commit_features(
     candidates: Sequence[Candidate],
     subjects: Sequence[str],
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the last four of `FEATURES`, those of each candidate's commit. `subjects`: of these commits."""
+    """Return the last four of `FEATURES`, those of each candidate's commit. `subjects`: that of each candidate."""
     shas = [candidate.commit_sha for candidate in candidates]
     similarities, has_file = _compare_other_files(query, results, frozenset(shas))
     pattern = _SUBJECTS[query.modifier] if query.modifier else None
@@ -354,7 +354,7 @@ def _compute_commit_features(
 def _compare_other_files(
     query: Query, results: RetrieverResults, commits: frozenset[str]
 ) -> tuple[dict[str, float], dict[str, bool]]:
-    """Return "similarity of other files" and "file asked for" of each commit, of its hunks that pass the filters."""
+    """Return "similarity of other files" and "file asked for" of each commit, by its hunks that pass the filters."""
     texts, hunks = results.loaded_snapshot.text_vectors, results.loaded_snapshot.snapshot.hunks
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
     commit_info = hunks.commit_info.take(positions)

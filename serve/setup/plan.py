@@ -33,7 +33,7 @@ BACKUP_SUFFIX: Final = ".bak"
 BAR_WIDTH: Final = 20
 # Maximum number of directories in the table. The shares of further ones are too small to matter.
 MAX_DIRECTORIES: Final = 20
-# Characters of a directory name that leave room for the other columns on 80 columns.
+# Longest directory name in the table, in characters.
 MAX_NAME_WIDTH: Final = 32
 
 

@@ -425,10 +425,11 @@ def test_reason_of_a_blocked_task() -> None:
         assert (
             update_nodes(renamed, [NodeUpdate(deploy, **change)], NOON).document.nodes[deploy].reason is None
         )
-    for update in (
-        NodeUpdate(note, reason="No key"),
-        NodeUpdate(deploy, status="completed", reason="No key"),
-        NodeUpdate(ROOT, reason="No key"),
+    for update, hint in (
+        (NodeUpdate(note, reason="No key"), "Only tasks can be blocked."),
+        (NodeUpdate(deploy, status="completed", reason="No key"), "Set its status to blocked."),
+        (NodeUpdate(ROOT, reason="No key"), "You can change its label."),
     ):
-        with pytest.raises(BadNode):
+        with pytest.raises(BadNode) as error_info:
             update_nodes(renamed, [update], NOON)
+        assert error_info.value.hint == hint
