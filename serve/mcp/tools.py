@@ -205,7 +205,7 @@ def to_list(value: str | list[str]) -> list[str]:
 
 def parse_json_list(text: str) -> list[str]:
     """Return the texts of a list in JSON, as which some clients send a list; empty for any other text."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value

@@ -222,7 +222,7 @@ def test_list_of_patterns(server: MCPServer[Any]) -> None:
     assert [len(each["hits"]) for each in extract_structured_content(shared)["results"]] == [1, 1]
 
 
-@pytest.mark.parametrize("pattern", ["[]", "null", "[1]", "{}"])
+@pytest.mark.parametrize("pattern", ["[]", "null", "[1]", "{}", "[" * 5_000])
 def test_pattern_that_is_json(server: MCPServer[Any], pattern: str) -> None:
     """A text in the syntax of JSON is searched as it is."""
     content = extract_structured_content(call_tool(server, "search_changes", pattern=pattern))
