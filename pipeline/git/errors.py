@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from stores.errors import LineageError
@@ -43,6 +42,11 @@ class NothingToIndex(LineageError):
 
 _REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."
 
+# Git directory of a submodule, also of one in a linked work tree, but not that of a work tree linked to a submodule.
+_SUBMODULE_DIRECTORY: Final = re.compile(
+    r"(?:^|/)\.git/(?:worktrees/[^/]+/)?modules/(?!(?:.*/)?worktrees/[^/]+$)"
+)
+
 # Reason of the error for a commit at the boundary of a shallow clone, which lacks its parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
@@ -72,17 +76,12 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
             target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
             return NotARepository(
                 f"{link} points to {target}, where there is no repository.",
-                hint="Run `git submodule update --init` in the repository that contains this submodule."
-                if _is_submodule_directory(PurePosixPath(target))
+                hint="Move this directory away. Then run `git submodule update --init` in the repository that "
+                "contains it."
+                if _SUBMODULE_DIRECTORY.search(target)
                 else "If the repository was moved, run `git worktree repair` in it with this directory as argument.",
             )
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
-
-
-def _is_submodule_directory(path: PurePosixPath) -> bool:
-    """Return True for the git directory of a submodule, but not for that of a work tree linked to it."""
-    is_work_tree = path.parent.name == "worktrees"
-    return not is_work_tree and (".git", "modules") in pairwise(path.parts)
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:

@@ -84,6 +84,18 @@ def test_a_submodule_without_its_repository(repo: Repo, tmp_path: Path) -> None:
         NotARepository, match=r"library/\.git points to \.\./\.git/modules/library"
     ) as error_info:
         open_repository(repo.path / "library")
+    assert "Move this directory away. Then run `git submodule update --init`" in str(error_info.value.hint)
+    (repo.path / "library").rename(tmp_path / "moved")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+    assert open_repository(repo.path / "library").read_head()
+
+
+@pytest.mark.parametrize("target", [".git/worktrees/side/modules/a", ".git/modules/a/modules/b"])
+def test_submodules_of_work_trees_and_submodules(tmp_path: Path, target: str) -> None:
+    """A submodule of a linked work tree or of another submodule gets the hint for submodules."""
+    (tmp_path / ".git").write_text(f"gitdir: ../{target}\n")
+    with pytest.raises(NotARepository) as error_info:
+        open_repository(tmp_path)
     assert "git submodule update --init" in str(error_info.value.hint)
 
 
