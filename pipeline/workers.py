@@ -122,9 +122,9 @@ def map_groups(
     call = delayed(_run_call)
     with ExitStack() as stack:
         stack.enter_context(_translate_worker_errors())
-        if jobs != 1 and prefer == "processes":
+        if jobs != 1 and _uses_processes(prefer):
             interrupts.start_resource_tracker()
-            stack.enter_context(_end_tasks_without_manager())
+            stack.enter_context(_end_tasks_if_manager_fails())
         stack.callback(_running_calls.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)
@@ -160,8 +160,15 @@ def _translate_worker_errors() -> Iterator[None]:
         ) from error
 
 
+def _uses_processes(prefer: Literal["processes", "threads"]) -> bool:
+    """Return True if joblib runs tasks in processes of this machine; `joblib.parallel_config` overrides `prefer`."""
+    from joblib.parallel import LokyBackend, get_active_backend
+
+    return isinstance(get_active_backend(prefer=prefer)[0], LokyBackend)
+
+
 @contextmanager
-def _end_tasks_without_manager() -> Iterator[None]:
+def _end_tasks_if_manager_fails() -> Iterator[None]:
     """End the tasks with the error of joblib's manager thread, if that thread fails during the body.
 
     joblib itself would wait for their results forever. The manager thread fails if it cannot start another thread.

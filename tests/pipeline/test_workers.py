@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partialmethod
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -112,11 +113,32 @@ def get_exception_hook(_: object) -> object:
     return threading.excepthook
 
 
-@pytest.mark.parametrize(("jobs", "prefer"), [(1, "processes"), (2, "threads")])
-def test_hook_of_threads_stays_without_processes(jobs: int, prefer: Literal["processes", "threads"]) -> None:
+@pytest.mark.parametrize(
+    ("jobs", "prefer", "backend"),
+    [(1, "processes", None), (2, "threads", None), (2, "processes", "threading")],
+)
+def test_excepthook_is_kept_without_worker_processes(
+    jobs: int, prefer: Literal["processes", "threads"], backend: str | None
+) -> None:
     """Without worker processes, the hook for errors of threads is not replaced."""
-    [[hook]] = map_groups(get_exception_hook, [[0]], jobs=jobs, prefer=prefer)
+    with joblib.parallel_config(backend=backend) if backend else nullcontext():
+        [[hook]] = map_groups(get_exception_hook, [[0]], jobs=jobs, prefer=prefer)
     assert hook is threading.excepthook
+
+
+def test_excepthook_is_replaced_for_worker_processes() -> None:
+    """A hook ends the tasks if joblib's manager thread fails, also if `joblib.parallel_config` selects processes."""
+    default_hook = threading.excepthook
+    hooks = []
+
+    def read_groups() -> Iterator[list[int]]:
+        hooks.append(threading.excepthook)
+        yield [0]
+
+    with joblib.parallel_config(backend="loky"):
+        assert [*map_groups(abs, read_groups(), jobs=2, prefer="threads")] == [[0]]
+    assert hooks != [default_hook]
+    assert threading.excepthook is default_hook
 
 
 def test_workers_are_processes() -> None:
