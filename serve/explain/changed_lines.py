@@ -31,12 +31,13 @@ Item = TypeVar("Item")
 MIN_MOVE_SCORE: Final = 0.8
 MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
 MOVE_CONTEXT_SCORE: Final = 0.6
-# Least context score of a move between files. The second is for a move from a test or example into source, to another
-# file extension, or of a line that the commit removes from several files.
+# Least context score of a move between files.
 FILE_CONTEXT_SCORE: Final = 0.25
-ROLE_CONTEXT_SCORE: Final = 0.5
-# A move within a file needs the first one too, unless the line has this weight of words: short lines recur by chance.
-WEIGHT_WITHOUT_CONTEXT: Final = 2.0
+# The same for a move from a test or example into source, to another file extension, or of a line that the commit
+# removes from several files, and for a restored line whose file had another name.
+DOUBTFUL_MOVE_CONTEXT_SCORE: Final = 0.5
+# Weight of words of a line that moves within a file without `FILE_CONTEXT_SCORE`: short lines recur by chance.
+MIN_WEIGHT_WITHOUT_CONTEXT: Final = 2.0
 # A moved line must be better than an edited one by this much, because most edits stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
 # Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
@@ -53,12 +54,13 @@ MAX_MOVE_LINES: Final = 50_000
 
 
 class WordIndex(Generic[Item]):
-    """Items by the words of their lines. A word is looked up when it is first needed, because few words are."""
+    """Index of items by the words of their lines. The lines are searched for a word at its first lookup."""
 
     def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
         """Add items, each with the text of its line."""
-        # Case folding does not depend on the letters around, so a folded line has the folded words of the line.
+        # `casefold` works character by character: a line with a word has the folded word in its folded text.
         self._lines = [(text.casefold(), text, item) for text, item in items]
+        self._words: dict[int, frozenset[str]] = {}  # by the position of a line, once extracted
         self._items_by_word: dict[str, list[Item]] = {}
 
     def find_by_rare_words(self, features: LineFeatures) -> Iterator[Item]:
@@ -68,17 +70,22 @@ class WordIndex(Generic[Item]):
         yield from dict.fromkeys(chain.from_iterable(self._items_by_word[word] for _, word in rare_words))
 
     def _find(self, word: str) -> list[Item]:
-        """Return the items whose lines have a word, at most one more than `MAX_CANDIDATES`."""
+        """Return up to `MAX_CANDIDATES` + 1 items whose lines have the word; the extra one marks it as common."""
         if word not in self._items_by_word:
             # Extracting the words of a line takes a hundred times as long as searching it for a text.
             folded_word = word.casefold()
             items = (
                 item
-                for folded_text, text, item in self._lines
-                if folded_word in folded_text and word in extract_features(text).words
+                for position, (folded_text, text, item) in enumerate(self._lines)
+                if folded_word in folded_text and word in self._extract_words(position, text)
             )
             self._items_by_word[word] = list(islice(items, MAX_CANDIDATES + 1))
         return self._items_by_word[word]
+
+    def _extract_words(self, position: int, text: str) -> frozenset[str]:
+        if position not in self._words:
+            self._words[position] = extract_features(text).words
+        return self._words[position]
 
 
 @dataclass(slots=True, eq=False)  # not frozen, which would double the time to create one
@@ -130,7 +137,7 @@ class ChangedLines:
 
     @cached_property
     def _removed_by_word(self) -> WordIndex[ChangedLine]:
-        """Removed lines, without those whose text the commit adds again: they became no other line."""
+        """Removed lines whose text the commit does not add again. The others became no other line."""
         keys = self._removed_by_key.keys() & self._added_by_key.keys()
         added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
         return WordIndex((line.text, line) for line in self.removed if line not in added_again)
@@ -189,7 +196,7 @@ class ChangedLines:
             return self._is_move_between_files(removed, path, score, context_score)
         if score < MIN_MOVE_SCORE and context_score < MOVE_CONTEXT_SCORE:
             return False
-        return context_score >= FILE_CONTEXT_SCORE or features.weight >= WEIGHT_WITHOUT_CONTEXT
+        return context_score >= FILE_CONTEXT_SCORE or features.weight >= MIN_WEIGHT_WITHOUT_CONTEXT
 
     def _is_move_between_files(
         self, removed: ChangedLine, path: bytes, score: float, context_score: float
@@ -200,7 +207,7 @@ class ChangedLines:
         is_into_source = _is_source(path) and not _is_source(removed.path)
         is_repeated = removed.features.key in self._keys_of_several_files
         is_doubtful = is_into_source or is_repeated or not has_same_extension
-        return context_score >= (ROLE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
+        return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
     def compute_best_context_score(self, removed: ChangedLine) -> float:
         """Return the best context score of the added lines of this text; 0 if no more were added than removed.

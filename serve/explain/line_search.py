@@ -9,26 +9,28 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Final
 
+from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from pipeline.interrupts import Deadline
 from serve.explain.blame import BlamedLine
 from serve.explain.changed_lines import (
+    DOUBTFUL_MOVE_CONTEXT_SCORE,
     FILE_CONTEXT_SCORE,
     MAX_CANDIDATES,
-    ROLE_CONTEXT_SCORE,
     create_file_reader,
     find_blob,
-    read_lines,
 )
 from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
+    build_keys,
     compute_context_score,
     extract_features,
     find_search_term,
@@ -73,7 +75,7 @@ class UnsourcedLine:
     @property
     def suffix(self) -> str:
         """Suffix of the file's name, with the dot."""
-        return _get_suffix(os.fsdecode(self.path))
+        return _get_suffix(decode_path(self.path))
 
     @property
     def removal_pattern(self) -> DiffLinePattern | None:
@@ -119,9 +121,19 @@ class LineSearcher:
     _searched_dates: dict[DiffLinePattern, int] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
+    _read_file: Callable[[str, bytes], list[str]] = field(init=False)
+    _read_keys: Callable[[str, bytes], frozenset[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the caches of files, and of the keys of their lines."""
+        self._read_file = create_file_reader(self.repository)
+        self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
     def search(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Search the diffs for removals and terms of the lines. `find_removed` and `find_leads` use the result."""
+        """Search the diffs for removals of the lines and additions of their search terms.
+
+        `find_removed` and `find_leads` use the result.
+        """
         dates: dict[DiffLinePattern, int] = {}
         for line in lines:
             for pattern in _list_patterns(line):
@@ -169,10 +181,9 @@ class LineSearcher:
         if not earlier:
             return None
         key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
-        blobs = [find_blob(self.repository, parent, line.path) for parent in parents]
-        if any(key in map(build_key, read_lines(self.repository, blob)) for blob in blobs):
+        if any(key in self._read_keys(parent, line.path) for parent in parents):
             return None  # the file had the line elsewhere, so it was not restored
-        is_new_file = not any(blobs)
+        is_new_file = not any(find_blob(self.repository, parent, line.path) for parent in parents)
         name = line.path.rpartition(b"/")[2]
         for change in earlier:
             old_path = os.fsencode(change.old_path or change.file_path)
@@ -189,10 +200,13 @@ class LineSearcher:
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
         """Return the removed line with the best context score; None if that is too low."""
-        read_file = create_file_reader(self.repository)
-        best_context_score, best_source = FILE_CONTEXT_SCORE if is_same_name else ROLE_CONTEXT_SCORE, None
+        best_context_score, best_source = (
+            FILE_CONTEXT_SCORE if is_same_name else DOUBTFUL_MOVE_CONTEXT_SCORE,
+            None,
+        )
         for source in sources:
-            lines, old_lines = read_file(line.commit_sha, line.path), read_file(source.parent, source.path)
+            lines = self._read_file(line.commit_sha, line.path)
+            old_lines = self._read_file(source.parent, source.path)
             context_score = compute_context_score(lines, line.number, old_lines, source.number)
             if context_score > best_context_score or (
                 best_source is None and context_score == best_context_score

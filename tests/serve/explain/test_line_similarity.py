@@ -187,6 +187,16 @@ def test_words_of_few_lines_are_extracted(monkeypatch: pytest.MonkeyPatch) -> No
     assert extract.call_count < 4 * MAX_CANDIDATES
 
 
+def test_words_are_extracted_once() -> None:
+    """The words of a line are extracted once, however many words are looked up in it."""
+    extract_features.cache_clear()
+    lines = [f"position = find(option_{number})" for number in range(5_000)]
+    index = WordIndex((line, number) for number, line in enumerate(lines))
+    for word in ("it", "on", "po", "op", "in"):  # a part of each line, but a word of none
+        assert list(index.find_by_rare_words(extract_features(f"{word} = {word}"))) == []
+    assert extract_features.cache_info().misses <= len(lines) + 5
+
+
 def test_order_of_candidates() -> None:
     """Candidates come once each, in an order that does not depend on the hashes of words."""
     rewrite = build_rewrite(20, "alpha, beta, gamma")

@@ -58,6 +58,21 @@ def test_name_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
     assert answer.hits[0].file_path == "caf\\xe9/x.py"
 
 
+def test_suffix_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
+    """The index is searched for the lines of a file whose suffix has undecodable bytes; leads name it escaped."""
+    repo = Repo.create(tmp_path / "repo")
+    name = b"net.\xe9"
+    repo.write(name, "connection_timeout = 10  # seconds until the client gives up\n")
+    sha = repo.commit("Write")
+    repo.write(name, "other = 1\n")
+    repo.commit("Remove")
+    repo.write(name, "other = 1\nlimit = min(connection_timeout, retry_interval)\n")
+    repo.commit("Use it again")
+    build_index(repo, home)
+    answer = explain(repo, home, os.fsdecode(name), 2, 2, include_evolution=True)
+    assert [(lead.commit_sha, lead.file_path) for lead in answer.meta.explain.leads] == [(sha, "net.\\xe9")]
+
+
 def test_deleted_in_the_work_tree(repo: Repo, home: Path) -> None:
     """For a file missing only in the work tree, HEAD's version is explained, and the limitation says so."""
     (repo.path / "src/a.py").unlink()
