@@ -247,14 +247,15 @@ def find_differences(
     for number, pattern in enumerate(patterns):
         repo.write(f"{number}/.gitignore", pattern + "\n")
     paths = [(number, name) for number in range(len(patterns)) for name in names]
-    output = subprocess.run(
+    completed = subprocess.run(
         ["git", "check-ignore", "--no-index", "--stdin", "-z"],
         cwd=repo.path,
         input="".join(f"{number}/{name}\0" for number, name in paths).encode(),
         stdout=subprocess.PIPE,
-        check=False,  # git fails if it ignores none of the paths
-    ).stdout.decode()
-    ignored_paths = set(output.split("\0"))
+        check=False,
+    )
+    assert completed.returncode in (0, 1)  # 1: git ignores none of the paths
+    ignored_paths = set(completed.stdout.decode().split("\0"))
     specs = [
         GitIgnoreSpec.from_lines(parse_patterns(pattern.encode()), LinearPattern, backend="simple")
         for pattern in patterns

@@ -116,15 +116,28 @@ def test_find_line_changes_in_some_files(max_contains: int, monkeypatch: pytest.
     connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
     patterns = [DiffLinePattern("text", r"(?m)^\+text", suffix) for suffix in (".py", ".js", "")]
     found = find_line_changes(connection, patterns, lambda _: True, LATEST_SECONDS)
-    paths = [{change.file_path for change in changes} for changes in found]
-    assert paths == [{"a.py", "b.py"}, {"a.js"}, {"a.py", "a.js", "b.py"}]
+    paths = [[change.file_path for change in changes] for changes in found]
+    assert paths == [["a.py", "b.py"], ["a.js"], ["a.py", "a.js", "b.py"]]
+
+
+def test_find_line_changes_of_one_commit() -> None:
+    """Changes of one commit are in the order of their hunks, wherever their rows are in the table."""
+    names = [f"{number:02}.py" for number in range(50)]
+    connection = create_index([SampleHunk(1, name) for name in names])
+    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
+    connection.execute("CREATE TEMP TABLE reversed AS FROM hunks ORDER BY hunk_id DESC")
+    connection.execute("DELETE FROM hunks")
+    connection.execute("INSERT INTO hunks FROM reversed ORDER BY hunk_id DESC")
+    pattern = DiffLinePattern("text", r"(?m)^\+text")
+    (changes,) = find_line_changes(connection, [pattern], lambda _: True, LATEST_SECONDS)
+    assert [change.file_path for change in changes] == names
 
 
 @pytest.mark.parametrize(
     ("order", "counts"), [((1, 2, 3, 4), [0, 1, 2, 3, 4]), ((2, 1, 4, 3), [0, 2, 2, 4, 4])]
 )
 def test_find_line_changes_until_a_date(order: Sequence[int], counts: Sequence[int]) -> None:
-    """All changes until a date are found, and no hunk after the last of them is searched."""
+    """All changes until a date are found, and no hunk after the last of them is returned."""
     connection = create_index([SampleHunk(number, "a.py") for number in order])
     connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
     pattern = DiffLinePattern("text", r"(?m)^\+text")
