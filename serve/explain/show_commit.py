@@ -33,7 +33,7 @@ from serve.commit_types import (
 )
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader
-from serve.excerpts import CHARS_PER_TOKEN
+from serve.excerpts import CHARS_PER_TOKEN, get_subject
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index
@@ -48,6 +48,8 @@ MAX_NAMES: Final = 10
 # Characters of an answer besides its message, files and text; and of a file besides its paths.
 ANSWER_OVERHEAD: Final = 200
 FILE_OVERHEAD: Final = 20
+# Length to which a subject is shown whatever the limit of the answer, in characters.
+MAX_SUBJECT_CHARS: Final = 200
 # Characters of a requested name that an error repeats.
 MAX_QUOTED: Final = 200
 # Digits after an ambiguous prefix, by which an error distinguishes the commits.
@@ -87,11 +89,15 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the message to half of the length at most, and the list of files, the diff or the content to the rest."""
+    """Cut the message to half of the length at most, and the list of files, the diff or the content to the rest.
+
+    The subject stays, up to `MAX_SUBJECT_CHARS`.
+    """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
     message = answer.commit.commit_message
-    if len(message) > max_chars // 2:
-        message = f"{message[: max(0, max_chars // 2)]}…"
+    max_message_chars = max(max_chars // 2, min(len(get_subject(message)), MAX_SUBJECT_CHARS))
+    if len(message) > max_message_chars:
+        message = f"{message[:max_message_chars]}…"
     max_chars -= len(message)
     files: list[CommitFile] = []
     for file in answer.files:

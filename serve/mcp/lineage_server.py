@@ -16,8 +16,9 @@ from typing import Annotated, Any, Final, TypeAlias
 from mcp.server import MCPServer
 from mcp.server.mcpserver.context import Context
 from mcp_types import CallToolResult, TextContent
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import Field
 
+from pipeline.interrupts import check_cancelled
 from serve import config, process
 from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
@@ -37,6 +38,10 @@ from serve.find_types import FindAnswer, FindRequest
 from serve.mcp import stdio, tools
 from serve.mcp.answer_text import (
     MAX_NAMED,
+    HitsResult,
+    SearchResult,
+    ShowResult,
+    answer_items,
     describe_error,
     format_explain_answer,
     format_find_answer,
@@ -47,7 +52,7 @@ from serve.mcp.answer_text import (
     format_show_answer,
     format_trace_answer,
 )
-from serve.mcp.tools import QueuedCalls, RepositoryResolver, answer_items, build_call_result
+from serve.mcp.tools import QueuedCalls, RepositoryResolver, build_call_result
 from serve.related_types import RelatedRequest
 from serve.server_common import CallQueue
 from stores.errors import LineageError
@@ -104,36 +109,13 @@ MAX_LINES: Final = 4
 MAX_COMMITS: Final = 100
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
 DEFAULT_SHOW_TOKENS: Final = 2_000
-# Smallest share of an item of a list of commits: its subject and a few names of files.
+# Smallest share of an item of a list of commits: a few lines below its subject.
 MIN_SHOW_TOKENS: Final = 150
 # Most items of each list about related files, and tokens reserved for all lists together.
 MAX_RELATED_ITEMS: Final = 5
 MAX_RELATED_TOKENS: Final = 300
 # Length of a change in the history of a symbol: about 100 characters.
 CHANGE_TOKENS: Final = 30
-
-
-class ToolResult(BaseModel):
-    """Structured content of an answer with hits, in its JSON form; with a list, `results` in place of these."""
-
-    hits: list[dict[str, Any]] = []
-    meta: dict[str, Any] = Field({}, alias="_meta")
-
-
-class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form; with a list, `results` in place of these."""
-
-    commit: dict[str, Any] = {}
-    files: list[dict[str, Any]] = []
-    file_count: int | None = None
-    diff: dict[str, Any] | None = None
-    content: dict[str, Any] | None = None
-    limitation: str | None = None
-
-
-def _describe_list(description: str) -> WithJsonSchema:
-    """Return the schema of a list of texts, for an argument that may also be a single text."""
-    return WithJsonSchema({"description": description, "type": "array", "items": {"type": "string"}})
 
 
 def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPServer[Any]:
@@ -156,14 +138,14 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         repository: RepositoryArgument = None,
         repositories: Annotated[
             list[str] | str | tools.HiddenNull,  # some models pass a single name as a string
-            _describe_list("Several: paths, index names or `*`."),
+            tools.describe_list("Several: paths, index names or `*`."),
         ] = None,
         detail: DetailArgument = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
         more_queries: Annotated[list[str], Field(description="Up to 4 further questions.")] = [],  # noqa: B006 - Pydantic copies it
         *,
         context: Context[Any, Any],
-    ) -> Annotated[CallToolResult, ToolResult]:
+    ) -> Annotated[CallToolResult, HitsResult]:
         request = FindRequest(
             query, k, language, since, path, author, rerank=not no_rerank, until=until, commit_range=range
         )
@@ -174,8 +156,9 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             find = partial(backend.find_in_repositories, names=names, cwd=directory)
         else:
             find = partial(backend.find, path=resolver.resolve(repository, context))
-        answers = _find_all(find, request, more_queries[: MAX_QUERIES - 1])
-        return _build_find_result([query, *more_queries], answers, detail, max_tokens)
+        queries = tools.to_list([query, *more_queries])
+        answers = _find_all(find, request, queries[1:MAX_QUERIES])
+        return _build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
         file: Annotated[str, Field(description="Relative to the root.")] = "",
@@ -198,7 +181,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         max_tokens: MaxTokensArgument = None,
         *,
         context: Context[Any, Any],
-    ) -> Annotated[CallToolResult, ToolResult]:
+    ) -> Annotated[CallToolResult, HitsResult]:
         path = resolver.resolve(repository, context)
         request = ExplainRequest(
             file,
@@ -234,13 +217,14 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         repository: RepositoryArgument = None,
         *,
         context: Context[Any, Any],
-    ) -> Annotated[CallToolResult, ToolResult]:
+    ) -> Annotated[CallToolResult, SearchResult]:
         request = ChangeSearchRequest(
             "", regex, added, removed, oldest, limit, MAX_FILES, MAX_LINES, path, since, until, author, range
         )
-        search = partial(_search_changes, request, resolver.resolve(repository, context), home)
+        resolved_path = resolver.resolve(repository, context)
 
         def search_all(patterns: list[str]) -> CallToolResult:
+            search = partial(_search_changes, set(), request, resolved_path, home)
             return answer_items([{"pattern": text} for text in patterns], min(limit, MAX_COMMITS), 1, search)
 
         result = search_all(tools.to_list(pattern))
@@ -248,8 +232,10 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         return search_all(texts) if texts and not (result.structured_content or {})["hits"] else result
 
     def show_commit(
-        commit: Annotated[str | list[str], _describe_list("Sha, tag or branch.")],
-        path: Annotated[str | list[str] | tools.HiddenNull, _describe_list("File in the commit.")] = None,
+        commit: Annotated[str | list[str], tools.describe_list("Sha, tag or branch.")],
+        path: Annotated[
+            str | list[str] | tools.HiddenNull, tools.describe_list("File in the commit.")
+        ] = None,
         lines: Annotated[str | tools.HiddenNull, Field(description="`START:END`.")] = None,
         max_tokens: Annotated[int, Field(ge=1)] = DEFAULT_SHOW_TOKENS,
         repository: RepositoryArgument = None,
@@ -325,6 +311,7 @@ def _find_all(
     """Return the answer to the request, then those to the same request with other queries, or their errors."""
     answers: list[FindAnswer | LineageError] = [find(request)]
     for query in more_queries:
+        check_cancelled()
         try:
             answers.append(find(replace(request, text=query)))
         except LineageError as error:
@@ -370,14 +357,24 @@ def _build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _search_changes(
-    request: ChangeSearchRequest, path: Path, home: Path, item: Mapping[str, str], limit: int
+    noted: set[str | None],
+    request: ChangeSearchRequest,
+    path: Path,
+    home: Path,
+    item: Mapping[str, str],
+    limit: int,
 ) -> tuple[str, dict[str, Any], int]:
-    """Search for one pattern; see `answer_items`, whose budget is the number of commits."""
+    """Search for one pattern; see `answer_items`, whose budget is the number of commits. Omit notes in `noted`."""
     # Imported here and below, because the database and libgit2 would delay the start of the server.
     from serve.search.exact_search import search_changes
 
     answer = search_changes(replace(request, pattern=item["pattern"], limit=limit), path, home)
-    return format_search_answer(answer), _build_content(answer.to_json_dict()), len(answer.hits)
+    hint, limitation = answer.meta.hint, answer.meta.search.limitation
+    details = replace(answer.meta.search, limitation=None if limitation in noted else limitation)
+    meta = replace(answer.meta, hint=None if hint in noted else hint, search=details)
+    noted |= {hint, limitation}
+    text = format_search_answer(replace(answer, meta=meta))
+    return text, _build_content(answer.to_json_dict()), len(answer.hits)
 
 
 def _show_commit(

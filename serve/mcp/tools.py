@@ -1,7 +1,6 @@
 """Tools of both MCP servers and their calls.
 
 - tools with strict arguments, short schemas, and errors as texts for the model
-- calls about a list of items
 - queue and progress notifications of calls
 - the repository that a call is about: the one that it names, else that of the server's directory or of a client's root
 
@@ -17,7 +16,7 @@ import inspect
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,20 +43,17 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
-from pydantic.json_schema import SkipJsonSchema
+from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
 from pipeline import interrupts
 from pipeline.git.errors import NotARepository
-from serve.errors import BadRequest, NeedsRebuild
-from serve.mcp.answer_text import MAX_NAMED, describe_error, format_error, format_left_out, shorten_argument
+from serve.errors import NeedsRebuild
 from serve.server_common import CallQueue
 from serve.text import escape_controls
 from stores import errors
 
 # Wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
-# Items of a list that a call answers. Each scans the index or git anew.
-MAX_ITEMS: Final = 10
 # Interval of progress notifications. Clients end a call without any after 30 to 60 s.
 PROGRESS_SECONDS: Final = 2.0
 
@@ -84,6 +80,11 @@ if TYPE_CHECKING:
     TextOrList: TypeAlias = str | list[str]
 else:
     TextOrList: TypeAlias = Annotated[str, _TextOrListSchema()]
+
+
+def describe_list(description: str) -> WithJsonSchema:
+    """Return the schema of a list of texts, for an argument that may also be a single text."""
+    return WithJsonSchema({"description": description, "type": "array", "items": {"type": "string"}})
 
 
 def create_read_only_annotations() -> ToolAnnotations:
@@ -160,44 +161,6 @@ class _StrictTool(Tool):
         return answer.model_copy(update={"content": content, "structured_content": structured})
 
 
-def answer_items(
-    items: Sequence[Mapping[str, str]],
-    budget: int,
-    min_share: int,
-    answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
-) -> CallToolResult:
-    """Answer each item of list arguments within one budget; a failed item has its error as its answer.
-
-    `items`: the arguments of each. `answer_item` takes an item and its share, at least `min_share`, and returns text,
-    structured content and the used part; the rest is for later items. A single item is answered like a call without a
-    list. Raises BadRequest if all items fail.
-    """
-    if len(items) == 1:
-        text, content, _ = answer_item(items[0], budget)
-        return build_call_result(text, content)
-    answered = items[:MAX_ITEMS]
-    blocks: list[str] = []
-    results: list[dict[str, Any]] = []
-    problems: list[str] = []
-    for number, item in enumerate(answered):
-        interrupts.check_cancelled()
-        try:
-            text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
-        except errors.LineageError as error:
-            problems.append(str(error))
-            text, content, used = format_error(error), {"error": describe_error(error)}, 0
-        budget -= used
-        blocks.append(f"{_format_item(item)}\n{text}")
-        results.append({"request": dict(item), **content})
-    if len(problems) == len(answered):
-        raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
-    structured: dict[str, Any] = {"results": results}
-    if left_out := items[MAX_ITEMS:]:
-        structured["left_out"] = [dict(item) for item in left_out[:MAX_NAMED]]
-        blocks.append(format_left_out([_format_item(item) for item in left_out], MAX_ITEMS))
-    return build_call_result("\n\n".join(blocks), structured)
-
-
 def to_list(value: str | list[str]) -> list[str]:
     """Return the distinct items of a list argument, or the only one."""
     return [value] if isinstance(value, str) else [*dict.fromkeys(value)]
@@ -215,10 +178,6 @@ def parse_json_list(text: str) -> list[str]:
 def build_call_result(text: str, content: dict[str, Any]) -> CallToolResult:
     """Return a result with a text and structured content."""
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=content)
-
-
-def _format_item(item: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}: {shorten_argument(value)}" for name, value in item.items())
 
 
 def _build_json_content(structured: Any) -> TextContent:

@@ -119,7 +119,7 @@ def test_token_limit(repo: Repo) -> None:
     assert diff is not None and diff.text.startswith("@@ ") and diff.omitted_lines > 0
     answer = show(repo, "v1.0", max_tokens=1)
     assert (len(answer.files), answer.file_count) == (1, 2)
-    assert answer.commit.commit_message == "…"
+    assert answer.commit.commit_message == f"{show(repo, 'v1.0').commit.commit_message.splitlines()[0]}…"
     long_line = show(repo, "HEAD:big.txt", max_tokens=200).content
     assert long_line is not None and long_line.text.endswith("x…\n") and long_line.omitted_lines == 0
     assert show(repo, "v1.0", max_tokens=10**400) == show(repo, "v1.0")

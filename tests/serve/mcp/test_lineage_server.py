@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +18,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ListRootsResult, Root, TextContent, Tool
 from pydantic import FileUrl
 
+from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
 from serve.find_types import PatternHit
 from serve.mcp import lineage_server
+from serve.mcp.answer_text import answer_items
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
@@ -91,10 +95,15 @@ def test_only_tools_are_advertised(server: MCPServer[Any]) -> None:
 def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
     """The output schema has the names of an answer's fields only, because models read it with every request."""
     tools = list_tools(repo, home)
-    show = tools.pop("show_commit").output_schema or {}
-    assert list(show["properties"]) == [field.name for field in fields(ShowAnswer)]
-    for tool in tools.values():
-        assert tool.output_schema == {"type": "object", "properties": {"hits": {}, "_meta": {}}}
+    names = {
+        "find_pattern": ["hits", "_meta"],
+        "explain_change": ["hits", "_meta"],
+        "search_changes": ["hits", "_meta", "results", "left_out"],
+        "show_commit": [*(field.name for field in fields(ShowAnswer)), "results", "left_out"],
+    }
+    for name, field_names in names.items():
+        schema = tools[name].output_schema
+        assert schema == {"type": "object", "properties": {field: {} for field in field_names}}
 
 
 def test_structured_content(server: MCPServer[Any]) -> None:
@@ -240,6 +249,31 @@ def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
     names = [shared_repo.git("rev-parse", "HEAD"), "HEAD"]
     text = extract_text(call_tool(server, "show_commit", commit=names, max_tokens=1))
     assert text.count(f"> {shared_repo.git('log', '-1', '--format=%s')}\n") == 2
+
+
+def test_cancelled_list() -> None:
+    """A cancelled call about a list does not go on to its next item."""
+    flag = threading.Event()
+    answered = []
+
+    def answer_item(item: Mapping[str, str], budget: int) -> tuple[str, dict[str, Any], int]:
+        answered.append((item["pattern"], budget))
+        flag.set()
+        return "", {}, 1
+
+    with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
+        answer_items([{"pattern": text} for text in "abc"], 9, 1, answer_item)
+    assert answered == [("a", 3)]
+
+
+def test_notes_of_a_list(server: MCPServer[Any]) -> None:
+    """A note that an earlier item of a list has is not repeated in the text, but in the structured content."""
+    result = call_tool(server, "search_changes", pattern=["absent", "missing"])
+    limitations = {
+        answer["_meta"]["search"]["limitation"] for answer in extract_structured_content(result)["results"]
+    }
+    (limitation,) = limitations
+    assert extract_text(result).count(limitation) == 1
 
 
 def test_problem_of_a_list(server: MCPServer[Any]) -> None:
