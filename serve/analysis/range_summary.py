@@ -323,12 +323,12 @@ def _list_changes(
         sha = commit.sha
         if sha in cancelled or sha in in_pull_requests:
             continue
-        kind, group = commit.kind, merged_commits.get(sha, ())
+        kind = commit.kind
+        kept_commits = [other for other in merged_commits.get(sha, ()) if other.sha not in cancelled]
         if sha in merged_commits:
-            kept_commits = [other for other in group if other.sha not in cancelled]
             kind = _classify_pull_request(commit, kept_commits)
         if kind.is_user_facing:
-            yield _build_note(commit, kind, group)
+            yield _build_note(commit, kind, kept_commits)
 
 
 def _classify_pull_request(merge: ClassifiedCommit, merged_commits: Sequence[ClassifiedCommit]) -> CommitKind:
@@ -367,23 +367,29 @@ def _build_note(
 def _find_cancelled_commits(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> set[str]:
-    """Return the commits that a later commit of the range reverts, and these reverts.
+    """Return the commits that a later commit of the range reverts, and the reverts of nothing else.
 
     The commits of a reverted pull request are cancelled, and so is a pull request whose commits are all cancelled.
     """
-    shas = sorted(commit.sha for commit in commits)  # to find the sha that begins with an abbreviated one
+    shas = sorted(commit.sha for commit in commits)
     cancelled: set[str] = set()
     for commit in commits:
         if commit.sha in cancelled:
             continue
-        for abbreviated_sha in commit.reverted_commits:
-            position = bisect_left(shas, abbreviated_sha)
-            reverted = shas[position] if position < len(shas) else ""
-            if reverted.startswith(abbreviated_sha):
-                cancelled |= {commit.sha, reverted}
-                cancelled |= {other.sha for other in merged_commits.get(reverted, ())}
+        reverted = [_find_sha(shas, sha) for sha in commit.reverted_commits]
+        for sha in filter(None, reverted):
+            cancelled |= {sha, *(other.sha for other in merged_commits.get(sha, ()))}
+        if reverted and all(reverted):
+            cancelled.add(commit.sha)
     for merge, group in merged_commits.items():
         changes = [commit.sha for commit in group if not commit.is_merge]
         if changes and cancelled.issuperset(changes):
             cancelled.add(merge)
     return cancelled
+
+
+def _find_sha(sorted_shas: Sequence[str], abbreviated_sha: str) -> str:
+    """Return the sha that begins with an abbreviated one; an empty text if there is none."""
+    position = bisect_left(sorted_shas, abbreviated_sha)
+    sha = sorted_shas[position] if position < len(sorted_shas) else ""
+    return sha if sha.startswith(abbreviated_sha) else ""

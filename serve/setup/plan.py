@@ -66,9 +66,9 @@ def run_plan(path: Path, options: PlanOptions) -> list[str]:
 
 def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOptions) -> Iterator[str]:
     if not options.write:
-        if plan.suggestions:
+        if note := _describe_pending_change(repository, plan.suggestions):
             yield ""
-            yield "Nothing was written. `lineage plan --write` adds these lines to .lineageignore."
+            yield note
         return
     changes = (plan_replacement if options.replace else plan_merge)(repository, plan.suggestions)
     yield ""
@@ -78,6 +78,19 @@ def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOp
         yield from (f"{'':<12} {note}" for note in change.notes)
     if changes[-1].action != "unchanged":
         yield "Future index runs use it. `lineage index --rebuild --yes` applies it to the whole history."
+
+
+def _describe_pending_change(repository: Repository, suggestions: Sequence[Suggestion]) -> str:
+    """Return what `--write` would do; an empty text if nothing is suggested and written."""
+    (change,) = plan_merge(repository, suggestions)
+    if change.action != "unchanged":
+        effect = (
+            "adds these lines to"
+            if suggestions
+            else "removes lineage's lines, which are no longer suggested, from"
+        )
+        return f"Nothing was written. `lineage plan --write` {effect} {IGNORE_FILE}."
+    return f"{IGNORE_FILE} has these lines already." if suggestions else ""
 
 
 def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
@@ -112,7 +125,7 @@ def plan_merge(repository: Repository, suggestions: Sequence[Suggestion]) -> lis
     file, before = repository.root / IGNORE_FILE, read_ignore_file(repository)
     old_content, section = before or b"", _format_section(suggestions)
     if not suggestions:
-        action, after = "removed", SECTION.remove_from(old_content)
+        action, after = "updated", SECTION.remove_from(old_content)
     elif SECTION.is_in(old_content):
         action, after = "updated", SECTION.update_in(old_content, section)
     elif old_content:

@@ -221,6 +221,25 @@ def test_commit_and_its_revert_cancel_out() -> None:
     assert list_notes(again, revert, added) == [("feature", "Add x", (full,))]
 
 
+def test_revert_of_commits_within_and_before_the_range() -> None:
+    """A commit that also reverts one before the range is a note; the one within the range is none."""
+    inside, before = "b" * 40, "e" * 40
+    added = build_commit(inside, "Add x", "a.py")
+    message = f"Revert two\n\nThis reverts commit {inside}.\nThis reverts commit {before}."
+    revert = build_commit("c" * 40, message, "a.py")
+    assert list_notes(revert, added) == [("revert", "Revert two", ("c" * 40,))]
+
+
+def test_reverted_commit_of_a_pull_request() -> None:
+    """The note of a pull request has the commits that it keeps, with their authors and references."""
+    reverted = build_commit("b" * 40, "Add y (#3)", "b.py", parents="a", author="Bob")
+    revert = build_commit("c" * 40, f"Revert it\n\nThis reverts commit {'b' * 40}.", "b.py", parents="b" * 40)
+    kept = build_commit("d" * 40, "Add x (#4)", "a.py", parents="c" * 40)
+    merge = build_commit("e", "Merge pull request #7 from ada/x\n\nAdd x", parents=f"a {'d' * 40}")
+    (note,) = find_release_notes([merge, kept, revert, reverted])
+    assert (note.commits, note.author, note.references) == (("e", "d" * 40), "Ada", ("#7", "#4"))
+
+
 def test_reverted_pull_request() -> None:
     """A pull request that reverts one cancels out with it, and one that reverts that revert brings it back."""
     title = "Merge pull request #{} from ada/x\n\n{}"

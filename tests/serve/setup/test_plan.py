@@ -88,6 +88,7 @@ def test_write_keeps_surrounding_lines(repo: Repo, capsys: pytest.CaptureFixture
     file = repo.path / ".lineageignore"
     assert "created      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert file.read_text() == SECTION
+    assert run_plan(capsys, repo.path).endswith("\n.lineageignore has these lines already.\n")
     file.write_bytes(b"# above\r\n" + SECTION.replace("\n", "\r\n").encode() + b"*.csv\r\n\xff")
     before, modified_ns = file.read_bytes(), file.stat().st_mtime_ns
     assert "unchanged    .lineageignore" in run_plan(capsys, repo.path, "--write")
@@ -107,8 +108,11 @@ def test_section_is_written_above_user_lines(repo: Repo, capsys: pytest.CaptureF
 def test_user_can_reject_a_suggestion(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """`!docs/` below the section removes the section in the next run."""
     repo.write(".lineageignore", f"{SECTION}!docs/\n")
-    assert "removed      .lineageignore" in run_plan(capsys, repo.path, "--write")
+    pending = "removes lineage's lines, which are no longer suggested, from .lineageignore."
+    assert run_plan(capsys, repo.path).endswith(f"Nothing was written. `lineage plan --write` {pending}\n")
+    assert "updated      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert (repo.path / ".lineageignore").read_text() == "!docs/\n"
+    assert "written" not in run_plan(capsys, repo.path)
 
 
 def test_replace_backs_up_uncommitted_lines(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
