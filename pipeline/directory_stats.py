@@ -144,7 +144,7 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
     paths_by_directory = paths.with_columns(
         pl.Series(
             "directory",
-            [list_counted_directories(name) for name in paths["name"]],
+            [list_directories_with_stats(name) for name in paths["name"]],
             dtype=pl.List(pl.String),
         )
     ).explode("directory", empty_as_null=True, keep_nulls=True)
@@ -172,6 +172,6 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
     return [DirectoryStats(**row) for row in stats.rename({"directory": "path"}).iter_rows(named=True)]
 
 
-def list_counted_directories(path: str) -> list[str]:
+def list_directories_with_stats(path: str) -> list[str]:
     """Return the directories that contain a path, from the top, down to MAX_DEPTH; ROOT if there is none."""
     return [f"{directory}/" for directory in list_parent_directories(path)[:MAX_DEPTH]] or [ROOT]

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 # Signals that end a program by default.
 TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Least time limit of a git process before a deadline. `GitProgram` takes 0 for no limit.
+# Shortest time limit of a git process: 0 would mean no limit.
 MIN_GIT_SECONDS: Final = 0.01
 
 _cancellation_flag: Final[ContextVar[Event | None]] = ContextVar("cancellation_flag", default=None)
@@ -59,7 +59,10 @@ class DeadlineExceeded(Exception):
 
 @dataclass(slots=True)
 class Deadline:
-    """End of the time for a part of a request, as in `time.monotonic`. `is_exceeded`: that part is incomplete."""
+    """Time limit of a part of a request.
+
+    `end`: by the clock of `time.monotonic`. `is_exceeded`: the time ran out, so the result may be incomplete.
+    """
 
     end: float
     is_exceeded: bool = False

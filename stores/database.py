@@ -43,11 +43,11 @@ MAX_WAL_BYTES: Final = 2_000_000
 
 
 class FileStamp(NamedTuple):
-    """Identity of a state of a file. `modified`: time of its last modification, in ns."""
+    """Inode, size and time of modification of a file. A change of the file changes one of them."""
 
     inode: int
     size: int
-    modified: int
+    modified_ns: int
 
 
 # Stamps of the database and its write-ahead log; None for a missing file. Every change of the index changes one.
@@ -216,7 +216,7 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 @contextmanager
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
-    """Raise DuckDB's errors about damage, storage and memory as DamagedIndex, StorageError and OutOfMemory.
+    """Translate DuckDB's errors about damage, storage and memory into DamagedIndex, StorageError and OutOfMemory.
 
     Other DuckDB errors of the body are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the
     block. With `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same
@@ -251,7 +251,7 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
 
 
 def _check_regular_files(location: IndexLocation) -> None:
-    """Raise DamagedIndex if the database or a file next to it is no regular file, but a pipe, for example."""
+    """Raise DamagedIndex if the database or a file next to it is a pipe, a directory or the like."""
     for file in (location.database, location.wal, location.damage):
         if errors.is_special_file(file):
             raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)

@@ -311,8 +311,8 @@ def find_line_changes(
 ) -> list[list[LineChange]]:
     """Return for each pattern the reachable changes whose diff has such a line, oldest first.
 
-    Those of one date are in the order of their hunks, so those of a commit are sorted by path.
-    `last_date`: all changes until this date, in seconds since 1970, are searched. Some later ones may be returned too.
+    Changes of one date are in the order of their hunks, which within a commit is by path. `last_date`: seconds since
+    1970; all changes until then are returned, and possibly later ones.
     """
     changes: list[list[LineChange]] = [[] for _ in patterns]
     ((last_hunk,),) = connection.execute(_LAST_HUNK, {"last_date": last_date}).fetchall()

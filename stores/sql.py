@@ -24,8 +24,8 @@ from stores.index_location import IndexLocation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Replacement scans would read Python variables of this program. The settings are locked, because DuckDB would take
-# minutes to start a million threads, for example, and could not be interrupted.
+# Replacement scans would read Python variables of this program. The settings are locked: `SET threads = 1000000` would
+# run for minutes and ignore Ctrl-C.
 _RESTRICTIONS: Final = """
 SET enable_external_access = false;
 SET python_enable_replacements = false;

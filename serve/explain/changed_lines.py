@@ -322,7 +322,7 @@ def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
 
 
 def create_file_reader(repository: Repository) -> Callable[[str, bytes], list[str]]:
-    """Return a function that reads the lines of a commit's file, and caches them."""
+    """Return a function that reads the lines of a file at a commit. It caches them."""
     return cache(lambda sha, path: read_lines(repository, find_blob(repository, sha, path)))
 
 

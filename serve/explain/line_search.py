@@ -49,7 +49,7 @@ MIN_RESTORED_WORDS: Final = 3
 # Commits that become leads, the oldest that add the search term. For 14 of 22 lines the oldest one was right, for 17
 # one of the three oldest.
 LEADS_PER_TERM: Final = 3
-# A line is not a copy if more lines of the parent are equal to it, as for the head of a method.
+# A line with more equal lines in the parent is repeated code, such as the head of a method, and no copy.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1

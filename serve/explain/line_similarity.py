@@ -55,7 +55,7 @@ CONTAINED_SHARE: Final = 0.8  # below 1, because an edited line of the same word
 # For the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT.
 CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
-NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor many lines have the same words
+NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor: unrelated lines can have the same words
 # A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
 WHOLE_SCORE: Final = 0.55
 WHOLE_ANCHOR_SCORE: Final = 0.9  # with an anchor and enough words
@@ -81,7 +81,7 @@ MAX_SPLIT_GAPS: Final = 3
 MAX_PART_SIMILARITY: Final = 0.6
 # Most tokens of code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# A copied line needs more than a moved one, because its original was not removed, and lines are equal by chance.
+# A copied line needs more than a moved one, because its original was not removed, and short lines can be equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_CONTEXT_SCORE: Final = 0.7
 

@@ -1,8 +1,8 @@
 """Sources of lines: the lines of a parent commit that became lines of a commit.
 
 A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
-commit (it was moved). The context score of a source is the similarity of the lines around it and around the line, 0 to
-1. README.md of `serve` describes the rules.
+commit (it was moved). The context score of a source is the similarity of the lines around it and around the line, from
+0 to 1. `serve/README.md` describes the rules.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SourceFinder:
     ) -> dict[int, LineSource]:
         """Return the source of each line of the commit's file that has one.
 
-        Raises UnreadableObject, and DeadlineExceeded before a line at the deadline.
+        Raises UnreadableObject, and DeadlineExceeded if the time runs out.
         """
         matches: dict[int, _Match] = {}
         for parent_index in range(len(self.parents)):

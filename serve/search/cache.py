@@ -136,7 +136,7 @@ class IndexCache:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
             with self._lock:
-                if location.database.exists():  # it may have been deleted meanwhile, before `evict_index`
+                if location.database.exists():  # the index may have been deleted and evicted meanwhile
                     self._metadata[location] = index.fingerprint, metadata
         return metadata
 
@@ -222,7 +222,7 @@ class IndexCache:
 
 def _get_modification_time(fingerprint: Fingerprint) -> int:
     """Return the time of the last modification of the index, in ns."""
-    return max((stamp.modified for stamp in fingerprint if stamp), default=0)
+    return max((stamp.modified_ns for stamp in fingerprint if stamp), default=0)
 
 
 def _summarize_entries(
