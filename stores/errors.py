@@ -145,7 +145,7 @@ def from_duckdb_error(text: str, file: Path) -> StorageError | None:
 
 
 def is_special_file(file: Path) -> bool:
-    """Return whether something other than a regular file exists at this path. Opening a pipe, for example, would block."""
+    """Return whether something other than a regular file is at this path: opening a pipe, for example, would block."""
     return file.exists() and not file.is_file()
 
 

@@ -105,7 +105,7 @@ def decode_path(path: bytes) -> str:
 
 
 def list_parent_directories(path: str) -> list[str]:
-    """Return the directories that contain a path, from the top: `a` and `a/b` for `a/b/c`; none for a file at the root."""
+    """Return the directories that contain a path, from the top: `a` and `a/b` for `a/b/c`; none at the root."""
     return list(accumulate(path.split("/")[:-1], "{}/{}".format))
 
 

@@ -81,7 +81,7 @@ MAX_SPLIT_GAPS: Final = 3
 MAX_PART_SIMILARITY: Final = 0.6
 # Most tokens of code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# A copied line needs more than a moved one, because its original was not removed, and short lines can be equal by chance.
+# A copied line needs more than a moved one, because its original was not removed: short lines can be equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_CONTEXT_SCORE: Final = 0.7
 
