@@ -22,6 +22,7 @@ from serve.explain.line_similarity import (
     compute_context_score,
     extract_features,
     extract_literals,
+    extract_words,
     is_more_similar,
 )
 
@@ -84,7 +85,7 @@ class WordIndex(Generic[Item]):
 
     def _extract_words(self, position: int, text: str) -> frozenset[str]:
         if position not in self._words:
-            self._words[position] = extract_features(text).words
+            self._words[position] = extract_words(text)
         return self._words[position]
 
 

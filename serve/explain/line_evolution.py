@@ -204,7 +204,7 @@ class LineTracer:
         if self.searcher is None or not self.blamer.deadline.has_time():
             return
         unsearched = [entry for entry in self._introductions if not entry.is_searched]
-        self.searcher.search([entry.line for entry in unsearched])
+        self._try(partial(self.searcher.search_removals, [entry.line for entry in unsearched]))
         sources: _LinesByFile = defaultdict(dict)
         for entry in unsearched:
             if not self.blamer.deadline.has_time():
@@ -223,6 +223,9 @@ class LineTracer:
 
     def _record_introductions(self) -> None:
         """Record the introduced lines, and add their leads."""
+        if self.searcher and self.blamer.deadline.has_time():
+            introduced = [entry.line for entry in self._introductions]
+            self._try(partial(self.searcher.search_leads, introduced))
         by_version: dict[_Version, list[_Introduction]] = defaultdict(list)
         for entry in self._introductions:
             self._record(entry.version, "introduced", entry.line.text, entry.queried)
@@ -429,7 +432,11 @@ def trace_evolution(
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines. Ask for fewer.")
     deadline = Deadline.after(MAX_SECONDS)
-    searcher = LineSearcher(repository, git, reader, deadline) if reader.index else None
+    searcher = (
+        LineSearcher(repository, git, reader.index, reader.status.reachability, deadline)
+        if reader.index
+        else None
+    )
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
     limitations: list[str] = []
     blamer = RevisionBlamer(repository, git, ignore_revs, deadline, limitations)

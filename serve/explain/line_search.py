@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from heapq import nlargest
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from pipeline.interrupts import Deadline
+from pipeline.text import count_terms
 from serve.explain.blame import BlamedLine
 from serve.explain.changed_lines import (
     DOUBTFUL_MOVE_CONTEXT_SCORE,
@@ -27,7 +30,6 @@ from serve.explain.changed_lines import (
     create_file_reader,
     find_blob,
 )
-from serve.explain.file_history import FileHistoryReader
 from serve.explain.line_similarity import (
     build_key,
     build_keys,
@@ -41,6 +43,8 @@ from stores import exact_search, history
 from stores.database import DamagedIndex
 from stores.errors import StorageError
 from stores.exact_search import DiffLinePattern, LineChange
+from stores.history import ReachabilityDelta
+from stores.index_copy import OpenIndex
 from stores.locks import IndexBusy
 
 # Least length of a restored line, in all of its words: short lines recur by chance.
@@ -53,8 +57,14 @@ LEADS_PER_TERM: Final = 3
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
-# Expressions of one search. Each adds 5 ms to the 100 ms of a search.
-MAX_PATTERNS: Final = 24
+# Lines and search terms of one search. Each adds 5 ms.
+MAX_SEARCHES: Final = 24
+# Terms by which hunks with a line or search term are looked up in the full-text index.
+MAX_TERMS: Final = 4
+# Files that are read for a line or a search term. Each takes 0.3 ms.
+MAX_READ_FILES: Final = 100
+
+_Search = TypeVar("_Search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +112,25 @@ class Lead:
     text: str
 
 
-@dataclass(slots=True)
+@dataclass
 class LineSearcher:
     """Searcher of the diffs of an open index.
 
     `limitation`: sentence about what was not searched, or empty. `has_failed`: the index could not be searched.
-    `_searched_dates`: date until which each pattern was searched. `_texts`: texts of the searched lines by commit.
-    `_repeated_lines`: by commit, the keys of its searched texts that its first parent has more than once.
+    `_removals`: changes that remove each searched line, oldest first. `_first_additions`: the first changes that add a
+    search term to a file with a suffix. `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit,
+    the keys of its searched texts that its first parent has more than once.
     """
 
     repository: Repository
     git: GitProgram
-    reader: FileHistoryReader
+    index: OpenIndex
+    reachability: ReachabilityDelta
     deadline: Deadline
     limitation: str = ""
     has_failed: bool = False
-    _changes_by_pattern: dict[DiffLinePattern, list[LineChange]] = field(default_factory=dict)
-    _searched_dates: dict[DiffLinePattern, int] = field(default_factory=dict)
+    _removals: dict[DiffLinePattern, Sequence[LineChange]] = field(default_factory=dict)
+    _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
     _read_file: Callable[[str, bytes], list[str]] = field(init=False)
@@ -129,37 +141,123 @@ class LineSearcher:
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
-    def search(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Search the diffs for removals of the lines and additions of their search terms.
+    def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
+        """Search the diffs for removals of the lines. `find_removed` uses the result.
 
-        `find_removed` and `find_leads` use the result.
+        Reading the diffs takes 0.1 s, so only lines that a file had before are searched. Raises DeadlineExceeded if the
+        time runs out.
         """
-        dates: dict[DiffLinePattern, int] = {}
-        for line in lines:
-            for pattern in _list_patterns(line):
-                dates[pattern] = max(line.date, dates.get(pattern, 0))
-        patterns = [pattern for pattern in dates if dates[pattern] > self._searched_dates.get(pattern, -1)]
-        expressions = list(dict.fromkeys(pattern.regex for pattern in patterns))
-        if len(expressions) > MAX_PATTERNS:
-            self.limitation = (
-                "Only some of the lines were searched for restored lines and possible earlier commits."
-            )
-        patterns = [pattern for pattern in patterns if pattern.regex in expressions[:MAX_PATTERNS]]
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
         self._repeated_lines.clear()
-        index = self.reader.index
-        if index is None or not patterns:
-            return
-        try:
-            with index.translate_errors():
-                is_reachable = history.build_reachability_test(
-                    index.connection, self.reader.status.reachability
+        patterns = self._limit([line.removal_pattern for line in lines])
+        self._removals.update(dict.fromkeys(patterns, ()))
+        connection = self.index.connection
+        with self._note_errors():
+            terms = [_select_terms(pattern.text) for pattern in patterns]
+            changes = exact_search.find_hunks_with_terms(connection, terms, self._is_reachable)
+            first_hunks = self._find_first_hunks(lines, dict(zip(patterns, changes, strict=True)))
+            if first_hunks:
+                first_hunk, last_date = min(first_hunks.values()), max(line.date for line in lines)
+                removals = exact_search.find_line_changes(
+                    connection, list(first_hunks), self._is_reachable, first_hunk, last_date
                 )
-                last_date = max(dates[pattern] for pattern in patterns)
-                changes = exact_search.find_line_changes(index.connection, patterns, is_reachable, last_date)
-                self._changes_by_pattern.update(zip(patterns, changes, strict=True))
-                self._searched_dates.update(dict.fromkeys(patterns, last_date))
+                self._removals.update(zip(first_hunks, removals, strict=True))
+
+    def _find_first_hunks(
+        self, lines: Iterable[UnsourcedLine], changes: Mapping[DiffLinePattern, Sequence[LineChange]]
+    ) -> dict[DiffLinePattern, int]:
+        """Return the first hunk to search for each line; none if no file had the line before its commit.
+
+        `changes`: changes whose text has the terms of a line, oldest first.
+        """
+        first_hunks: dict[DiffLinePattern, int] = {}
+        for line in lines:
+            pattern = line.removal_pattern
+            earlier = [
+                change
+                for change in (changes.get(pattern, ()) if pattern else ())
+                if change.date <= line.date and change.commit_sha != line.commit_sha
+            ]
+            if pattern and (len(earlier) > MAX_READ_FILES or self._had_line(earlier, pattern.text)):
+                hunk_ids = [change.hunk_id for change in earlier]
+                first_hunks[pattern] = min(*hunk_ids, first_hunks.get(pattern, hunk_ids[0]))
+        return first_hunks
+
+    def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
+        for change in changes:
+            self.deadline.check()
+            if os.fsencode(text) in self._read_content(change.commit_sha, change.path):
+                return True
+        return False
+
+    def search_leads(self, lines: Sequence[UnsourcedLine]) -> None:
+        """Search the index for the first additions of the lines' search terms. `find_leads` uses the result.
+
+        Raises DeadlineExceeded if the time runs out.
+        """
+        last_dates: dict[tuple[str, str], int] = {}
+        for line in lines:
+            for term in line.search_terms:
+                key = term, line.suffix
+                last_dates[key] = max(line.date, last_dates.get(key, line.date))
+        searches = self._limit(last_dates)
+        with self._note_errors():
+            terms = [_select_terms(term) for term, _ in searches]
+            found = exact_search.find_hunks_with_terms(self.index.connection, terms, self._is_reachable)
+            for (term, suffix), changes in zip(searches, found, strict=True):
+                earlier = (
+                    change
+                    for change in changes
+                    if change.date < last_dates[term, suffix]
+                    and _get_suffix(decode_path(change.path)) == suffix
+                )
+                self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
+
+    def _select_first_additions(self, changes: Iterable[LineChange], term: str) -> list[LineChange]:
+        """Return a change of each of the first LEADS_PER_TERM commits after which a file has a term more often."""
+        additions: dict[str, LineChange] = {}
+        for change in islice(changes, MAX_READ_FILES):
+            self.deadline.check()
+            if change.commit_sha not in additions and self._adds_term(change, term):
+                additions[change.commit_sha] = change
+            if len(additions) == LEADS_PER_TERM:
+                break
+        return list(additions.values())
+
+    def _adds_term(self, change: LineChange, term: str) -> bool:
+        count = self._count_term(term, change.commit_sha, change.path)
+        parents = self.repository.read_commit(change.commit_sha).parents[:1] if count else ()
+        old_path = change.old_path or change.path
+        return count > sum(self._count_term(term, parent, old_path) for parent in parents)
+
+    def _count_term(self, term: str, sha: str, path: bytes) -> int:
+        """Return how often a file of a commit has a term as whole words."""
+        text, content = os.fsencode(term), self._read_content(sha, path)
+        return len(re.findall(rb"(?<!\w)%s(?!\w)" % re.escape(text), content)) if text in content else 0
+
+    def _read_content(self, sha: str, path: bytes) -> bytes:
+        blob = find_blob(self.repository, sha, path)
+        return self.repository.read_blob(blob) if blob and self.repository.contains(blob) else b""
+
+    def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
+        unique = list(dict.fromkeys(search for search in searches if search is not None))
+        if len(unique) > MAX_SEARCHES:
+            self.limitation = (
+                "Only some of the lines were searched for restored lines and possible earlier commits."
+            )
+        return unique[:MAX_SEARCHES]
+
+    @cached_property
+    def _is_reachable(self) -> Callable[[str], bool]:
+        return history.build_reachability_test(self.index.connection, self.reachability)
+
+    @contextmanager
+    def _note_errors(self) -> Iterator[None]:
+        """Turn an error of the index into the limitation."""
+        try:
+            with self.index.translate_errors():
+                yield
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.has_failed = True
             self.limitation = " ".join(f"The index could not be searched. {error}".split())
@@ -171,7 +269,7 @@ class LineSearcher:
         line was not removed before, or if the lines around it differ too much.
         """
         pattern = line.removal_pattern
-        changes = self._changes_by_pattern.get(pattern, []) if pattern else []
+        changes = self._removals.get(pattern, ()) if pattern else ()
         # Commits of one second are ordered by the graph alone.
         earlier = [
             change
@@ -186,7 +284,7 @@ class LineSearcher:
         is_new_file = not any(find_blob(self.repository, parent, line.path) for parent in parents)
         name = line.path.rpartition(b"/")[2]
         for change in earlier:
-            old_path = os.fsencode(change.old_path or change.file_path)
+            old_path = change.old_path or change.path
             is_same_name = old_path.rpartition(b"/")[2] == name
             if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
                 sources = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
@@ -224,13 +322,9 @@ class LineSearcher:
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added a search term of the line to a file with the same suffix."""
         for term in line.search_terms:
-            changes = self._changes_by_pattern.get(_build_term_pattern(term, line.suffix), [])
-            first_changes: dict[str, LineChange] = {}  # of each commit, oldest first
-            for change in changes:
-                if change.date < line.date and _get_suffix(change.file_path) == line.suffix:
-                    first_changes.setdefault(change.commit_sha, change)
-            for change in islice(first_changes.values(), LEADS_PER_TERM):
-                yield Lead(change.commit_sha, change.file_path, term)
+            for change in self._first_additions.get((term, line.suffix), ()):
+                if change.date < line.date:
+                    yield Lead(change.commit_sha, decode_path(change.path), term)
 
     def _is_ancestor(self, older: str, newer: str) -> bool:
         seconds = self.deadline.remaining_seconds
@@ -239,16 +333,9 @@ class LineSearcher:
         )
 
 
-def _list_patterns(line: UnsourcedLine) -> Iterator[DiffLinePattern]:
-    if removal := line.removal_pattern:
-        yield removal
-    yield from (_build_term_pattern(term, line.suffix) for term in line.search_terms)
-
-
-def _build_term_pattern(term: str, suffix: str) -> DiffLinePattern:
-    """Return the pattern of a diff that adds a term to a file with this suffix. A name must be a whole word there."""
-    boundary = r"\b" if re.fullmatch(r"\w+", term, re.ASCII) else ""
-    return DiffLinePattern(term, rf"(?m)^\+.*{boundary}{re.escape(term)}{boundary}", suffix)
+def _select_terms(text: str) -> set[str]:
+    """Return the longest full-text terms of a text: they are rare, so few hunks have all of them."""
+    return set(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
 
 
 def _get_suffix(path: str) -> str:

@@ -105,7 +105,7 @@ def extract_features(line: str) -> LineFeatures:
         return LineFeatures(key, (), frozenset(), frozenset(), 0.0)
     names = WORD.findall(line)
     literals = extract_literals(line)
-    words = frozenset(name.lower() for name in names).union(literals, *map(split_name, names))
+    words = _collect_words(names, literals)
     return LineFeatures(
         key=key,
         tokens=tuple(TOKEN.findall(line)),
@@ -115,6 +115,17 @@ def extract_features(line: str) -> LineFeatures:
         ),
         weight=weigh_words(words),
     )
+
+
+def extract_words(line: str) -> frozenset[str]:
+    """Return the words of a line: its names, their parts, and its literals; none if it is very long."""
+    if len(line) > MAX_LINE_CHARACTERS and len(build_key(line)) > MAX_LINE_CHARACTERS:
+        return frozenset()
+    return _collect_words(WORD.findall(line), extract_literals(line))
+
+
+def _collect_words(names: Iterable[str], literals: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(str.lower, names)).union(literals, *map(split_name, names))
 
 
 def build_key(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC
 
@@ -15,6 +16,7 @@ from stores.exact_search import (
     DiffLinePattern,
     SearchPattern,
     build_range_condition,
+    find_hunks_with_terms,
     find_line_changes,
 )
 from stores.filters import CommitRange
@@ -82,42 +84,33 @@ def test_condition_of_a_range(shas: Iterable[str] | None, condition: str) -> Non
     assert build_range_condition(commit_range) == condition
 
 
+def make_pattern(text: str, sign: str) -> DiffLinePattern:
+    """Return a pattern of lines that begin with a text as a whole word."""
+    return DiffLinePattern(text, rf"(?m)^\{sign}{re.escape(text)}\b")
+
+
 @pytest.mark.parametrize("max_contains", [0, 9])
 def test_find_line_changes(max_contains: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pattern has the reachable changes whose diff has its line, oldest first, for few and for many patterns."""
     monkeypatch.setattr(exact_search, "MAX_CONTAINS", max_contains)
     diffs = [
-        "@@ -1 +1 @@\n-a(b)\n+c\n",
-        "@@ -1 +1 @@\n+a(b)\n",
-        "@@ -1 +1 @@\n a(b)\n",
-        "@@ -1 +1 @@\n+a(b).c\n",
+        "@@ -1 +1 @@\n-a(b\n+c\n",
+        "@@ -1 +1 @@\n+a(b\n",
+        "@@ -1 +1 @@\n a(b\n",
+        "@@ -1 +1 @@\n+a(b.c\n",
     ]
     connection = create_index([SampleHunk(number, "a.py") for number in range(4, 0, -1)])
     for number, diff in enumerate(diffs, start=1):
         connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(number)])
-    removed = DiffLinePattern("a(b)", r"(?m)^-a\(b\)$")
-    added = DiffLinePattern("a(b)", r"(?m)^\+.*a\(b\)")
-    other = DiffLinePattern("nowhere", "nowhere")
-    found = find_line_changes(connection, [removed, added, other], lambda _: True, LATEST_SECONDS)
+    patterns = [make_pattern("a(b", "-"), make_pattern("a(b", "+"), make_pattern("nowhere", "+")]
+    found = find_line_changes(connection, patterns, lambda _: True, 0, LATEST_SECONDS)
     shas = [[change.commit_sha for change in changes] for changes in found]
     assert shas == [[make_sha(1)], [make_sha(2), make_sha(4)], []]
-    found = find_line_changes(connection, [added], lambda sha: sha != make_sha(2), LATEST_SECONDS)
-    assert [(change.commit_sha, change.file_path, change.old_path) for change in found[0]] == [
-        (make_sha(4), "a.py", None)
+    found = find_line_changes(connection, patterns[1:2], lambda sha: sha != make_sha(2), 0, LATEST_SECONDS)
+    assert [(change.commit_sha, change.path, change.old_path) for change in found[0]] == [
+        (make_sha(4), b"a.py", None)
     ]
-    assert find_line_changes(connection, [], lambda _: True, LATEST_SECONDS) == []
-
-
-@pytest.mark.parametrize("max_contains", [0, 9])
-def test_find_line_changes_in_some_files(max_contains: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern with a suffix has only the changes of files with this suffix."""
-    monkeypatch.setattr(exact_search, "MAX_CONTAINS", max_contains)
-    connection = create_index([SampleHunk(1, "a.py"), SampleHunk(2, "a.js"), SampleHunk(3, "b.py")])
-    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
-    patterns = [DiffLinePattern("text", r"(?m)^\+text", suffix) for suffix in (".py", ".js", "")]
-    found = find_line_changes(connection, patterns, lambda _: True, LATEST_SECONDS)
-    paths = [[change.file_path for change in changes] for changes in found]
-    assert paths == [["a.py", "b.py"], ["a.js"], ["a.py", "a.js", "b.py"]]
+    assert find_line_changes(connection, [], lambda _: True, 0, LATEST_SECONDS) == []
 
 
 def test_find_line_changes_of_one_commit() -> None:
@@ -128,20 +121,38 @@ def test_find_line_changes_of_one_commit() -> None:
     connection.execute("CREATE TEMP TABLE reversed AS FROM hunks ORDER BY hunk_id DESC")
     connection.execute("DELETE FROM hunks")
     connection.execute("INSERT INTO hunks FROM reversed ORDER BY hunk_id DESC")
-    pattern = DiffLinePattern("text", r"(?m)^\+text")
-    (changes,) = find_line_changes(connection, [pattern], lambda _: True, LATEST_SECONDS)
-    assert [change.file_path for change in changes] == names
+    (changes,) = find_line_changes(connection, [make_pattern("text", "+")], lambda _: True, 0, LATEST_SECONDS)
+    assert [change.path.decode() for change in changes] == names
 
 
 @pytest.mark.parametrize(
     ("order", "counts"), [((1, 2, 3, 4), [0, 1, 2, 3, 4]), ((2, 1, 4, 3), [0, 2, 2, 4, 4])]
 )
 def test_find_line_changes_until_a_date(order: Sequence[int], counts: Sequence[int]) -> None:
-    """All changes until a date are found, and no hunk after the last of them is returned."""
+    """All changes until a date are found, and no hunk after the last of them or before the first hunk is returned."""
     connection = create_index([SampleHunk(number, "a.py") for number in order])
     connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
-    pattern = DiffLinePattern("text", r"(?m)^\+text")
     for last, count in enumerate(counts):
         last_date = int(SampleHunk(last, "a.py").date.replace(tzinfo=UTC).timestamp())
-        (changes,) = find_line_changes(connection, [pattern], lambda _: True, last_date)
-        assert {change.commit_sha for change in changes} == set(map(make_sha, order[:count]))
+        for first_hunk in (0, 1):
+            (changes,) = find_line_changes(
+                connection, [make_pattern("text", "+")], lambda _: True, first_hunk, last_date
+            )
+            assert {change.commit_sha for change in changes} == set(map(make_sha, order[first_hunk:count]))
+
+
+def test_find_hunks_with_terms() -> None:
+    """Reachable changes whose text has all terms are found, oldest first."""
+    connection = create_index(
+        [
+            SampleHunk(3, "a.py", words=("retry", "delay")),
+            SampleHunk(2, "b.py", words=("delay", "retry", "retry")),
+            SampleHunk(1, "c.py", words=("retry",)),
+            SampleHunk(4, "d.py", words=("retry", "delay")),
+        ]
+    )
+    searches: list[set[str]] = [{"retry", "delay"}, {"retry"}, {"retry", "unknown"}, set()]
+    found = find_hunks_with_terms(connection, searches, lambda sha: sha != make_sha(4))
+    paths = [[change.path.decode() for change in changes] for changes in found]
+    assert paths == [["b.py", "a.py"], ["c.py", "b.py", "a.py"], [], []]
+    assert find_hunks_with_terms(connection, [], lambda _: True) == []

@@ -685,6 +685,7 @@ def test_oldest_commits_with_the_name_are_leads(
     """The oldest commits that add the rarest name of a new line to a file of its kind are leads, a bounded number."""
     for number in range(5):
         repo.commit_file(f"part{number}.py", f"retry_{number}(max_attempts)\n", f"Part {number}")
+    repo.commit_file("part0.py", "retry_0(max_attempts, 1)\n", "Edit part 0")
     repo.commit_file("page.md", "max_attempts\n", "Document")
     repo.commit_file("net.py", OTHER + "limit = get(max_attempts)\n", "Use it")
     build_index(repo, home)
@@ -692,6 +693,8 @@ def test_oldest_commits_with_the_name_are_leads(
     assert [(lead.commit_message, lead.text) for lead in leads] == [
         (f"Part {number}", "max_attempts") for number in range(3)
     ]
+    monkeypatch.setattr(line_search, "LEADS_PER_TERM", 9)
+    assert len(trace(repo, home, "net.py", 7).leads) == 5  # an edited line had the name before
     monkeypatch.setattr(line_evolution, "MAX_LEADS", 2)
     assert [lead.commit_message for lead in trace(repo, home, "net.py", 7).leads] == ["Part 0", "Part 1"]
 
