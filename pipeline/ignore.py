@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -61,6 +61,9 @@ GLOB_PART: Final = re.compile(
     r"|\\(?P<escaped>.)|(?P<other>.)",
     re.DOTALL,
 )
+
+# Stands for `/` in a bracket expression, where it separates no directories. No path contains this character.
+BRACKET_SLASH: Final = "\0"
 
 # Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
 # is worse than indexing a lock file.
@@ -150,6 +153,12 @@ class LinearPattern(GitIgnoreSpecPattern):
             options.max_mem = MAX_PATTERN_MEMORY_BYTES
             self.regex = re2.compile(self.regex.pattern, options)
 
+    @classmethod
+    def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
+        """Return the regular expression of a line, and whether it includes; see pathspec. Raises ValueError."""
+        regex, include = super().pattern_to_regex(_mask_bracket_slashes(pattern))
+        return regex, include
+
     @staticmethod
     def _translate_segment_glob(pattern: str, range_error: str) -> str:  # noqa: ARG004 - signature of pathspec
         """Return the regular expression of a path segment, in place of pathspec's. Raises ValueError."""
@@ -187,7 +196,10 @@ class IgnoreRules:
 
     def _decide(self, path: str) -> bool:
         if self._default_spec is None or self._file_spec is None:
-            self._default_spec, self._file_spec = _compile(DEFAULT_PATTERNS), _compile(self.patterns)
+            self._default_spec, self._file_spec = (
+                compile_patterns(DEFAULT_PATTERNS),
+                compile_patterns(self.patterns),
+            )
         verdict = self._file_spec.check_file(path).include
         if verdict is None and self.has_attributes:
             verdict = self._check_attributes(path)
@@ -208,6 +220,16 @@ def _to_bool(value: bool | str | None) -> bool | None:
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
+def _mask_bracket_slashes(line: str) -> str:
+    """Replace `/` in bracket expressions, where pathspec would split the pattern; as in git, it still anchors it."""
+    negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
+    masked = GLOB_PART.sub(
+        lambda part: part[0].replace("/", BRACKET_SLASH) if part["items"] else part[0], pattern
+    )
+    is_unchanged = masked == pattern or line.startswith("#")
+    return line if is_unchanged else f"{negation}/{masked.removeprefix('/')}"
+
+
 def _translate_glob_part(part: re.Match[str]) -> str:
     if part["items"]:
         ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
@@ -225,12 +247,14 @@ def _translate_bracket_item(item: re.Match[str]) -> str:
             raise ValueError(item["posix"])
         return POSIX_CLASSES[item["posix"]]
     first, last = item["first"][-1], (item["last"] or item["first"])[-1]
+    low, high = (end.replace(BRACKET_SLASH, "/") for end in (first, last))
     # git matches the first character of a range even if the range is reversed.
-    ranges = [(first, first), (first, min(last, ".")), (max(first, "0"), last)]
-    return "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
+    ranges = [(first, first), (low, min(high, ".")), (max(low, "0"), high)]
+    return "".join(f"{re.escape(start)}-{re.escape(end)}" for start, end in ranges if start <= end)
 
 
-def _compile(lines: tuple[str, ...]) -> GitIgnoreSpec:
+def compile_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    """Return a matcher of the lines of an ignore file. Raises ValueError and re2.error for invalid ones."""
     return GitIgnoreSpec.from_lines(lines, LinearPattern, backend="simple")
 
 
@@ -249,7 +273,7 @@ def parse_patterns(content: bytes) -> tuple[str, ...]:
 
 def _is_effective(line: str, line_number: int) -> bool:
     try:
-        return any(pattern.include is not None for pattern in _compile((line,)).patterns)
+        return any(pattern.include is not None for pattern in compile_patterns((line,)).patterns)
     except ValueError:
         # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[a`.
         return False

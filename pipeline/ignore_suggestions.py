@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
-from pathspec import GitIgnoreSpec
 
 from pipeline.directory_stats import (
     ROOT,
@@ -34,7 +33,7 @@ from pipeline.file_classification import (
 from pipeline.git.errors import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
-from pipeline.ignore import IgnoreRules
+from pipeline.ignore import IgnoreRules, compile_patterns
 
 # A directory below this share of the commits and of the hunks is not worth a pattern.
 MIN_SHARE: Final = 0.01
@@ -217,7 +216,7 @@ def contains_main_directory(path: str, main_directories: Iterable[str]) -> bool:
 
 def measure_effect(patterns: Sequence[str], changes: pl.DataFrame, paths: pl.DataFrame) -> PatternEffect:
     """Return the effect of these patterns together."""
-    spec = GitIgnoreSpec.from_lines(patterns, backend="simple")
+    spec = compile_patterns(patterns)
     excluded_paths = paths.filter(
         pl.Series([spec.match_file(name) for name in paths["name"]], dtype=pl.Boolean)
     )
@@ -330,7 +329,7 @@ def _is_vendored_or_generated(directory: DirectoryStats) -> bool:
 
 def _is_included_by_user(user_lines: Sequence[str], pattern: str) -> bool:
     """Return whether the user's lines include the directory, as `!docs/` includes that of the pattern `/docs/`."""
-    spec = GitIgnoreSpec.from_lines(user_lines, backend="simple")
+    spec = compile_patterns(user_lines)
     return spec.check_file(pattern.strip("/") + "/x").include is False
 
 

@@ -227,17 +227,47 @@ def test_bracket_expressions_match_as_in_git(repo: Repo) -> None:
     assert find_differences(repo, BRACKET_PATTERNS.split(), names) == {}
 
 
-# Without `/`: pathspec splits a pattern there even inside of brackets, where git does not.
+SLASH_PATTERNS = r"""
+[:/] [/] [^/] [!/]b a[x/y]b /a[x/y]b sub/a[x/y] a[x/y]/ a[b/ a/[b [a/]/b [a/b]* **/[a/]b x[+-/]y x[/-a]b [/-[:digit:]]
+[[:al/ha:]] [\/] \[a/b] [a\/b] ![a/]b #[a/]b
+"""
+
+
+def test_slashes_in_bracket_expressions_match_as_in_git(repo: Repo) -> None:
+    """A slash in a bracket expression separates no directories and matches none, but anchors the pattern."""
+    names = [
+        *BRACKET_NAMES.split(),
+        "axb",
+        "ayb",
+        "a/b",
+        "b",
+        "sub/a",
+        "sub/ax",
+        "sub/axb",
+        "ax/b",
+        "a/b/a",
+        "ab/a",
+    ]
+    assert find_differences(repo, SLASH_PATTERNS.split(), names) == {}
+    assert [parse_patterns(line) for line in (b"#[a/]b", b"a[b/")] == [(), ()]
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.text("[]!^-:\\ac*?", min_size=1, max_size=9).map("[{}".format), min_size=40, max_size=40),
+    st.lists(st.text("[]!^-:\\ac*?", min_size=1, max_size=9).map("[{}".format), min_size=20, max_size=20),
+    st.lists(
+        st.from_regex(r"a?\[[]\]!^\-:ac/]{0,4}/[]\]!^\-:ac/]{0,4}\][a*]?", fullmatch=True),
+        min_size=20,
+        max_size=20,
+    ),
     st.lists(st.text("[]!^-:\\abc", min_size=1, max_size=3), min_size=20, max_size=20),
 )
 def test_random_bracket_expressions_match_as_in_git(
-    repo: Repo, patterns: Sequence[str], names: Sequence[str]
+    repo: Repo, patterns: Sequence[str], patterns_with_slash: Sequence[str], names: Sequence[str]
 ) -> None:
-    """Bracket expressions of any form, also invalid ones, match the same names as in git."""
-    assert find_differences(repo, patterns, [*"[]!^-:\\abc", *names]) == {}
+    """Bracket expressions of any form, with slashes and also invalid ones, match the same names as in git."""
+    names = [*"[]!^-:\\abc", "aa", "ab", "a/a", "b/a", "a/ba", *names]
+    assert find_differences(repo, [*patterns, *patterns_with_slash], names) == {}
 
 
 def find_differences(

@@ -186,10 +186,11 @@ def test_one_pattern_for_many_directories_of_one_name(tmp_path: Path) -> None:
     assert get_patterns(plan) == ["/third_party/"]
 
 
-def test_user_patterns_are_respected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user_line", ["!docs/", "![[:lower:]/]ocs/"])
+def test_user_patterns_are_respected(tmp_path: Path, user_line: str) -> None:
     """A directory with a `!docs/` of the user is not suggested; files that the user ignores are not surveyed."""
     commits = (SOURCE, build_files("docs/{}.md"), build_files("news/{}.md"))
-    plan = plan_from_history(tmp_path, *commits, user_lines=("docs/", "!docs/", "news/"))
+    plan = plan_from_history(tmp_path, *commits, user_lines=("docs/", user_line, "news/"))
     assert get_patterns(plan) == []
     assert {directory.path for directory in plan.directories} == {"src/", "docs/"}
     assert plan.ignored_hunks == 6
