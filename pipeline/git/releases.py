@@ -97,7 +97,10 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
         dates = _read_dates(git, "refs/tags")
         if dates.exit_code:
             # git fails if the object of any of the tags is missing.
-            dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in repository.list_tags()))
+            readable_tags = repository.list_tags()
+            if not readable_tags:
+                return {}
+            dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
     except GitTimeout:
         return None
     if output.exit_code or dates.exit_code:

@@ -139,6 +139,19 @@ def test_missing_object(repo: Repo) -> None:
     assert {tag.name for tag in load(repo).values()} == {"v1.0", "v1.1", "v1.1.1", "release/2.0"}
 
 
+def test_missing_objects_of_all_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the objects of all tags are missing, there are no releases, and git is not asked again."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    (repo.path / ".git/refs/tags/broken").write_text(f"{'1' * 40}\n", "ascii")
+    assert load(repo) == {}
+    with monkeypatch.context() as context:
+        context.delattr(GitProgram, "run")
+        assert load(repo) == {}
+    repo.git("tag", "v1")
+    assert load(repo)[repo.head].name == "v1"
+
+
 def load_merges(repo: Repo) -> dict[str, str]:
     """Return the merge of each commit that a merge brought into the history of HEAD."""
     repository = open_repository(repo.path)
