@@ -71,17 +71,20 @@ OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
 LINE_SMOOTHING: Final = 3
 
 # Subjects of commits that add something, and of those that remove something. The former start with the word, perhaps
-# after a type of Conventional Commits such as `feat(api)!:`; the latter have it anywhere.
+# after a type of Conventional Commits such as `feat(api)!:`; the latter have it anywhere, also in the name of a
+# branch such as `remove_windows`. Only inflections of a word count: "Address comments" adds nothing.
 _SUBJECTS: Final = {
     Modifier.ORIGIN: re.compile(
-        r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:add|implement|introduc|support|initial|creat|new\b|allow|enabl|first"
-        r"|provid|expos|start|feat|make|wip\b|detect)",
+        r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:(?:add|allow|detect|implement|start|support)(?:s|ed|ing)?"
+        r"|(?:creat|enabl|expos|introduc|provid)(?:e[sd]?|ing)|addition|creation|detection|implementation|introduction"
+        r"|feat(?:ures?)?|first|initial|makes?|new|wip)\b",
         re.IGNORECASE,
     ),
     Modifier.REMOVAL: re.compile(
-        r".*?\b(?:remov|drop|delet|no longer|get rid|rid of|unused|deprecat|obsolete|superfluous|unnecessary|unneeded"
-        r"|redundant|dead code|clean(?:ed|s|ing)?[ -]?up|strip|kill|nuke|replac|revert|simplif|eliminat|discontinu|stop"
-        r"|instead of|without|purge|bye)",
+        r".*?\b(?:(?:delet|deprecat|discontinu|eliminat|nuk|obsolet|purg|remov|replac)(?:e[sd]?|ing)"
+        r"|(?:delet|deprecat|eliminat|simplificat)ions?|removals?|replacements?|simplif(?:y|ies|ied|ying)"
+        r"|(?:drop|stop|strip)(?:s|ped|ping)?|(?:kill|revert)(?:s|ed|ing)?|clean(?:ed|s|ing)?[ -]?ups?|bye|dead code"
+        r"|get rid|instead of|no longer|redundant|rid of|superfluous|unnecessary|unneeded|unused|without)(?![^\W_])",
         re.IGNORECASE,
     ),
 }

@@ -237,3 +237,46 @@ def test_origins_and_removals(
     ]
     assert tuple(rows[:, FEATURES.index("subject as asked")]) == subject_as_asked
     assert tuple(rows[:, FEATURES.index("removed lines")]) == pytest.approx(removed_lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "when was retry introduced?",
+            {
+                "Address retry comments": 0,
+                "fix: address retry": 0,
+                "Initialize retry": 0,
+                "Makefile: retry": 0,
+                "Adds retry": 1,
+                "feat: introduction of retry": 1,
+                "Add-ons for retry": 1,
+            },
+        ),
+        (
+            "when was retry removed?",
+            {
+                "Test striped retry": 0,
+                "Fix the dropdown of retry": 0,
+                "Catch DeprecationWarning of retry": 0,
+                "Merge pull request #1 from a/remove_retry": 1,
+                "Finally dropped retry": 1,
+                "Simplifies retry": 1,
+            },
+        ),
+    ],
+)
+def test_subjects_match_by_inflections(
+    tmp_path: Path, home: Path, text: str, expected: dict[str, int]
+) -> None:
+    """Only inflections of the words that mark an origin or a removal count, not other words with the same beginning."""
+    repo = Repo.create(tmp_path / "repo")
+    for number, subject in enumerate(expected):
+        repo.commit_file("net.py", f"retry({number})\n", subject)
+    build_index(repo, home)
+    with run_query(repo, home, text) as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+        subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
+    column = computed.rows[:, FEATURES.index("subject as asked")]
+    assert dict(zip(subjects, column, strict=True)) == expected
