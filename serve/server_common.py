@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -32,12 +34,31 @@ class CallClient:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Turn of one call. `start_signal` is done when the call may run."""
+    """Turn of one call. `start_signal` is done when the call may run, and `work` when its thread has ended, if any."""
 
     client: CallClient
     start_signal: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    work: Future[None] | None = None
+
+
+_current_turn: Final[ContextVar[Turn | None]] = ContextVar("current_turn", default=None)
+
+
+@contextmanager
+def hold_turn() -> Iterator[None]:
+    """Occupy the slot of the current call, if any, until the context ends, even if the call is cancelled earlier.
+
+    For the thread that works on a call; its context variables are those of the call.
+    """
+    work: Future[None] = Future()
+    if turn := _current_turn.get():
+        turn.work = work
+    try:
+        yield
+    finally:
+        work.set_result(None)
 
 
 class CallQueue:
@@ -59,7 +80,10 @@ class CallQueue:
 
     @asynccontextmanager
     async def take_turn(self, client: CallClient) -> AsyncIterator[None]:
-        """Wait for the client's turn, and occupy a slot within the context. A cancelled call leaves the queue."""
+        """Wait for the client's turn, and occupy a slot within the context. A cancelled call leaves the queue.
+
+        The slot stays occupied after the context while a thread is in `hold_turn`.
+        """
         turn = Turn(client)
         self._waiting.append(turn)
         self._start_turns()
@@ -71,10 +95,20 @@ class CallQueue:
             else:
                 self._end_turn()
             raise
+        token = _current_turn.set(turn)
         try:
             yield
         finally:
-            self._end_turn()
+            _current_turn.reset(token)
+            if turn.work is None or turn.work.done():
+                self._end_turn()
+            else:
+                loop = asyncio.get_running_loop()
+                turn.work.add_done_callback(lambda _: self._end_turn_from_thread(loop))
+
+    def _end_turn_from_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(self._end_turn)
 
     def _end_turn(self) -> None:
         self._free_slots += 1

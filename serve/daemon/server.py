@@ -248,7 +248,7 @@ class _CallHandler(_BaseHandler):
             task.result()
 
     def on_connection_close(self) -> None:
-        """Stop the work on the call, because its client has ended or waited for too long."""
+        """Stop the work on the call, because its client has ended or waited for too long. A waiting call ends now."""
         self.cancelled.set()
         if self.task:
             self.task.cancel()
@@ -258,7 +258,10 @@ class _CallHandler(_BaseHandler):
         with self.service.state.track_request():
             try:
                 async with queue.take_turn(queue.create_client()):
+                    self.task = None  # a cancelled call occupies its slot until its thread has ended
                     response = await loop.run_in_executor(self.service.threads, self._run_handler)
+            except interrupts.RequestCancelled:
+                return
             except Exception as error:
                 lineage_error = errors.to_lineage_error(error)
                 if lineage_error is None:

@@ -48,7 +48,7 @@ from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 from pipeline import interrupts
 from pipeline.git.errors import NotARepository
 from serve.errors import NeedsRebuild
-from serve.server_common import CallQueue
+from serve.server_common import CallQueue, hold_turn
 from serve.text import escape_controls
 from stores import errors
 
@@ -285,7 +285,7 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
         cancelled = threading.Event()
 
         def call_function() -> ResultType:
-            with interrupts.use_cancellation_flag(cancelled):
+            with hold_turn(), interrupts.use_cancellation_flag(cancelled):
                 return function(**arguments)
 
         try:

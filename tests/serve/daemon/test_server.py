@@ -147,7 +147,10 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
 
 
 def test_call_stops_when_its_client_gives_up(repo: Repo, home: Path) -> None:
-    """If the client ends, or has waited too long, the work on its call stops, and calls that wait never start."""
+    """If the client ends, or has waited too long, the work on its call stops, and calls that wait never start.
+
+    The next call starts when the work on the cancelled one has ended.
+    """
     setup_code = f"""
 import serve.server_common, serve.backend, time
 from pathlib import Path
@@ -163,6 +166,7 @@ def find(self, request, *_):
                 check_cancelled()
                 time.sleep(0.005)
         except RequestCancelled:
+            time.sleep(0.5)
             print("cancelled", file=log)
             raise
     raise LineageError("answered")

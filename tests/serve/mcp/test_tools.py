@@ -28,12 +28,14 @@ TIMEOUT_SECONDS = 20
 
 
 class BlockingBackend(InProcessBackend):
-    """Backend whose searches end with an error when `release` is set, or when they are cancelled."""
+    """Backend whose searches end with an error when `release` is set, or if cancelled, when `may_end` is set, too."""
 
     def __init__(self) -> None:
         super().__init__(Path())
         self.queries: list[str] = []
         self.has_started, self.release, self.was_cancelled = (threading.Event() for _ in range(3))
+        self.may_end = threading.Event()
+        self.may_end.set()
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Block. The path is ignored."""
@@ -45,6 +47,7 @@ class BlockingBackend(InProcessBackend):
                 check_cancelled()
             except RequestCancelled:
                 self.was_cancelled.set()
+                self.may_end.wait(TIMEOUT_SECONDS)
                 raise
         raise LineageError("released")
 
@@ -82,6 +85,27 @@ def test_cancelled_calls_stop(mode: str) -> None:
 
     run_client(create_server(backend), cancel_two_of_three, mode)
     assert backend.queries == ["running", "last"]
+
+
+def test_cancelled_call_occupies_its_slot_until_its_thread_ends() -> None:
+    """The next call starts when the thread of a cancelled one has ended, so that no more threads run than slots."""
+    backend = BlockingBackend()
+    backend.may_end.clear()
+
+    async def cancel_first(client: Client) -> None:
+        first = asyncio.ensure_future(client.call_tool("find_pattern", {"query": "first"}))
+        await wait_for(backend.has_started)
+        second = asyncio.ensure_future(client.call_tool("find_pattern", {"query": "second"}))
+        first.cancel()
+        await wait_for(backend.was_cancelled)
+        backend.release.set()
+        await anyio.sleep(0.1)
+        assert backend.queries == ["first"] and not second.done()
+        backend.may_end.set()
+        assert extract_text(await second) == "released"
+
+    run_client(create_server(backend), cancel_first)
+    assert backend.queries == ["first", "second"]
 
 
 def test_disconnected_client_stops_its_calls() -> None:
