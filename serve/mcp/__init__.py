@@ -1,6 +1,7 @@
 """MCP servers of lineage and mindmap.
 
-- `answer_text`: text of answers for models, their structured content, and answers about several items
+- `answer_lists`: answers to calls about several items
+- `answer_text`: text of answers for models and their structured content
 - `lineage_server`: server of lineage and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
 - `mindmap_tools`: tools for mindmaps

@@ -1,6 +1,6 @@
 """Text of answers for models: Markdown with quoted messages and fenced diffs, which costs half the tokens of JSON.
 
-Also the structured content of answers, and the answer to a call about a list of items.
+Also the structured content of answers.
 
 Messages, names and diffs are by the authors of commits. Bodies of messages are quoted and diffs fenced; subjects,
 authors and paths follow a fixed prefix on their line. Control characters are escaped.
@@ -9,14 +9,11 @@ authors and paths follow a fixed prefix on their line. Control characters are es
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from pipeline.interrupts import check_cancelled
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -26,11 +23,8 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.errors import BadRequest
-from serve.excerpts import get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
-from serve.mcp.tools import build_call_result
 from serve.references import describe_evidence
 from serve.related_types import RelatedAnswer, RelatedFile
 from serve.text import (
@@ -45,12 +39,6 @@ from serve.text import (
 )
 from stores.errors import LineageError
 
-# Longest part of an argument that an answer repeats, in characters.
-MAX_SHOWN_ARGUMENT: Final = 200
-# Items of a list that a call answers. Each scans the index or git anew.
-MAX_ITEMS: Final = 10
-# Most items that a note about omitted ones names.
-MAX_NAMED: Final = 10
 # Longest part of a line of code that is shown in the evolution of lines, in characters.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
@@ -70,6 +58,7 @@ class SearchResult(BaseModel):
     meta: dict[str, Any] = Field({}, alias="_meta")
     results: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
+    left_out_count: int = 0
 
 
 class ShowResult(BaseModel):
@@ -83,48 +72,7 @@ class ShowResult(BaseModel):
     limitation: str | None = None
     results: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
-
-
-def answer_items(
-    items: Sequence[Mapping[str, str]],
-    budget: int,
-    min_share: int,
-    answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
-) -> CallToolResult:
-    """Answer each item of list arguments within one budget; a failed item has its error as its answer.
-
-    `items`: the arguments of each. `answer_item` takes an item and its share, at least `min_share`, and returns text,
-    structured content and the used part; the rest is for later items. A single item is answered like a call without a
-    list. Raises BadRequest if all items fail.
-    """
-    if len(items) == 1:
-        text, content, _ = answer_item(items[0], budget)
-        return build_call_result(text, content)
-    answered = items[:MAX_ITEMS]
-    blocks: list[str] = []
-    results: list[dict[str, Any]] = []
-    problems: list[str] = []
-    for number, item in enumerate(answered):
-        check_cancelled()
-        try:
-            text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
-        except LineageError as error:
-            problems.append(str(error))
-            text, content, used = _format_error(error), {"error": describe_error(error)}, 0
-        budget -= used
-        blocks.append(f"{_format_item(item)}\n{text}")
-        results.append({"request": dict(item), **content})
-    if len(problems) == len(answered):
-        raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
-    structured: dict[str, Any] = {"results": results}
-    if left_out := items[MAX_ITEMS:]:
-        structured["left_out"] = left_out[:MAX_NAMED]
-        blocks.append(_format_left_out([*map(_format_item, left_out)], MAX_ITEMS))
-    return build_call_result("\n\n".join(blocks), structured)
-
-
-def _format_item(item: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}: {_shorten_argument(value)}" for name, value in item.items())
+    left_out_count: int = 0
 
 
 def format_find_answer(answer: FindAnswer) -> str:
@@ -134,31 +82,6 @@ def format_find_answer(answer: FindAnswer) -> str:
     if profile != DEFAULT_QUERY_PROFILE:
         lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
-
-
-def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
-    """Return the text of the answers to several questions; those beyond the last answer are named as left out.
-
-    A commit of an earlier answer is one line.
-    """
-    blocks: list[str] = []
-    shown: set[str] = set()
-    for query, answer in zip(queries, answers, strict=False):
-        if isinstance(answer, LineageError):
-            text = _format_error(answer)
-        else:
-            hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
-            shown.update(hit.commit_sha for hit in answer.hits)
-            text = format_find_answer(replace(answer, hits=hits))
-        blocks.append(f"Question: {_shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
-    if left_out := queries[len(answers) :]:
-        blocks.append(_format_left_out(left_out, len(answers)))
-    return "\n\n".join(blocks)
-
-
-def _reduce_to_line(hit: PatternHit) -> PatternHit:
-    subject = get_subject(hit.commit_message)
-    return replace(hit, commit_message=subject, diff_excerpt=None, files=(), file_count=0)
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:
@@ -241,31 +164,19 @@ def format_related_answer(answer: RelatedAnswer) -> str:
     return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
 
 
+def build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the structured content of an answer, given in its JSON form."""
+    return {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
+
+
 def format_note(note: str) -> str:
     """Return the line of a note."""
     return "".join(_format_note(note))
 
 
-def _format_error(error: LineageError) -> str:
-    """Return the line of an error that takes the place of one of several answers."""
-    return f"Error: {escape_line(describe_error(error))}"
-
-
 def describe_error(error: LineageError) -> str:
     """Return the message and the hint of an error in one paragraph."""
     return f"{error.message} {error.hint}".strip()
-
-
-def _format_left_out(names: Sequence[str], limit: int) -> str:
-    """Return a note about the items of a list that a call leaves out, because it answers at most `limit`."""
-    named = "; ".join(map(_shorten_argument, names[:MAX_NAMED]))
-    others = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"Note: Left out, as a call answers at most {limit}: {named}{others}"
-
-
-def _shorten_argument(value: str) -> str:
-    """Return an argument on one line, cut to `MAX_SHOWN_ARGUMENT` characters."""
-    return escape_line(value[:MAX_SHOWN_ARGUMENT])
 
 
 def format_show_answer(answer: ShowAnswer) -> str:

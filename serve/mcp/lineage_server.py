@@ -7,7 +7,7 @@ about the repository of the client's first MCP root that is in one.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from mcp.server.mcpserver.context import Context
 from mcp_types import CallToolResult, TextContent
 from pydantic import Field
 
-from pipeline.interrupts import check_cancelled
 from serve import config, process
 from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
@@ -29,23 +28,19 @@ from serve.excerpts import (
     Detail,
     get_subject,
     limit_tokens,
-    parse_content_words,
     reduce_explain_answer,
-    reduce_find_answer,
 )
 from serve.explain_types import ExplainRequest
-from serve.find_types import FindAnswer, FindRequest
+from serve.find_types import FindRequest
 from serve.mcp import stdio, tools
+from serve.mcp.answer_lists import answer_items, build_find_result, find_all
 from serve.mcp.answer_text import (
-    MAX_NAMED,
     HitsResult,
     SearchResult,
     ShowResult,
-    answer_items,
+    build_content,
     describe_error,
     format_explain_answer,
-    format_find_answer,
-    format_find_answers,
     format_note,
     format_related_answer,
     format_search_answer,
@@ -157,8 +152,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         else:
             find = partial(backend.find, path=resolver.resolve(repository, context))
         queries = tools.to_list([query, *more_queries])
-        answers = _find_all(find, request, queries[1:MAX_QUERIES])
-        return _build_find_result(queries, answers, detail, max_tokens)
+        answers = find_all(find, request, queries[1:MAX_QUERIES])
+        return build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
         file: Annotated[str, Field(description="Relative to the root.")] = "",
@@ -225,7 +220,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
 
         def search_all(patterns: list[str]) -> CallToolResult:
             search = partial(_search_changes, set(), request, resolved_path, home)
-            return answer_items([{"pattern": text} for text in patterns], min(limit, MAX_COMMITS), 1, search)
+            items = ({"pattern": text} for text in patterns)
+            return answer_items(items, len(patterns), min(limit, MAX_COMMITS), 1, search)
 
         result = search_all(tools.to_list(pattern))
         texts = tools.parse_json_list(pattern) if isinstance(pattern, str) else []
@@ -243,8 +239,10 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ShowResult]:
         files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
+        commits = tools.to_list(commit)
         return answer_items(
-            [{"commit": name, **file} for name in tools.to_list(commit) for file in files],
+            ({"commit": name, **file} for name in commits for file in files),
+            len(commits) * len(files),
             max_tokens,
             MIN_SHOW_TOKENS,
             partial(_show_commit, set(), lines, resolver.resolve(repository, context), home),
@@ -305,57 +303,6 @@ def main() -> None:
     stdio.serve_stdio(server, settings.log_level)
 
 
-def _find_all(
-    find: Callable[[FindRequest], FindAnswer], request: FindRequest, more_queries: Sequence[str]
-) -> list[FindAnswer | LineageError]:
-    """Return the answer to the request, then those to the same request with other queries, or their errors."""
-    answers: list[FindAnswer | LineageError] = [find(request)]
-    for query in more_queries:
-        check_cancelled()
-        try:
-            answers.append(find(replace(request, text=query)))
-        except LineageError as error:
-            answers.append(error)
-    return answers
-
-
-def _build_find_result(
-    queries: Sequence[str],
-    answers: Sequence[FindAnswer | LineageError],
-    detail: Detail,
-    max_tokens: int | None,
-) -> CallToolResult:
-    """Return the result of `find_pattern`. `answers` may be fewer than `queries`; the first is never an error.
-
-    In the structured content, `more` has the answers after the first, and `left_out` the questions without one.
-    """
-    max_answer_tokens = None if max_tokens is None else max(1, max_tokens // len(answers))
-    shortened: list[FindAnswer | LineageError] = []
-    contents: list[dict[str, Any]] = []
-    for query, answer in zip(queries, answers, strict=False):
-        if isinstance(answer, FindAnswer):
-            words = parse_content_words(query) if detail is Detail.NORMAL else ()
-            answer = reduce_find_answer(answer, detail, words)
-            answer = limit_tokens(answer, max_answer_tokens, format_find_answer)
-            contents.append(_build_content(to_json_dict(answer)))
-        else:
-            contents.append({"error": describe_error(answer)})
-        shortened.append(answer)
-    content, *others = contents
-    if others:
-        content["more"] = [
-            {"query": query, **other} for query, other in zip(queries[1:], others, strict=False)
-        ]
-    if len(queries) > len(answers):
-        content["left_out"] = list(queries[len(answers) :][:MAX_NAMED])
-    return build_call_result(format_find_answers(queries, shortened), content)
-
-
-def _build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the structured content of an answer, given in its JSON form."""
-    return {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
-
-
 def _search_changes(
     noted: set[str | None],
     request: ChangeSearchRequest,
@@ -374,7 +321,7 @@ def _search_changes(
     meta = replace(answer.meta, hint=None if hint in noted else hint, search=details)
     noted |= {hint, limitation}
     text = format_search_answer(replace(answer, meta=meta))
-    return text, _build_content(answer.to_json_dict()), len(answer.hits)
+    return text, build_content(answer.to_json_dict()), len(answer.hits)
 
 
 def _show_commit(
@@ -407,7 +354,7 @@ def _explain_lines(
         raise BadRequest("The call names no file and no symbol.", hint="Pass `file` or `symbol`.")
     answer = reduce_explain_answer(backend.explain(request, path), detail)
     answer = limit_tokens(answer, max_tokens, format_explain_answer)
-    return build_call_result(format_explain_answer(answer), _build_content(to_json_dict(answer)))
+    return build_call_result(format_explain_answer(answer), build_content(to_json_dict(answer)))
 
 
 def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) -> CallToolResult:
@@ -415,7 +362,7 @@ def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) ->
     from serve.trace.trace_symbol import trace_symbol
 
     answer = trace_symbol(TraceRequest(f"{file}:{symbol}" if file else symbol, limit), path, home)
-    return build_call_result(format_trace_answer(answer), _build_content(answer.to_json_dict()))
+    return build_call_result(format_trace_answer(answer), build_content(answer.to_json_dict()))
 
 
 def _reserve_tokens(max_tokens: int | None) -> int | None:

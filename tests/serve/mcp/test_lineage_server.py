@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
 from serve.find_types import PatternHit
 from serve.mcp import lineage_server
-from serve.mcp.answer_text import answer_items
+from serve.mcp.answer_lists import answer_items
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
@@ -98,8 +98,13 @@ def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
     names = {
         "find_pattern": ["hits", "_meta"],
         "explain_change": ["hits", "_meta"],
-        "search_changes": ["hits", "_meta", "results", "left_out"],
-        "show_commit": [*(field.name for field in fields(ShowAnswer)), "results", "left_out"],
+        "search_changes": ["hits", "_meta", "results", "left_out", "left_out_count"],
+        "show_commit": [
+            *(field.name for field in fields(ShowAnswer)),
+            "results",
+            "left_out",
+            "left_out_count",
+        ],
     }
     for name, field_names in names.items():
         schema = tools[name].output_schema
@@ -163,7 +168,7 @@ def test_failed_and_omitted_questions(server: MCPServer[Any]) -> None:
     content = extract_structured_content(result)
     assert content["more"][1] == {"query": " ", "error": error}
     assert [len(answer.get("hits", ())) for answer in content["more"]] == [1, 0, 1, 1]
-    assert content["left_out"] == ["left", "out"]
+    assert (content["left_out"], content["left_out_count"]) == (["left", "out"], 2)
     assert call_tool(server, "find_pattern", query=" ", more_queries=["timeout"]).is_error
 
 
@@ -262,7 +267,7 @@ def test_cancelled_list() -> None:
         return "", {}, 1
 
     with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
-        answer_items([{"pattern": text} for text in "abc"], 9, 1, answer_item)
+        answer_items([{"pattern": text} for text in "abc"], 3, 9, 1, answer_item)
     assert answered == [("a", 3)]
 
 
@@ -303,11 +308,33 @@ def test_limits_of_lists(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch
     assert "The list is empty" in extract_text(call_tool(server, "show_commit", commit=[]))
     many = [f"absent{number}" for number in range(2_000)]
     result = call_tool(server, "search_changes", pattern=many)
-    assert len(extract_structured_content(result)["left_out"]) == 10
+    content = extract_structured_content(result)
+    assert (len(content["left_out"]), content["left_out_count"]) == (10, 1_990)
     assert extract_text(result).endswith("; pattern: absent19 and 1,980 more")
     monkeypatch.setattr(lineage_server, "MAX_COMMITS", 1)
     content = extract_structured_content(call_tool(server, "search_changes", pattern="timeout", limit=500))
     assert len(content["hits"]) == 1
+
+
+def test_only_named_pairs_are_built(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand commits and a thousand paths, only the pairs that are answered or named are built."""
+    built: list[Mapping[str, str]] = []
+
+    def record_items(items: Iterable[Mapping[str, str]], *arguments: Any) -> CallToolResult:
+        def iterate() -> Iterator[Mapping[str, str]]:
+            for item in items:
+                built.append(item)
+                yield item
+
+        return answer_items(iterate(), *arguments)
+
+    monkeypatch.setattr(lineage_server, "answer_items", record_items)
+    names = [f"absent{number}" for number in range(1_000)]
+    result = call_tool(server, "show_commit", commit=["HEAD~1", *names], path=["src/tcp.py", *names])
+    assert len(built) == 20
+    assert extract_structured_content(result)["left_out_count"] == 1_001**2 - 10
+    note = "; commit: HEAD~1, path: absent18 and 1,001,981 more"
+    assert extract_text(result).endswith(note)
 
 
 def test_lists_of_commits_and_paths(server: MCPServer[Any], shared_repo: Repo) -> None:

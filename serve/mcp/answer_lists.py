@@ -1,0 +1,164 @@
+"""Answers to calls about several items: questions, patterns, or commits and paths.
+
+A failed item has its error in its place, and items above a limit are named but not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from mcp_types import CallToolResult
+
+from pipeline.interrupts import check_cancelled
+from serve.api_types import to_json_dict
+from serve.errors import BadRequest
+from serve.excerpts import Detail, get_subject, limit_tokens, parse_content_words, reduce_find_answer
+from serve.find_types import FindAnswer, FindRequest, PatternHit
+from serve.mcp.answer_text import build_content, describe_error, format_find_answer
+from serve.mcp.tools import build_call_result
+from serve.text import escape_line
+from stores.errors import LineageError
+
+# Longest part of an argument that an answer repeats, in characters.
+MAX_SHOWN_ARGUMENT: Final = 200
+# Items of a list that a call answers. Each scans the index or git anew.
+MAX_ITEMS: Final = 10
+# Most items that a note about omitted ones names.
+MAX_NAMED: Final = 10
+
+
+def answer_items(
+    items: Iterable[Mapping[str, str]],
+    count: int,
+    budget: int,
+    min_share: int,
+    answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
+) -> CallToolResult:
+    """Answer each item of list arguments within one budget; a failed item has its error as its answer.
+
+    `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `answer_item`
+    takes an item and its share, at least `min_share`, and returns text, structured content and the used part; the rest
+    is for later items. A single item is answered like a call without a list. Raises BadRequest if all items fail.
+    """
+    iterator = iter(items)
+    answered = [*islice(iterator, MAX_ITEMS)]
+    if count == 1:
+        text, content, _ = answer_item(answered[0], budget)
+        return build_call_result(text, content)
+    blocks: list[str] = []
+    results: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for number, item in enumerate(answered):
+        check_cancelled()
+        try:
+            text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
+        except LineageError as error:
+            problems.append(str(error))
+            text, content, used = _format_error(error), {"error": describe_error(error)}, 0
+        budget -= used
+        blocks.append(f"{_format_item(item)}\n{text}")
+        results.append({"request": dict(item), **content})
+    if len(problems) == len(answered):
+        raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
+    structured: dict[str, Any] = {"results": results}
+    if left_out_count := count - len(answered):
+        left_out = [*islice(iterator, MAX_NAMED)]
+        structured |= {"left_out": left_out, "left_out_count": left_out_count}
+        blocks.append(_format_left_out([*map(_format_item, left_out)], left_out_count, MAX_ITEMS))
+    return build_call_result("\n\n".join(blocks), structured)
+
+
+def _format_item(item: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {_shorten_argument(value)}" for name, value in item.items())
+
+
+def find_all(
+    find: Callable[[FindRequest], FindAnswer], request: FindRequest, more_queries: Sequence[str]
+) -> list[FindAnswer | LineageError]:
+    """Return the answer to the request, then those to the same request with other queries, or their errors."""
+    answers: list[FindAnswer | LineageError] = [find(request)]
+    for query in more_queries:
+        check_cancelled()
+        try:
+            answers.append(find(replace(request, text=query)))
+        except LineageError as error:
+            answers.append(error)
+    return answers
+
+
+def build_find_result(
+    queries: Sequence[str],
+    answers: Sequence[FindAnswer | LineageError],
+    detail: Detail,
+    max_tokens: int | None,
+) -> CallToolResult:
+    """Return the result of `find_pattern`. `answers` may be fewer than `queries`; the first is never an error.
+
+    In the structured content, `more` has the answers after the first, and `left_out` the questions without one.
+    """
+    max_answer_tokens = None if max_tokens is None else max(1, max_tokens // len(answers))
+    shortened: list[FindAnswer | LineageError] = []
+    contents: list[dict[str, Any]] = []
+    for query, answer in zip(queries, answers, strict=False):
+        if isinstance(answer, FindAnswer):
+            words = parse_content_words(query) if detail is Detail.NORMAL else ()
+            answer = reduce_find_answer(answer, detail, words)
+            answer = limit_tokens(answer, max_answer_tokens, format_find_answer)
+            contents.append(build_content(to_json_dict(answer)))
+        else:
+            contents.append({"error": describe_error(answer)})
+        shortened.append(answer)
+    content, *others = contents
+    if others:
+        content["more"] = [
+            {"query": query, **other} for query, other in zip(queries[1:], others, strict=False)
+        ]
+    if len(queries) > len(answers):
+        left_out = queries[len(answers) :]
+        content |= {"left_out": list(left_out[:MAX_NAMED]), "left_out_count": len(left_out)}
+    return build_call_result(format_find_answers(queries, shortened), content)
+
+
+def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
+    """Return the text of the answers to several questions; those beyond the last answer are named as left out.
+
+    A commit of an earlier answer is one line.
+    """
+    blocks: list[str] = []
+    shown: set[str] = set()
+    for query, answer in zip(queries, answers, strict=False):
+        if isinstance(answer, LineageError):
+            text = _format_error(answer)
+        else:
+            hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
+            shown.update(hit.commit_sha for hit in answer.hits)
+            text = format_find_answer(replace(answer, hits=hits))
+        blocks.append(f"Question: {_shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
+    if left_out := queries[len(answers) :]:
+        blocks.append(_format_left_out(left_out[:MAX_NAMED], len(left_out), len(answers)))
+    return "\n\n".join(blocks)
+
+
+def _reduce_to_line(hit: PatternHit) -> PatternHit:
+    subject = get_subject(hit.commit_message)
+    return replace(hit, commit_message=subject, diff_excerpt=None, files=(), file_count=0)
+
+
+def _format_error(error: LineageError) -> str:
+    """Return the line of an error that takes the place of one of several answers."""
+    return f"Error: {escape_line(describe_error(error))}"
+
+
+def _format_left_out(names: Sequence[str], count: int, limit: int) -> str:
+    """Return a note about the `count` items that a call leaves out, because it answers at most `limit`."""
+    named = "; ".join(map(_shorten_argument, names))
+    others = f" and {count - len(names):,} more" if count > len(names) else ""
+    return f"Note: Left out, as a call answers at most {limit}: {named}{others}"
+
+
+def _shorten_argument(value: str) -> str:
+    """Return an argument on one line, cut to `MAX_SHOWN_ARGUMENT` characters."""
+    return escape_line(value[:MAX_SHOWN_ARGUMENT])
