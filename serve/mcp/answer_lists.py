@@ -41,7 +41,7 @@ def answer_items(
 
     `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `answer_item`
     takes an item and its share, at least `min_share`, and returns text, structured content and the used part; the rest
-    is for later items. A single item is answered like a call without a list. Raises BadRequest if all items fail.
+    is for later items. A single item is answered like a call without a list. Raises LineageError if all items fail.
     """
     iterator = iter(items)
     answered = [*islice(iterator, MAX_ITEMS)]
@@ -50,19 +50,19 @@ def answer_items(
         return build_call_result(text, content)
     blocks: list[str] = []
     results: list[dict[str, Any]] = []
-    problems: list[str] = []
+    errors: list[LineageError] = []
     for number, item in enumerate(answered):
         check_cancelled()
         try:
             text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
         except LineageError as error:
-            problems.append(str(error))
+            errors.append(error)
             text, content, used = _format_error(error), {"error": describe_error(error)}, 0
         budget -= used
         blocks.append(f"{_format_item(item)}\n{text}")
         results.append({"request": dict(item), **content})
-    if len(problems) == len(answered):
-        raise BadRequest("\n".join(dict.fromkeys(problems)) or "The list is empty.")
+    if len(errors) == len(answered):
+        raise _combine_errors(errors)
     structured: dict[str, Any] = {"results": results}
     if left_out_count := count - len(answered):
         left_out = [*islice(iterator, MAX_NAMED)]
@@ -71,21 +71,30 @@ def answer_items(
     return build_call_result("\n\n".join(blocks), structured)
 
 
+def _combine_errors(errors: Sequence[LineageError]) -> LineageError:
+    """Return the error of a call whose items all fail: the first one, or if they differ, one with the text of each."""
+    texts = dict.fromkeys(map(str, errors))
+    return errors[0] if len(texts) == 1 else BadRequest("\n".join(texts) or "The list is empty.")
+
+
 def _format_item(item: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {_shorten_argument(value)}" for name, value in item.items())
 
 
 def find_all(
-    find: Callable[[FindRequest], FindAnswer], request: FindRequest, more_queries: Sequence[str]
+    find: Callable[[FindRequest], FindAnswer], request: FindRequest, queries: Sequence[str]
 ) -> list[FindAnswer | LineageError]:
-    """Return the answer to the request, then those to the same request with other queries, or their errors."""
-    answers: list[FindAnswer | LineageError] = [find(request)]
-    for query in more_queries:
+    """Return the answers to the request with each query, or their errors. Raises LineageError if all fail."""
+    answers: list[FindAnswer | LineageError] = []
+    for query in queries:
         check_cancelled()
         try:
             answers.append(find(replace(request, text=query)))
         except LineageError as error:
             answers.append(error)
+    errors = [answer for answer in answers if isinstance(answer, LineageError)]
+    if len(errors) == len(answers):
+        raise _combine_errors(errors)
     return answers
 
 
@@ -95,7 +104,7 @@ def build_find_result(
     detail: Detail,
     max_tokens: int | None,
 ) -> CallToolResult:
-    """Return the result of `find_pattern`. `answers` may be fewer than `queries`; the first is never an error.
+    """Return the result of `find_pattern`. `answers` may be fewer than `queries`.
 
     In the structured content, `more` has the answers after the first, and `left_out` the questions without one.
     """
@@ -111,7 +120,8 @@ def build_find_result(
         else:
             contents.append({"error": describe_error(answer)})
         shortened.append(answer)
-    content, *others = contents
+    first_content, *others = contents
+    content = {"hits": [], "_meta": {}, **first_content}  # an error has neither, but the schema requires both
     if others:
         content["more"] = [
             {"query": query, **other} for query, other in zip(queries[1:], others, strict=False)
@@ -125,17 +135,20 @@ def build_find_result(
 def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to several questions; those beyond the last answer are named as left out.
 
-    A commit of an earlier answer is one line.
+    A commit of an earlier answer is one line, and the hint of an earlier answer is not repeated.
     """
     blocks: list[str] = []
     shown: set[str] = set()
+    hints: set[str | None] = set()
     for query, answer in zip(queries, answers, strict=False):
         if isinstance(answer, LineageError):
             text = _format_error(answer)
         else:
             hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
             shown.update(hit.commit_sha for hit in answer.hits)
-            text = format_find_answer(replace(answer, hits=hits))
+            meta = replace(answer.meta, hint=None) if answer.meta.hint in hints else answer.meta
+            hints.add(answer.meta.hint)
+            text = format_find_answer(replace(answer, hits=hits, meta=meta))
         blocks.append(f"Question: {_shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
     if left_out := queries[len(answers) :]:
         blocks.append(_format_left_out(left_out[:MAX_NAMED], len(left_out), len(answers)))

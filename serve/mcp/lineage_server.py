@@ -152,7 +152,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         else:
             find = partial(backend.find, path=resolver.resolve(repository, context))
         queries = tools.to_list([query, *more_queries])
-        answers = find_all(find, request, queries[1:MAX_QUERIES])
+        answers = find_all(find, request, queries[:MAX_QUERIES])
         return build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument

@@ -21,10 +21,11 @@ from pydantic import FileUrl
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
-from serve.find_types import PatternHit
+from serve.find_types import FindAnswer, FindRequest, PatternHit
 from serve.mcp import lineage_server
-from serve.mcp.answer_lists import answer_items
+from serve.mcp.answer_lists import answer_items, find_all
 from serve.mcp.lineage_server import create_lineage_server
+from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
@@ -155,7 +156,7 @@ def test_several_questions(server: MCPServer[Any]) -> None:
 
 
 def test_failed_and_omitted_questions(server: MCPServer[Any]) -> None:
-    """A further question that fails has its error in its place, and questions above the limit are named."""
+    """A question that fails has its error in its place, and questions above the limit are named."""
     questions = ["document the timeout", " ", "connect", "tcp", "left", "out"]
     result = call_tool(server, "find_pattern", query="timeout", k=1, more_queries=questions)
     blocks = extract_text(result).split("\n\n")
@@ -169,7 +170,42 @@ def test_failed_and_omitted_questions(server: MCPServer[Any]) -> None:
     assert content["more"][1] == {"query": " ", "error": error}
     assert [len(answer.get("hits", ())) for answer in content["more"]] == [1, 0, 1, 1]
     assert (content["left_out"], content["left_out_count"]) == (["left", "out"], 2)
-    assert call_tool(server, "find_pattern", query=" ", more_queries=["timeout"]).is_error
+    result = call_tool(server, "find_pattern", query=" ", k=1, more_queries=["timeout"])
+    content = extract_structured_content(result)
+    assert (content["hits"], content["_meta"], content["error"]) == ([], {}, error)
+    assert len(content["more"][0]["hits"]) == 1
+    assert extract_text(result).startswith(f"Question:  \nError: {error}\n\nQuestion: timeout\n1. ")
+
+
+def test_questions_that_all_fail(server: MCPServer[Any]) -> None:
+    """If all questions fail, so does the call, with each error once."""
+    result = call_tool(server, "find_pattern", query=" ", more_queries=["\udcff", ""])
+    assert result.is_error
+    assert extract_text(result).count("The query is empty.") == 1
+    assert "The query contains invalid text" in extract_text(result)
+
+
+def test_equal_hints_of_questions(repo: Repo, home: Path) -> None:
+    """The text shows a hint that the answers to all questions have once; the structured content has it in each."""
+    server = create_server(repo, home)
+    result = call_tool(server, "find_pattern", query="timeout", more_queries=["connect", "tcp"])
+    content = extract_structured_content(result)
+    (hint,) = {answer["_meta"]["hint"] for answer in (content, *content["more"])}
+    assert extract_text(result).count(f"Note: {hint}") == 1
+
+
+def test_cancelled_questions() -> None:
+    """A cancelled call about several questions does not go on to its next question."""
+    flag, asked = threading.Event(), []
+
+    def find(request: FindRequest) -> FindAnswer:
+        asked.append(request.text)
+        flag.set()
+        raise LineageError("Failed.")
+
+    with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
+        find_all(find, FindRequest("a"), ["a", "b"])
+    assert asked == ["a"]
 
 
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
@@ -554,13 +590,14 @@ def test_answers_without_an_index(repo: Repo, home: Path) -> None:
     assert len(explain_answer["hits"]) == 1
 
 
-def test_needs_rebuild_is_invalid_params(repo: Repo, home: Path) -> None:
+@pytest.mark.parametrize("more_queries", [[], ["connect"]])
+def test_needs_rebuild_is_invalid_params(repo: Repo, home: Path, more_queries: list[str]) -> None:
     """With vectors of another model find_pattern fails with `invalid_params` and a command; explain_change works."""
     build_index(repo, home, embedding_model="another")
 
     async def call_find_pattern(client: Client) -> Any:
         with pytest.raises(MCPError) as error_info:
-            await client.call_tool("find_pattern", {"query": "timeout"})
+            await client.call_tool("find_pattern", {"query": "timeout", "more_queries": more_queries})
         return error_info.value.error
 
     error = run_client(create_server(repo, home), call_find_pattern)
