@@ -16,6 +16,7 @@ from mindmap.map_store import MapStore
 from mindmap.tree import compute_progress
 from tests.mindmap.sample_maps import assert_consistent, create_map, find_id
 from tests.repos import Repo
+from tests.serve.commands import list_loaded_packages
 from tests.serve.mcp.clients import INITIALIZE_REQUEST, PROTOCOLS, extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import build_server_command, open_stdio_transport
 from tests.serve.processes import use_default_signal_handler
@@ -195,3 +196,11 @@ def test_several_servers_write_one_map(store: MapStore) -> None:
     assert len(set(ids)) == 30
     assert set(ids) < set(store.read(document.id).nodes)
     assert compute_progress(store.read(document.id)).total == 30
+
+
+def test_server_imports_no_heavy_package() -> None:
+    """The server imports no database, model, parser or web server, and no texts of answers about history."""
+    heavy = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 tree_sitter tornado polars"
+    check = "assert 'serve.mcp.answer_text' not in sys.modules"
+    loaded = list_loaded_packages(f"import sys, serve.mcp.mindmap_server\n{check}")
+    assert not loaded & set(heavy.split())
