@@ -1,13 +1,22 @@
-"""Training set of the static encoder: vocabulary, and (query, text) examples, from word bags of many repositories.
+"""Training set of the static encoder, from word bags of many repositories: vocabulary, initial vectors, examples.
 
-A bag is the set of distinct words of one text, here as rows of the word table. A batch has few repositories: the
-negatives of a query should come from its own repository.
+python -m pipeline.training.static_dataset BAGS OUT REPOSITORY... [--held-out NAME]...
+
+The command writes the vocabulary and its initial vectors, those of a transformer, to OUT, an `.npz` file. BAGS is the
+directory written by `pipeline.training.word_bags`. The vocabulary has stems, but the transformer reads words: it embeds
+the form of each stem that the commit messages of the repositories use most often. `--held-out`: repository whose words
+do not count.
+
+A bag is the set of distinct words of one text, here as rows of the word table. An example is a query and a text. A
+batch has few repositories: the negatives of a query should come from its own repository.
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +24,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.encoders.base import OnnxEncoder
 from pipeline.encoders.static import Lexicon
+from pipeline.text import count_terms
 from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
@@ -26,6 +37,8 @@ MAX_WORDS: Final = 49_152
 MIN_REPOSITORIES: Final = 3
 # Most occurrences of a word that count in one repository, so that its words do not outweigh common ones.
 MAX_COUNT_PER_REPOSITORY: Final = 200
+# The same for the words of commit messages, by which the form of a stem is chosen.
+MAX_MESSAGE_WORD_COUNT: Final = 1_000
 # Share of each kind of query, if the commit has one; subjects fill the rest.
 QUERY_KIND_SHARES: Final = {
     BagKind.SENTENCE: 0.25,
@@ -67,6 +80,29 @@ def select_vocabulary(files: Iterable[Path], size: int = MAX_WORDS) -> list[str]
         )
     common_words = [word for word, count in repository_counts.items() if count >= MIN_REPOSITORIES]
     return sorted(common_words, key=lambda word: (-bag_counts[word], word))[:size]
+
+
+def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
+    """Return the most frequent form of each stem in the commit messages of the repositories."""
+    totals: Counter[str] = Counter()
+    for repository in repositories:
+        command = ("log", "--no-merges", "--max-count=5000", "--format=%B", "HEAD")
+        output = subprocess.run(
+            ["git", "-C", str(repository), *command], capture_output=True, check=True
+        ).stdout
+        tokens = output.decode(errors="replace").lower().split()
+        counts = Counter(token for token in tokens if token.isalpha())
+        totals.update({token: min(count, MAX_MESSAGE_WORD_COUNT) for token, count in counts.items()})
+    form_by_stem: dict[str, str] = {}
+    for token, _ in totals.most_common():
+        for stem in count_terms(token):
+            form_by_stem.setdefault(stem, token)
+    return form_by_stem
+
+
+def choose_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
+    """Return the form of each vocabulary word that the transformer embeds: its most frequent one if it is a stem."""
+    return [form_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,3 +289,33 @@ def _build_training_set(
         commit=commits[change],
         repository=repositories[change],
     )
+
+
+def main() -> None:
+    """Run the command line."""
+    arguments = _build_parser().parse_args()
+    files = [file for file in sorted(arguments.bags.glob("*.npz")) if file.stem not in arguments.held_out]
+    vocabulary = select_vocabulary(files)
+    vectors = OnnxEncoder().encode(choose_forms(vocabulary, find_most_frequent_forms(arguments.repositories)))
+    np.savez(
+        arguments.out,
+        words=np.frombuffer("\n".join(vocabulary).encode(), np.uint8),
+        vectors=vectors.astype(np.float16),
+    )
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.training.static_dataset",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bags", type=Path, metavar="BAGS")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
+    parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

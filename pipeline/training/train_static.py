@@ -399,7 +399,7 @@ def _build_parser() -> argparse.ArgumentParser:
         default=EMBEDDING_DIMENSION,
         help="dimension in training, reduced at the export",
     )
-    parser.add_argument("--started", type=Path, help="file with initial vectors, written by `init_static`")
+    parser.add_argument("--started", type=Path, help="file with initial vectors, written by `static_dataset`")
     parser.add_argument("--rate", type=float, default=VECTOR_LEARNING_RATE)
     return parser
 
