@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -290,9 +290,9 @@ MAX_CONTAINS: Final = 5
 # one statement that did it all took four times as long.
 _TERM_IDS: Final = "SELECT term, term_id FROM terms WHERE term IN ({terms})"
 _POSTINGS: Final = "SELECT term_id, hunk_id FROM hunk_postings WHERE term_id IN ({term_ids})"
-_CHANGES: Final = """
-SELECT {columns} FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN ({hunk_ids})
+_CHANGES: Final = f"""
+SELECT {_COLUMNS} FROM hunks JOIN commits USING (commit_sha)
+WHERE hunk_id IN ({{hunk_ids}})
 ORDER BY date, hunk_id"""
 
 
@@ -341,36 +341,38 @@ def find_line_changes(
     return [sorted(changes_of_pattern, key=lambda change: change.date) for changes_of_pattern in changes]
 
 
-def find_hunks_with_terms(
+def find_changes_with_terms(
     connection: duckdb.DuckDBPyConnection,
     searches: Sequence[Set[str]],
     is_reachable: Callable[[str], bool],
+    limit: int,
 ) -> list[list[LineChange]]:
     """Return for each set of terms the reachable changes whose text has all of them, oldest first.
 
-    The text of a change has its added lines, message, path and symbols. Without terms there are no changes.
+    The text of a change has its added lines, message, path and symbols. Of more than `limit` changes, those with the
+    smallest ids are returned, which are the oldest ones of a linear history. Without terms there are no changes.
     """
-    literals = ("'" + term.replace("'", "''") + "'" for term in set().union(*searches))
-    rows = connection.execute(_TERM_IDS.format(terms=", ".join(literals) or "NULL")).fetchall()
-    term_ids: dict[str, int] = dict(rows)
-    searched_ids = [
-        [term_ids[term] for term in terms] if terms <= term_ids.keys() else [] for terms in searches
-    ]
-    statement = _POSTINGS.format(term_ids=_format_ids(set().union(*searched_ids)))
-    postings = connection.execute(statement).fetchnumpy()
+    terms = frozenset().union(*searches)
+    literals = ", ".join("'" + term.replace("'", "''") + "'" for term in terms)
+    sql = _TERM_IDS.format(terms=literals or "NULL")
+    term_ids: dict[str, int] = dict(connection.execute(sql).fetchall()) if terms else {}
+    if not term_ids:
+        return [[] for _ in searches]
+    postings = connection.execute(_POSTINGS.format(term_ids=_format_ids(term_ids.values()))).fetchnumpy()
     hunk_ids: list[set[int]] = []
-    for ids in searched_ids:
+    for search in searches:
+        ids = [term_ids[term] for term in search] if search <= term_ids.keys() else []
         hunks = postings["hunk_id"][np.isin(postings["term_id"], ids)]
         unique_hunks, counts = np.unique(hunks, return_counts=True)
-        hunk_ids.append(set(unique_hunks[counts == len(ids)].tolist()))
-    statement = _CHANGES.format(columns=_COLUMNS, hunk_ids=_format_ids(set().union(*hunk_ids)))
-    changes = [LineChange(*row) for row in connection.execute(statement).fetchall()]
+        hunk_ids.append(set(unique_hunks[counts == len(ids)][:limit].tolist()))
+    sql = _CHANGES.format(hunk_ids=_format_ids(set().union(*hunk_ids)))
+    changes = [LineChange(*row) for row in connection.execute(sql).fetchall()]
     reachable = [change for change in changes if is_reachable(change.commit_sha)]
     return [[change for change in reachable if change.hunk_id in ids] for ids in hunk_ids]
 
 
-def _format_ids(ids: Set[int]) -> str:
-    return ", ".join(map(str, sorted(ids))) or "NULL"
+def _format_ids(ids: Collection[int]) -> str:
+    return ", ".join(map(str, ids)) or "NULL"
 
 
 def _build_line_statement(

@@ -61,6 +61,8 @@ NO_MATCH: Final = 1
 MAX_SEARCHES: Final = 24
 # Terms by which hunks with a line or search term are looked up in the full-text index.
 MAX_TERMS: Final = 4
+# Hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
+MAX_CANDIDATE_HUNKS: Final = 300
 # Files that are read for a line or a search term. Each takes 0.3 ms.
 MAX_READ_FILES: Final = 100
 
@@ -155,7 +157,9 @@ class LineSearcher:
         connection = self.index.connection
         with self._note_errors():
             terms = [_select_terms(pattern.text) for pattern in patterns]
-            changes = exact_search.find_hunks_with_terms(connection, terms, self._is_reachable)
+            changes = exact_search.find_changes_with_terms(
+                connection, terms, self._is_reachable, MAX_CANDIDATE_HUNKS
+            )
             first_hunks = self._find_first_hunks(lines, dict(zip(patterns, changes, strict=True)))
             if first_hunks:
                 first_hunk, last_date = min(first_hunks.values()), max(line.date for line in lines)
@@ -201,11 +205,14 @@ class LineSearcher:
             for term in line.search_terms:
                 key = term, line.suffix
                 last_dates[key] = max(line.date, last_dates.get(key, line.date))
-        searches = self._limit(last_dates)
+        keys = self._limit(last_dates)
         with self._note_errors():
-            terms = [_select_terms(term) for term, _ in searches]
-            found = exact_search.find_hunks_with_terms(self.index.connection, terms, self._is_reachable)
-            for (term, suffix), changes in zip(searches, found, strict=True):
+            # The text of a hunk includes its path.
+            terms = [_select_terms(term) | count_terms(suffix).keys() for term, suffix in keys]
+            found = exact_search.find_changes_with_terms(
+                self.index.connection, terms, self._is_reachable, MAX_CANDIDATE_HUNKS
+            )
+            for (term, suffix), changes in zip(keys, found, strict=True):
                 earlier = (
                     change
                     for change in changes
@@ -333,9 +340,9 @@ class LineSearcher:
         )
 
 
-def _select_terms(text: str) -> set[str]:
+def _select_terms(text: str) -> frozenset[str]:
     """Return the longest full-text terms of a text: they are rare, so few hunks have all of them."""
-    return set(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
+    return frozenset(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
 
 
 def _get_suffix(path: str) -> str:

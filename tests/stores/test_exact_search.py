@@ -16,7 +16,7 @@ from stores.exact_search import (
     DiffLinePattern,
     SearchPattern,
     build_range_condition,
-    find_hunks_with_terms,
+    find_changes_with_terms,
     find_line_changes,
 )
 from stores.filters import CommitRange
@@ -141,8 +141,8 @@ def test_find_line_changes_until_a_date(order: Sequence[int], counts: Sequence[i
             assert {change.commit_sha for change in changes} == set(map(make_sha, order[first_hunk:count]))
 
 
-def test_find_hunks_with_terms() -> None:
-    """Reachable changes whose text has all terms are found, oldest first."""
+def test_find_changes_with_terms() -> None:
+    """Reachable changes whose text has all terms are found, oldest first; of too many, those with the smallest ids."""
     connection = create_index(
         [
             SampleHunk(3, "a.py", words=("retry", "delay")),
@@ -151,8 +151,13 @@ def test_find_hunks_with_terms() -> None:
             SampleHunk(4, "d.py", words=("retry", "delay")),
         ]
     )
-    searches: list[set[str]] = [{"retry", "delay"}, {"retry"}, {"retry", "unknown"}, set()]
-    found = find_hunks_with_terms(connection, searches, lambda sha: sha != make_sha(4))
-    paths = [[change.path.decode() for change in changes] for changes in found]
-    assert paths == [["b.py", "a.py"], ["c.py", "b.py", "a.py"], [], []]
-    assert find_hunks_with_terms(connection, [], lambda _: True) == []
+
+    def find(*searches: set[str], limit: int = 9) -> list[list[str]]:
+        found = find_changes_with_terms(connection, searches, lambda sha: sha != make_sha(4), limit)
+        return [[change.path.decode() for change in changes] for changes in found]
+
+    assert find({"retry", "delay"}, {"retry"}) == [["b.py", "a.py"], ["c.py", "b.py", "a.py"]]
+    assert find({"retry", "unknown"}, set(), {"delay"}) == [[], [], ["b.py", "a.py"]]
+    assert find({"retry"}, limit=1) == [["a.py"]]
+    assert find({"unknown"}, set()) == [[], []]
+    assert find() == []
