@@ -116,7 +116,9 @@ class QueryProfile:
 
 
 # Profile of a query without cue words or hints.
-DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", "no cue words; default lanes and weights")
+# End of the explanation of a profile that changes nothing.
+DEFAULT_RETRIEVAL: Final = "default lanes and weights"
+DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", f"no cue words; {DEFAULT_RETRIEVAL}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
 
 
+class FileNotChanged(BadRequest):
+    """Error for a file that the commit does not change. The hint names those that it changes."""
+
+
 def show_commit(
     request: ShowRequest, path: Path, cwd: Path | None = None, home: Path | None = None
 ) -> ShowAnswer:
@@ -246,7 +250,7 @@ def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) ->
 
 
 def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:
-    """Add the diff of one file, named by its old or new path. Raises BadRequest if the commit does not change it."""
+    """Add the diff of one file, named by its old or new path. Raises FileNotChanged."""
     sha = answer.commit.commit_sha
     candidates = _list_paths(repository, file, cwd)
     try:
@@ -277,7 +281,7 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
     command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
-    raise BadRequest(
+    raise FileNotChanged(
         f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
         hint=f"It changes {names}. `{command}` shows the file as it was.",
     )

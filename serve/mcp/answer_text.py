@@ -23,8 +23,9 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
+from serve.excerpts import get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
-from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, PatternHit
+from serve.find_types import DEFAULT_RETRIEVAL, FindAnswer, PatternHit
 from serve.references import describe_evidence
 from serve.related_types import RelatedAnswer, RelatedFile
 from serve.text import (
@@ -79,7 +80,7 @@ def format_find_answer(answer: FindAnswer) -> str:
     """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint."""
     lines = [line for number, hit in enumerate(answer.hits, 1) for line in _format_pattern_hit(number, hit)]
     profile = answer.meta.query_profile
-    if profile != DEFAULT_QUERY_PROFILE:
+    if not profile.explanation.endswith(DEFAULT_RETRIEVAL):
         lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
@@ -179,15 +180,14 @@ def describe_error(error: LineageError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def format_show_answer(answer: ShowAnswer) -> str:
-    """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them."""
+def format_show_answer(answer: ShowAnswer, *, is_shown: bool = False) -> str:
+    """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
+
+    `is_shown`: the client has the description of the commit, so one line names it.
+    """
     commit, diff, content = answer.commit, answer.diff, answer.content
-    subject, *body = _split_message(commit.commit_message)
-    author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
-    parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
-    date = _format_date(commit.commit_date, commit.author_date)
-    evidence = _describe_evidence(commit, commit.commit_message)
-    lines = [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
+    subject = escape_line(get_subject(commit.commit_message))
+    lines = [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"] if is_shown else _describe_commit(commit)
     lines += map(_describe_commit_file, answer.files)
     if omitted_count := (answer.file_count or 0) - len(answer.files):
         lines.append(format_count(omitted_count, "other file" if diff else "more file"))
@@ -226,6 +226,15 @@ def _format_related_file(file: RelatedFile) -> str:
         f"- {escape_line(file.file_path)} {format_commit_count(file.support)}, {file.confidence:.0%}, "
         f"lift {file.lift:.1f}, last {file.commit_date[:10]} {file.commit_sha[:SHORT_SHA_DIGITS]}"
     )
+
+
+def _describe_commit(commit: CommitDetails) -> list[str]:
+    subject, *body = _split_message(commit.commit_message)
+    author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
+    parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
+    date = _format_date(commit.commit_date, commit.author_date)
+    evidence = _describe_evidence(commit, commit.commit_message)
+    return [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
 
 
 def _describe_commit_file(file: CommitFile) -> str:

@@ -228,7 +228,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         return search_all(texts) if texts and not (result.structured_content or {})["hits"] else result
 
     def show_commit(
-        commit: Annotated[str | list[str], tools.describe_list("Sha, tag or branch.")],
+        commit: Annotated[str | list[str], tools.describe_list("Shas, tags or branches: up to 10.")],
         path: Annotated[
             str | list[str] | tools.HiddenNull, tools.describe_list("File in the commit.")
         ] = None,
@@ -245,7 +245,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             len(commits) * len(files),
             max_tokens,
             MIN_SHOW_TOKENS,
-            partial(_show_commit, set(), lines, resolver.resolve(repository, context), home),
+            partial(_show_commit, set(), lines, len(files) > 1, resolver.resolve(repository, context), home),
         )
 
     server_tools = [
@@ -325,18 +325,34 @@ def _search_changes(
 
 
 def _show_commit(
-    shown: set[str], lines: str | None, path: Path, home: Path, item: Mapping[str, str], max_tokens: int
+    shown: set[str],
+    lines: str | None,
+    has_several_paths: bool,
+    path: Path,
+    home: Path,
+    item: Mapping[str, str],
+    max_tokens: int,
 ) -> tuple[str, dict[str, Any], int]:
-    """Show one commit or file; see `answer_items`. Of the message of a commit in `shown`, only the subject."""
-    from serve.explain.show_commit import limit_length, show_commit
+    """Show one commit or file; see `answer_items`.
 
-    answer = show_commit(ShowRequest(item["commit"], item.get("path"), lines), path, home=home)
+    The text does not repeat the message of a commit in `shown`. With several paths, the files that a commit changes are
+    not listed for each path that it does not change.
+    """
+    from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
+
+    try:
+        answer = show_commit(ShowRequest(item["commit"], item.get("path"), lines), path, home=home)
+    except FileNotChanged as error:
+        if has_several_paths:
+            raise BadRequest(error.message) from error
+        raise
     commit = answer.commit
-    if commit.commit_sha in shown:
+    is_shown = commit.commit_sha in shown
+    if is_shown:
         answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
     shown.add(commit.commit_sha)
     answer = limit_length(answer, max_tokens)
-    text = format_show_answer(answer)
+    text = format_show_answer(answer, is_shown=is_shown)
     return text, answer.to_json_dict(), len(text) // CHARS_PER_TOKEN
 
 

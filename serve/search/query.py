@@ -20,7 +20,7 @@ from typing import Final
 from pipeline.file_classification import FileRole
 from pipeline.text import count_terms
 from serve.errors import BadRequest
-from serve.find_types import FindRequest, QueryProfile
+from serve.find_types import DEFAULT_RETRIEVAL, FindRequest, QueryProfile
 from serve.index_status import clamp_limit
 from serve.search.query_hints import (
     EMPTY_CONTEXT,
@@ -214,7 +214,7 @@ class RetrievalProfile:
     uses_symbol_lane: bool = True
     candidate_count: int = DEFAULT_CANDIDATES
     recency_weight: float = RECENCY_WEIGHT
-    description: str = "default lanes and weights"
+    description: str = DEFAULT_RETRIEVAL
 
 
 PROFILES: Final = {

@@ -159,6 +159,9 @@ def test_find_answer_with_notes() -> None:
     text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=profile)))
     assert "1. web: 6f1ed002ab 2023-12-24 (committed 2024-02-01) Retry uploads (weak, 0.88)\n" in text
     assert text.endswith("\nQuery profile: BugFixPrecedent (cue words fix)\nNote: The index is behind.")
+    default = QueryProfile("ImplementationPattern", "cue words add; default lanes and weights")
+    text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=default)))
+    assert "Query profile" not in text
     assert format_find_answer(build_find_answer()) == "No commits found."
 
 

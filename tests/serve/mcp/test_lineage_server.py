@@ -279,6 +279,15 @@ def test_pattern_that_is_json(server: MCPServer[Any], pattern: str) -> None:
     assert content["_meta"]["search"]["commits"] == 0
 
 
+def test_paths_that_a_commit_does_not_change(server: MCPServer[Any]) -> None:
+    """For one path, the error names the files that the commit changes; for several, it does not repeat them."""
+    text = extract_text(call_tool(server, "show_commit", commit="HEAD", path="src/tcp.py"))
+    assert "does not change 'src/tcp.py'.\n  It changes docs/ü.md." in text
+    text = extract_text(call_tool(server, "show_commit", commit="HEAD", path=["src/tcp.py", "docs/ü.md"]))
+    assert "does not change 'src/tcp.py'." in text
+    assert "It changes" not in text
+
+
 def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
     """A list in JSON is a list unless a change has the text; a list of one is its item, an empty path none."""
     as_list = call_tool(server, "search_changes", pattern=["timeout", "absent"])
@@ -289,7 +298,8 @@ def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
     assert call_tool(server, "show_commit", commit=["HEAD"], path=[]) == commit
     names = [shared_repo.git("rev-parse", "HEAD"), "HEAD"]
     text = extract_text(call_tool(server, "show_commit", commit=names, max_tokens=1))
-    assert text.count(f"> {shared_repo.git('log', '-1', '--format=%s')}\n") == 2
+    assert text.count(f" {shared_repo.git('log', '-1', '--format=%s')}\n") == 2
+    assert text.count(shared_repo.git("log", "-1", "--format=%ae")) == 1
 
 
 def test_cancelled_list() -> None:
