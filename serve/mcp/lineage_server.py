@@ -96,7 +96,7 @@ UntilArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="
 AuthorArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="Part of name or email.")]
 RangeArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="git range: `v1.2..v1.3`.")]
 # Most questions of one call of `find_pattern`.
-MAX_QUERIES: Final = 5
+MAX_QUERIES: Final = 10
 # Most files and lines that `search_changes` returns of a commit; `show_commit` returns all.
 MAX_FILES: Final = 3
 MAX_LINES: Final = 4
@@ -137,7 +137,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ] = None,
         detail: DetailArgument = Detail.NORMAL,
         max_tokens: MaxTokensArgument = None,
-        more_queries: Annotated[list[str], Field(description="Up to 4 further questions.")] = [],  # noqa: B006 - Pydantic copies it
+        more_queries: Annotated[list[str], Field(description="Up to 9 further questions.")] = [],  # noqa: B006 - Pydantic copies it
         *,
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, HitsResult]:
