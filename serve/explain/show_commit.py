@@ -93,31 +93,48 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the message to half of the length at most, and the list of files, the diff or the content to the rest.
+    """Cut the list of files, the diff or the content to half of the length at least, and the message to the rest.
 
     The subject stays, up to `MAX_SUBJECT_CHARS`.
     """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
     message = answer.commit.commit_message
-    max_message_chars = max(max_chars // 2, min(len(get_subject(message)), MAX_SUBJECT_CHARS))
+    min_message_chars = min(len(get_subject(message)), MAX_SUBJECT_CHARS)
+    texts = (part.text for part in (answer.diff, answer.content) if part)
+    other_chars = sum(map(_count_chars, answer.files)) + sum(map(len, texts))
+    max_message_chars = max(min_message_chars, max_chars // 2, max_chars - other_chars)
     if len(message) > max_message_chars:
         message = f"{message[:max_message_chars]}…"
     max_chars -= len(message)
     files: list[CommitFile] = []
     for file in answer.files:
-        max_chars -= len(file.path) + len(file.old_path or "") + FILE_OVERHEAD
+        max_chars -= _count_chars(file)
         if files and max_chars < 0:
             break
         files.append(file)
     diff, content = answer.diff, answer.content
     if diff:
-        text, omitted = _cut_lines(diff.text, max_chars)
+        text, omitted = _cut_diff(diff.text, max_chars)
         diff = replace(diff, text=text, omitted_lines=omitted)
     if content:
         text, omitted = _cut_lines(content.text, max_chars)
         content = replace(content, text=text, last_line=content.last_line - omitted, omitted_lines=omitted)
     commit = replace(answer.commit, commit_message=message)
     return replace(answer, commit=commit, files=tuple(files), diff=diff, content=content)
+
+
+def _count_chars(file: CommitFile) -> int:
+    """Return the approximate length of a file's line."""
+    return len(file.path) + len(file.old_path or "") + FILE_OVERHEAD
+
+
+def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
+    """Cut a diff as `_cut_lines`, and before any changed line its context lines."""
+    lines = text.splitlines(keepends=True)
+    if len(text) > max_chars:
+        lines = [line for line in lines if not line.startswith(" ")]
+    cut_text, omitted = _cut_lines("".join(lines), max_chars)
+    return cut_text, omitted + text.count("\n") - sum(line.count("\n") for line in lines)
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:

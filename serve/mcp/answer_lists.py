@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mcp_types import CallToolResult
 
@@ -30,40 +30,60 @@ MAX_ITEMS: Final = 10
 MAX_NAMED: Final = 10
 
 
+class ItemAnswer(NamedTuple):
+    """Answer to one item of a list. `used`: part of the budget. `is_cut`: a larger share would have more in it."""
+
+    text: str
+    content: dict[str, Any]
+    used: int
+    is_cut: bool
+
+
 def answer_items(
     items: Iterable[Mapping[str, str]],
     count: int,
     budget: int,
     min_share: int,
-    answer_item: Callable[[Mapping[str, str], int], tuple[str, dict[str, Any], int]],
+    answer_item: Callable[[Mapping[str, str], int], ItemAnswer],
 ) -> CallToolResult:
     """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
     `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `answer_item`
-    takes an item and its share, at least `min_share`, and returns text, structured content and the used part; the rest
-    is for later items. A single item is answered like a call without a list. Raises LineageError if all items fail.
+    takes an item and its share, at least `min_share`. What an item leaves is for later ones, and then for those that
+    were cut, which are answered anew. A single item is answered like a call without a list. Raises LineageError if all
+    items fail.
     """
     iterator = iter(items)
     answered = [*islice(iterator, MAX_ITEMS)]
     if count == 1:
-        text, content, _ = answer_item(answered[0], budget)
-        return build_call_result(text, content)
-    blocks: list[str] = []
-    results: list[dict[str, Any]] = []
+        answer = answer_item(answered[0], budget)
+        return build_call_result(answer.text, answer.content)
+    answers: list[ItemAnswer] = []
+    shares: list[int] = []
     errors: list[LineageError] = []
     for number, item in enumerate(answered):
         check_cancelled()
+        shares.append(max(min_share, budget // (len(answered) - number)))
         try:
-            text, content, used = answer_item(item, max(min_share, budget // (len(answered) - number)))
+            answer = answer_item(item, shares[-1])
         except LineageError as error:
             errors.append(error)
-            text, content, used = _format_error(error), {"error": describe_error(error)}, 0
-        budget -= used
-        blocks.append(f"{_format_item(item)}\n{text}")
-        results.append({"request": dict(item), **content})
+            answer = ItemAnswer(_format_error(error), {"error": describe_error(error)}, 0, is_cut=False)
+        budget -= answer.used
+        answers.append(answer)
     if len(errors) == len(answered):
         raise _combine_errors(errors)
-    structured: dict[str, Any] = {"results": results}
+    cut_items = [number for number, answer in enumerate(answers) if answer.is_cut]
+    if cut_items and (extra := budget // len(cut_items)) > 0:
+        for number in cut_items:
+            check_cancelled()
+            answers[number] = answer_item(answered[number], shares[number] + extra)
+    blocks = [f"{_format_item(item)}\n{answer.text}" for item, answer in zip(answered, answers, strict=True)]
+    structured: dict[str, Any] = {
+        "results": [
+            {"request": dict(item), **answer.content} for item, answer in zip(answered, answers, strict=True)
+        ]
+    }
     if left_out_count := count - len(answered):
         left_out = [*islice(iterator, MAX_NAMED)]
         structured |= {"left_out": left_out, "left_out_count": left_out_count}

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -33,7 +34,7 @@ from serve.excerpts import (
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindRequest
 from serve.mcp import stdio, tools
-from serve.mcp.answer_lists import answer_items, build_find_result, find_all
+from serve.mcp.answer_lists import ItemAnswer, answer_items, build_find_result, find_all
 from serve.mcp.answer_text import (
     HitsResult,
     SearchResult,
@@ -219,7 +220,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         resolved_path = resolver.resolve(repository, context)
 
         def search_all(patterns: list[str]) -> CallToolResult:
-            search = partial(_search_changes, set(), request, resolved_path, home)
+            search = partial(_search_changes, {}, request, resolved_path, home)
             items = ({"pattern": text} for text in patterns)
             return answer_items(items, len(patterns), min(limit, MAX_COMMITS), 1, search)
 
@@ -245,7 +246,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             len(commits) * len(files),
             max_tokens,
             MIN_SHOW_TOKENS,
-            partial(_show_commit, set(), lines, len(files) > 1, resolver.resolve(repository, context), home),
+            partial(_show_commit, {}, lines, len(files) > 1, resolver.resolve(repository, context), home),
         )
 
     server_tools = [
@@ -304,39 +305,45 @@ def main() -> None:
 
 
 def _search_changes(
-    noted: set[str | None],
+    noted: dict[str | None, Mapping[str, str]],
     request: ChangeSearchRequest,
     path: Path,
     home: Path,
     item: Mapping[str, str],
     limit: int,
-) -> tuple[str, dict[str, Any], int]:
-    """Search for one pattern; see `answer_items`, whose budget is the number of commits. Omit notes in `noted`."""
+) -> ItemAnswer:
+    """Search for one pattern; see `answer_items`, whose budget is the number of commits.
+
+    `noted`: notes of the answers, each with the first item that has it. The text of later items omits them.
+    """
     # Imported here and below, because the database and libgit2 would delay the start of the server.
     from serve.search.exact_search import search_changes
 
     answer = search_changes(replace(request, pattern=item["pattern"], limit=limit), path, home)
-    hint, limitation = answer.meta.hint, answer.meta.search.limitation
-    details = replace(answer.meta.search, limitation=None if limitation in noted else limitation)
-    meta = replace(answer.meta, hint=None if hint in noted else hint, search=details)
-    noted |= {hint, limitation}
+    details = answer.meta.search
+    hint, limitation = (
+        note if noted.setdefault(note, item) is item else None
+        for note in (answer.meta.hint, details.limitation)
+    )
+    meta = replace(answer.meta, hint=hint, search=replace(details, limitation=limitation))
     text = format_search_answer(replace(answer, meta=meta))
-    return text, build_content(answer.to_json_dict()), len(answer.hits)
+    count = len(answer.hits)
+    return ItemAnswer(text, build_content(answer.to_json_dict()), count, is_cut=count < details.commits)
 
 
 def _show_commit(
-    shown: set[str],
+    shown: dict[str, Mapping[str, str]],
     lines: str | None,
     has_several_paths: bool,
     path: Path,
     home: Path,
     item: Mapping[str, str],
     max_tokens: int,
-) -> tuple[str, dict[str, Any], int]:
+) -> ItemAnswer:
     """Show one commit or file; see `answer_items`.
 
-    The text does not repeat the message of a commit in `shown`. With several paths, the files that a commit changes are
-    not listed for each path that it does not change.
+    `shown`: commits of the answers, each with the first item that shows it. The text of later items does not repeat the
+    message. With several paths, the files that a commit changes are not listed for each path that it does not change.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
@@ -347,13 +354,13 @@ def _show_commit(
             raise BadRequest(error.message) from error
         raise
     commit = answer.commit
-    is_shown = commit.commit_sha in shown
+    is_shown = shown.setdefault(commit.commit_sha, item) is not item
     if is_shown:
         answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
-    shown.add(commit.commit_sha)
-    answer = limit_length(answer, max_tokens)
-    text = format_show_answer(answer, is_shown=is_shown)
-    return text, answer.to_json_dict(), len(text) // CHARS_PER_TOKEN
+    limited = limit_length(answer, max_tokens)
+    text = format_show_answer(limited, is_shown=is_shown)
+    used = ceil(len(text) / CHARS_PER_TOKEN)
+    return ItemAnswer(text, limited.to_json_dict(), used, is_cut=limited != answer)
 
 
 def _limit_changes(k: int, max_tokens: int | None) -> int:

@@ -12,7 +12,7 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
-from serve.explain.show_commit import show_commit
+from serve.explain.show_commit import ANSWER_OVERHEAD, FILE_OVERHEAD, show_commit
 from serve.mcp.answer_text import format_show_answer
 from tests.repos import Repo
 
@@ -107,6 +107,20 @@ def test_file_as_it_was(repo: Repo) -> None:
     part = show(repo, "v1.0", "src/net/tcp.py", lines="19:99").content
     assert part is not None
     assert (part.text, part.first_line, part.last_line, part.line_count) == ("line 19\nline 20\n", 19, 20, 20)
+
+
+def test_context_is_cut_first(tmp_path: Path) -> None:
+    """A diff that is too long keeps its changed lines rather than the lines around them, and counts what it lacks."""
+    own_repo = Repo.create(tmp_path)
+    lines = [f"line {number} of the file\n" for number in range(40)]
+    own_repo.commit_file("a.txt", "".join(lines), "Add")
+    lines[20] = "changed\n"
+    own_repo.commit_file("a.txt", "".join(lines), "Change")
+    whole = show(own_repo, "HEAD", "a.txt").diff
+    cut = show(own_repo, "HEAD", "a.txt", max_tokens=(ANSWER_OVERHEAD + FILE_OVERHEAD + 100) // 3).diff
+    assert whole is not None and cut is not None
+    assert cut.text == "".join(line for line in whole.text.splitlines(keepends=True) if line[0] != " ")
+    assert "\n+changed\n" in cut.text and cut.omitted_lines == 6
 
 
 def test_token_limit(repo: Repo) -> None:

@@ -23,7 +23,7 @@ from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
 from serve.find_types import FindAnswer, FindRequest, PatternHit
 from serve.mcp import lineage_server
-from serve.mcp.answer_lists import answer_items, find_all
+from serve.mcp.answer_lists import ItemAnswer, answer_items, find_all
 from serve.mcp.lineage_server import create_lineage_server
 from stores.errors import LineageError
 from tests.repos import Repo
@@ -266,8 +266,9 @@ def test_list_of_patterns(server: MCPServer[Any]) -> None:
     results = extract_structured_content(result)["results"]
     assert results[0] == {"request": {"pattern": "timeout"}, **extract_structured_content(alone[0])}
     assert second == f"pattern: \nError: {results[1]['error']}" and "empty" in second
-    shared = call_tool(server, "search_changes", pattern=["absent", "timeout"], limit=2)
-    assert "2 commits, all shown" in extract_text(shared)
+    for patterns in (["absent", "timeout"], ["timeout", "absent"]):
+        shared = call_tool(server, "search_changes", pattern=patterns, limit=2)
+        assert "2 commits, all shown" in extract_text(shared)
     shared = call_tool(server, "search_changes", pattern=["timeout", "timeout()"], limit=2)
     assert [len(each["hits"]) for each in extract_structured_content(shared)["results"]] == [1, 1]
 
@@ -307,14 +308,32 @@ def test_cancelled_list() -> None:
     flag = threading.Event()
     answered = []
 
-    def answer_item(item: Mapping[str, str], budget: int) -> tuple[str, dict[str, Any], int]:
+    def answer_item(item: Mapping[str, str], budget: int) -> ItemAnswer:
         answered.append((item["pattern"], budget))
         flag.set()
-        return "", {}, 1
+        return ItemAnswer("", {}, 1, is_cut=False)
 
     with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
         answer_items([{"pattern": text} for text in "abc"], 3, 9, 1, answer_item)
     assert answered == [("a", 3)]
+
+
+def test_shares_of_a_list() -> None:
+    """What items leave of the budget is for later ones, then for those that were cut, and never more than all."""
+    sizes = {"a": 6, "b": 1, "c": 0, "d": 9}
+
+    def answer_item(item: Mapping[str, str], share: int) -> ItemAnswer:
+        size = sizes[item["pattern"]]
+        used = min(size, share)
+        return ItemAnswer(str(used), {}, used, is_cut=used < size)
+
+    def list_used(patterns: str, budget: int) -> list[int]:
+        result = answer_items([{"pattern": text} for text in patterns], len(patterns), budget, 1, answer_item)
+        return [int(block.split("\n")[1]) for block in extract_text(result).split("\n\n")]
+
+    assert list_used("abc", 12) == [6, 1, 0]
+    assert list_used("adcb", 12) == [5, 5, 0, 1]
+    assert list_used("dd", 1) == [1, 1]
 
 
 def test_notes_of_a_list(server: MCPServer[Any]) -> None:
@@ -411,12 +430,10 @@ def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
 
     blocks = show("HEAD~1:a.py", "HEAD", "HEAD^:a.py").split("\n\n")
     assert 500 * 3 < sum(len(block.partition("\n")[2]) for block in blocks) < 600 * 3
-    assert len(show("HEAD", "HEAD~1:a.py")) > len(show("HEAD~1:a.py", "HEAD"))
+    assert len(show("HEAD", "HEAD~1:a.py")) == len(show("HEAD~1:a.py", "HEAD"))
     assert show("HEAD~1:a.py", "HEAD~1").count("> For reasons.") == 1
     repo.commit_file("c.py", lines, "Add a third\n\n" + "Because it is needed. " * 100)
-    assert (
-        len(show("HEAD", "HEAD:c.py")) > 550 * 3
-    )  # the message that is left out takes nothing from the file
+    assert len(show("HEAD", "HEAD:c.py")) > 550 * 3  # neither message nor file leaves what the other needs
 
 
 def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:
