@@ -37,8 +37,9 @@ NODE_FIELDS: Final = ("label", "type", "status", "children")
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 # 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
-# 40 random bits for nodes and links: short, since each use costs an agent tokens. Ids of the same map are excluded.
-_PART_ID_LENGTH: Final = 8
+# About 40 random bits for ids of nodes and links: short, since each use costs an agent tokens. `generate_id` avoids ids
+# that the map already has.
+_NODE_ID_LENGTH: Final = 8
 
 
 class BadNode(LineageError):
@@ -47,7 +48,10 @@ class BadNode(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to create, in a batch. `parent` is the batch index of its parent, or None at the top of the batch."""
+    """A node to create, in a batch.
+
+    `parent`: index of its parent within the batch; None for a child of the node to which `add_nodes` adds the batch.
+    """
 
     label: str
     type: str = DEFAULT_TYPE
@@ -57,7 +61,10 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdate:
-    """New values of a node; None leaves the current value. `reason` is that of a blocked task."""
+    """New values of a node; None leaves the current value.
+
+    `reason`: why the task is blocked; an empty text removes it.
+    """
 
     id: str
     label: str | None = None
@@ -201,7 +208,10 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
 def move_nodes(
     document: Mindmap, node_ids: Sequence[str], parent_id: str, now: str, position: int | None = None
 ) -> EditResult:
-    """Move nodes with their subtrees under another node, at index `position` of its children or after the last."""
+    """Move nodes with their subtrees under another node.
+
+    `position`: index among its other children; None for the end.
+    """
     validation.check_batch_size(node_ids, "nodes")
     ids = tuple(dict.fromkeys(node_ids))
     parent = tree.get_node(document, parent_id)
@@ -235,8 +245,10 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
         link for link in document.links if link.source not in removed_ids and link.target not in removed_ids
     )
     link_count = len(document.links) - len(links)
-    counts = f"{_pluralize(len(removed_ids), 'node')}, {_pluralize(link_count, 'link')}"
-    message = f"Removed {_describe_nodes(document.nodes, ids)}: {counts}"
+    counts = [f"{_pluralize(len(removed_ids), 'node')} with subtrees"] if len(removed_ids) > len(ids) else []
+    counts += [_pluralize(link_count, "link")] if link_count else []
+    suffix = f" ({', '.join(counts)})" if counts else ""
+    message = f"Removed {_describe_nodes(document.nodes, ids)}{suffix}"
     changed = replace(document, nodes=nodes, links=links)
     return EditResult(
         with_log_entry(changed, edit_timestamp(document, now), message),
@@ -250,7 +262,10 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
 def add_note(
     document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
 ) -> EditResult:
-    """Add a message to the activity log, perhaps about a node and a file; the file's links are resolved."""
+    """Add a message to the activity log, optionally with a node and a file.
+
+    Symbolic links in the directory of the file are resolved.
+    """
     if node_id is not None:
         tree.get_node(document, node_id)
     message = validation.validate_text(message, "message")
@@ -265,7 +280,7 @@ def add_note(
 
 def generate_id(prefix: str, existing_ids: Collection[str]) -> str:
     """Return an id for a new node or link that is not in `existing_ids`."""
-    return _generate_random_id(prefix, existing_ids, _PART_ID_LENGTH)
+    return _generate_random_id(prefix, existing_ids, _NODE_ID_LENGTH)
 
 
 def _generate_random_id(prefix: str, existing_ids: Collection[str], length: int) -> str:
@@ -277,9 +292,7 @@ def _generate_random_id(prefix: str, existing_ids: Collection[str], length: int)
 
 def _parse_node(node: Any, parent: int | None) -> NewNode:
     if not isinstance(node, Mapping):
-        raise BadNode(
-            "A child is not a node.", hint='A node is an object such as {"label": "Parse the header"}.'
-        )
+        raise BadNode("A node must be an object.", hint='An example is {"label": "Parse the header"}.')
     if unknown_names := sorted(str(name) for name in node.keys() - set(NODE_FIELDS)):
         raise BadNode(
             f"A node has no field {unknown_names[0]!r}.", hint=f"Its fields are {', '.join(NODE_FIELDS)}."
@@ -292,14 +305,14 @@ def _parse_node(node: Any, parent: int | None) -> NewNode:
 def _parse_string(node: Mapping[str, Any], name: str) -> str | None:
     value = node.get(name)
     if value is not None and not isinstance(value, str):
-        raise BadNode(f"A node's {name} is a text.", hint=f"Put the {name} in quotation marks.")
+        raise BadNode(f"A node's {name} must be a text.", hint=f"Put the {name} in quotation marks.")
     return value
 
 
 def _parse_children(node: Mapping[str, Any]) -> Sequence[Any]:
     children = node.get("children") or ()
     if isinstance(children, str) or not isinstance(children, Sequence):
-        raise BadNode("A node's children are a list of nodes.", hint="Omit `children` if there are none.")
+        raise BadNode("A node's children must be a list of nodes.", hint="Omit `children` if there are none.")
     return children
 
 
@@ -323,7 +336,7 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
     )
     if update.reason and status != BLOCKED:
         hint = f"Set its status to {BLOCKED}." if node_type in TASK_TYPES else "Only tasks can be blocked."
-        raise BadNode(f"{label!r} is not blocked: it has no reason.", hint=hint)
+        raise BadNode(f"{label!r} is not blocked, so it cannot have a reason.", hint=hint)
     return replace(
         node,
         label=label,

@@ -1,7 +1,7 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
 The texts come from the index, so an interrupted stage continues with the texts that are left. Cache entries are keyed
-by a hash of the source content (message plus diff), not of the generated text. The store also compares the text digest,
+by a hash of the source content (message plus diff), not of the generated text. A lookup also compares the text digest,
 so a hit is always the vector of exactly that text.
 
 It runs in this process or on a Dask cluster. Only texts travel to the workers of a cluster, and only vectors back. The
@@ -129,8 +129,9 @@ class EmbeddingStage:
     _groups: deque[TextGroup] = field(default_factory=deque)
 
     def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
-        """Embed the texts of `list_pending_texts`; yield the number of texts done after each transaction.
+        """Embed pending texts; after each transaction yield how many are done so far.
 
+        `pending`: rows of `stores.vectors.list_pending_texts`.
         `completed_commit`: HEAD to record as completely indexed in the last transaction.
         """
         done_count = 0
@@ -207,13 +208,13 @@ def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.floa
     )
 
 
-# Wait for an answer of the scheduler of a Dask cluster.
+# Longest wait for the scheduler of a Dask cluster, in seconds.
 CONNECT_SECONDS: Final = 10
 DISTRIBUTION: Final = "history-lineage"
 
 
 class ClusterUnavailable(LineageError):
-    """The cluster cannot be reached, has no workers, or has workers of another version."""
+    """Error for a cluster that cannot be reached, has no workers, or has workers of another version."""
 
 
 @contextmanager

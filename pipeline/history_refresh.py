@@ -61,7 +61,8 @@ class HistoryRefresh:
 
     `components`: versions of this run. `new_commits`: commits that this run has indexed.
     `commit_batch`: commits per transaction. `batches_per_task`: consecutive batches for one worker.
-    `tasks_per_worker`: tasks in a group. `workers`: number of worker processes, as in `IndexRun`.
+    `tasks_per_worker`: tasks in a group.
+    `workers`: number of worker processes; None leaves it to `joblib.parallel_config`.
     """
 
     repository: Repository
@@ -75,13 +76,13 @@ class HistoryRefresh:
     profile: Profile
 
     def run(self) -> RefreshResult:
-        """Replace the outdated rows, and record the new versions unless some could not be replaced."""
+        """Replace the outdated rows. Record the new versions if every row was replaced."""
         with self.writer.open_batch() as connection:
             recorded_versions = compatibility.load_recorded_versions(connection)
-            components = compatibility.find_stale_history_components(recorded_versions, self.components)
-            if not components:
+            stale_components = compatibility.find_stale_history_components(recorded_versions, self.components)
+            if not stale_components:
                 return RefreshResult()
-            commits = start_refresh(connection, components)
+            commits = start_refresh(connection, stale_components)
         is_new = pc.is_in(commits["commit_sha"], pa.array(self.new_commits, pa.string()))
         commits = commits.filter(pc.invert(is_new))
         starts = range(0, commits.num_rows, self.commit_batch)
@@ -91,7 +92,7 @@ class HistoryRefresh:
         failed_commits = tuple(commit for result in results for commit in result.failed_commits)
         if not failed_commits:
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
-                finish_refresh(connection, components)
+                finish_refresh(connection, stale_components)
         return RefreshResult(sum(result.hunks for result in results), failed_commits, workers)
 
     def _refresh_batches(self, batches: Sequence[pa.Table], workers: int) -> Iterator[RefreshResult]:
@@ -130,12 +131,15 @@ class HistoryRefresh:
         reasons = dict(_zip_columns(extracted.unreadable_commits, "commit_sha", "reason"))
         return RefreshResult(
             rows.hunks.num_rows,
-            tuple(UnreadableCommit(sha, reasons.get(sha, "its hunks have changed")) for sha in failed_shas),
+            tuple(
+                UnreadableCommit(sha, reasons.get(sha, "git now gives other hunks than the recorded ones"))
+                for sha in failed_shas
+            ),
         )
 
 
 def _list_hunks(commits: pa.Table) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield (commit, path) and id of each recorded hunk."""
+    """Yield (commit, path) and id of each recorded hunk. A commit has one hunk per path."""
     for sha, hunk_ids, paths in _zip_columns(commits, "commit_sha", "hunk_ids", "file_paths"):
         yield from (((sha, path), hunk_id) for hunk_id, path in zip(hunk_ids, paths, strict=True))
 

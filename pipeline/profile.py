@@ -1,7 +1,7 @@
 """Timings of the phases of an index run, for the summary and the `--profile` line.
 
-Times are elapsed times. The phases of the workers (diff, parse) are summed over all workers. `get_elapsed_times`
-divides them by the number of workers, so that no phase exceeds the run; the `--profile` line has the sums.
+Seconds are wall time, not CPU time. Times of worker phases are sums over all workers; `get_elapsed_times` divides them
+by the number of workers, so that no phase exceeds the run. The `--profile` line has the sums.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _get_divisor(name: str, workers: int) -> int:
 
 
 def record_times(file: Path, profile: Profile) -> None:
-    """Add the times of a run to the JSON file with those of all runs since the index was built."""
+    """Add the times of a run to the totals in the JSON file, which covers all runs since the index was built."""
     total = Counter(load_times(file)) + Counter(profile.seconds)
     temp_file = file.with_name(f"{file.name}.draft")
     temp_file.touch(mode=0o600)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
-# `10:42`, `10:`, `:42` and `42`. 18 digits are more than any file has lines and fit 64 bits.
+# `10:42`, `10:`, `:42` and `42`. At most 18 digits: more lines than any file has, and the number fits in 64 bits.
 LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Fields that the JSON omits when they are null or empty, by the key of their object.
+# Fields omitted from the JSON when they are None or (). Keyed by the name under which the answer holds the object.
 _OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
@@ -102,7 +102,10 @@ class AnswerMeta:
 
 
 def parse_line_range(lines: str | None) -> tuple[int, int]:
-    """Parse `START:END` or a single line into two line numbers; an open end becomes 0. Raises BadRequest."""
+    """Parse `START:END` or a single line into two line numbers; an open start becomes 1, an open end 0.
+
+    None means all lines. Raises BadRequest.
+    """
     if lines is None:
         return 1, 0
     match = LINE_RANGE.fullmatch(lines.strip())
@@ -150,9 +153,9 @@ def validate_limit(limit: int, items: str) -> None:
 
 
 def is_encodable(name: str) -> bool:
-    """Return True if the file system can encode a non-empty name.
+    """Return whether a name is non-empty and encodable for the file system.
 
-    Of lone surrogates, only those for undecodable bytes can be.
+    A lone surrogate is encodable only if it stands for an undecodable byte.
     """
     try:
         return bool(os.fsencode(name))
@@ -182,7 +185,7 @@ def parse_field_names(fields: Sequence[str], hit_type: type) -> list[str]:
 def drop_empty_fields(name: str, value: Any) -> Any:
     """Drop the empty optional fields of `value`, the JSON value under the key `name`.
 
-    Without optional fields, return it unchanged.
+    If this key has no optional fields, return `value` unchanged.
     """
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
@@ -196,7 +199,7 @@ def drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_author_date(author_date: datetime, commit_date: datetime) -> str | None:
-    """Format the time of the original change; None if the commit is of the same day. Both times are naive UTC."""
+    """Format the author date; None if the commit date is the same day. Both times are naive UTC."""
     return None if author_date.date() == commit_date.date() else format_rfc3339(author_date)
 
 

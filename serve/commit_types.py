@@ -182,7 +182,7 @@ class CommitFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitDetails:
-    """Commit. `author_date` is None if the commit is of the same day, as most are.
+    """Commit. `author_date` is None if the commit date is the same day, as for most commits.
 
     `references`, `release` and `also` are as in `PatternHit`.
     """

@@ -62,7 +62,7 @@ class ChangedFile:
 class PatternHit:
     """A commit that matches a query, shown by its best hunk, preferably one of source code.
 
-    - `author_date`: time of the original change. None if the commit is of the same day, as most are.
+    - `author_date`: time of the original change. None if the commit date is the same day, as for most commits.
     - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
     - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
       `merged` for a merge and `empty` for any other commit.

@@ -30,7 +30,7 @@ _RESTRICTIONS: Final = """
 SET enable_external_access = false;
 SET python_enable_replacements = false;
 SET lock_configuration = true"""
-_LOCKED: Final = "the configuration has been locked"
+_LOCKED_MESSAGE: Final = "the configuration has been locked"
 _CREATE_TAGS: Final = (
     "CREATE TEMP TABLE tags_in AS SELECT unnest(?::VARCHAR[]) AS name, unnest(?::VARCHAR[]) AS commit_sha"
 )
@@ -50,8 +50,9 @@ def open_for_sql(
 ) -> Iterator[OpenIndex]:
     """Open the index for a statement; raise SqlError for DuckDB's errors in the body.
 
-    encode: returns the vector of a text, for `embed`, given the embedding model of the index. tags: (name, commit) of
-    the repository's tags. Raises the errors of `index_copy.open_index_or_copy`, and MissingExtension.
+    `encode(model, text)`: returns the vector of a text for the SQL function `embed`; `model` is the recorded embedding
+    model, or None. `tags`: (name, commit) of the repository's tags.
+    Also raises the errors of `index_copy.open_index_or_copy`, and MissingExtension.
     """
     embed = _EmbedFunction(encode)
     try:
@@ -66,8 +67,8 @@ def open_for_sql(
         if embed.interrupt:
             raise embed.interrupt from None
         hint = (
-            "`lineage sql` fixes the settings of DuckDB. Omit this statement."
-            if _LOCKED in str(error)
+            "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
+            if _LOCKED_MESSAGE in str(error)
             else ""
         )
         raise SqlError(str(error), hint=hint) from error

@@ -1,8 +1,8 @@
 """Syntax trees of file versions, each parsed incrementally from the tree of the version before it.
 
 A tree must not depend on which trees happened to be cached. So an incremental parse is used only if it gives the same
-tree as a full parse: in grammars where that held over whole histories (`Grammar.is_incremental`), and never around a
-syntax error, where the result depends on the state of the parser.
+tree as a full parse: only in grammars for which both parses agreed on all versions of whole histories
+(`Grammar.is_incremental`), and never around a syntax error, where the result depends on the state of the parser.
 
 Like git, tree-sitter ends a line at a line feed only.
 """
@@ -25,19 +25,20 @@ MAX_PARSED_BYTES: Final = 500_000
 # Files with longer lines are not parsed: they are minified code, in which a touched line identifies no symbol.
 MAX_LINE_BYTES: Final = 20_000
 
-# A file whose error node has more children is not parsable, because queries take time quadratic in their number.
+# A file with an error node of more children counts as not parsable: queries would take quadratic time.
 MAX_ERROR_CHILDREN: Final = 5_000
 
-# Changed bytes up to which an incremental parse runs without a step limit, which costs a sixth of the parse. Of 1,800
-# random edits this small in files of four histories none reached the limit.
+# Edits up to this size are parsed without a step limit: checking it takes a sixth of the parse, and none of 1,800
+# random edits of this size reached it.
 SMALL_EDIT_BYTES: Final = 4_000
 
-# Limit on the blank text skipped before an edit; beyond it, less of the old tree is reused.
+# Bytes before an edit in which `extend_edits_back` looks for a non-blank character.
 MAX_LOOKBACK_BYTES: Final = 1_000
 
 # Limit on the bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
-# Least size of an entry, so that files without a tree are evicted too. A key takes about as much memory.
+# Least size of an entry, so that files without a tree are evicted too. The key alone takes about the memory of the tree
+# of this many bytes.
 MIN_ENTRY_BYTES: Final = 10
 
 # Paths that may remain listed after the eviction of their version, so that cleaning up is rare.
@@ -157,16 +158,17 @@ class ContentSource(Protocol):
 
 
 class VersionCache:
-    """LRU cache of parsed versions by blob, bounded by the size of their sources. It records the version last
-    stored for each path.
+    """LRU cache of parsed versions by blob, bounded by the size of their sources.
+
+    It also records the version last stored for each path.
     """
 
     def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
         # By default every version fits, because none has more than MAX_PARSED_BYTES.
         self._versions: LRUCache[tuple[str, str], Version | None] = LRUCache(max_bytes, getsizeof=_get_size)
-        self._newest_by_path: dict[str, tuple[str, str]] = {}
+        self._last_key_by_path: dict[str, tuple[str, str]] = {}
 
-    def get(self, path: str, blob: str, grammar: Grammar, source: ContentSource) -> Version | None:
+    def get(self, path: str, blob: str, grammar: Grammar, blobs: ContentSource) -> Version | None:
         """Return the version of a blob: cached, else parsed from the path's last stored version, else parsed in full.
 
         None if the file is not parsable.
@@ -174,23 +176,19 @@ class VersionCache:
         key = (grammar.name, blob)
         if key in self._versions:
             return self._versions[key]
-        content = source.read_blob(blob)
-        newest_key = self._newest_by_path.get(path, key)
-        newest_version = self._versions.get(newest_key) if grammar.is_incremental else None
-        if (
-            newest_version is None
-            or newest_version.grammar is not grammar
-            or not newest_version.is_error_free
-        ):
-            return self._store(path, key, parse_version(content, grammar))
+        source = blobs.read_blob(blob)
+        last_key = self._last_key_by_path.get(path, key)
+        last_version = self._versions.get(last_key) if grammar.is_incremental else None
+        if last_version is None or last_version.grammar is not grammar or not last_version.is_error_free:
+            return self._store(path, key, parse_version(source, grammar))
         return self._store(
-            path, key, parse_incrementally(newest_version, content, source.diff_blobs(newest_key[1], blob))
+            path, key, parse_incrementally(last_version, source, blobs.diff_blobs(last_key[1], blob))
         )
 
     def get_successor(
-        self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, source: ContentSource
+        self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, blobs: ContentSource
     ) -> Version | None:
-        """Return the version of a blob, parsed from the previous one if that is cached, which is then evicted."""
+        """Return the version of a blob. If the previous version is cached, parse from it and evict it."""
         old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
         old_version = self._versions.get(old_key)
         if (
@@ -199,20 +197,19 @@ class VersionCache:
             or previous.grammar is not grammar
             or not grammar.is_incremental
         ):
-            return self.get(path, blob, grammar, source)
-        # Only a side branch needs the old version again, and can parse it from its newest version.
+            return self.get(path, blob, grammar, blobs)
+        # Only a side branch needs the old version again. `get` then parses it from the version last stored for the
+        # path.
         del self._versions[old_key]
-        return self._store(
-            path, key, parse_incrementally(old_version, source.read_blob(blob), previous.parts)
-        )
+        return self._store(path, key, parse_incrementally(old_version, blobs.read_blob(blob), previous.parts))
 
     def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
         with suppress(ValueError):  # the version is larger than the cache
             self._versions[key] = version
-        self._newest_by_path[path] = key
-        if len(self._newest_by_path) > 2 * len(self._versions) + MAX_STALE_PATHS:
-            self._newest_by_path = {
-                path: key for path, key in self._newest_by_path.items() if key in self._versions
+        self._last_key_by_path[path] = key
+        if len(self._last_key_by_path) > 2 * len(self._versions) + MAX_STALE_PATHS:
+            self._last_key_by_path = {
+                path: key for path, key in self._last_key_by_path.items() if key in self._versions
             }
         return version
 
@@ -282,7 +279,7 @@ def _parse_from_scratch(content: FileContent, grammar: Grammar) -> Version | Non
 
 
 def _has_large_error_node(root: Node) -> bool:
-    """Return whether a large part of the file failed to parse, so that its tree is a flat list of tokens."""
+    """Return whether an error node has more than MAX_ERROR_CHILDREN children."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -354,7 +351,7 @@ def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
 
 
 def _move_back(content: FileContent, position: Position, bytes_back: int, rows_back: int) -> Position:
-    """Return the position that many bytes earlier; they contain `rows_back` line feeds."""
+    """Return the position `bytes_back` bytes earlier, `rows_back` rows above."""
     byte, row = position.byte - bytes_back, position.row_column[0] - rows_back
     return Position(byte, (row, byte - content.get_row_start(row).byte))
 

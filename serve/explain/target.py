@@ -26,10 +26,11 @@ MAX_FILE_BYTES: Final = 100 << 20
 MAX_SUGGESTIONS: Final = 3
 # Least similarity of a suggested path, as `difflib` computes it.
 MIN_NAME_SIMILARITY: Final = 0.8
-# Commits that changed a path, of which each is checked for its removal. Few paths have more.
+# Limit on the commits of a path that are checked for its removal. Few paths have more.
 MAX_CHECKED_COMMITS: Final = 1_000
-# Files that are searched for the lines of a deleted file, and files that the answer names.
+# Files that are searched for the lines of a deleted file.
 MAX_SEARCHED_FILES: Final = 200
+# Files that the answer names as their destination.
 MAX_DESTINATIONS: Final = 2
 # A file is named if it received at least this share of the lines of the deleted file, and this number of them.
 MIN_DESTINATION_SHARE: Final = 0.25
@@ -285,7 +286,8 @@ def describe_missing_file(
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:
     """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it."""
-    # If a merge equals one of its parents, git leaves out the others, which can have the file: search them second.
+    # At a merge that equals one parent, git skips the other parents, although they may have the file. The second run
+    # includes them.
     for options in (["-1"], ["--full-history", f"-{MAX_CHECKED_COMMITS}"]):
         output = git.run("rev-list", *options, head, "--", path)
         if output.exit_code:
@@ -335,21 +337,21 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
-    """Return the new path of a renamed file, and what later commits did to it, to the end of the sentence."""
-    names = _format_path(path)
+    """Return the end of a sentence: the new path of a renamed file and its later renames or removal."""
+    clause = _format_path(path)
     for _ in range(MAX_RENAMES):
         if repository.find_entry(head, path) is not None:
-            return f"{names}. Explain that file for later changes."
+            return f"{clause}. Run `lineage explain` on that file for its later changes."
         removal = find_removal(repository, git, head, path)
         if removal is None:
             break
         new_path = _find_new_path(path, _list_changes(repository, removal))
         commit = _format_commit(repository, removal)
         if new_path is None:
-            return f"{names}, which {commit} removed."
+            return f"{clause}, which {commit} removed."
         path = new_path
-        names = f"{names}, which {commit} renamed to {_format_path(path)}"
-    return f"{names}."
+        clause = f"{clause}, which {commit} renamed to {_format_path(path)}"
+    return f"{clause}."
 
 
 def _format_commit(repository: Repository, removal: Removal) -> str:
@@ -360,7 +362,7 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
-    """Return the changes against the parent with the file; none if a merge has no changes of its own."""
+    """Return the changes from the parent that has the file; empty for a merge that only combines its parents."""
     diffs = repository.diff_with_parents(removal.commit_sha)
     return diffs[removal.position].changes if diffs else []
 

@@ -1,13 +1,13 @@
 """Commands `lineage-mcp` and `mindmap mcp`: relay between an MCP client on stdio and a session of the daemon.
 
-It imports no other package, so it starts in a tenth of the time of an MCP server and takes a fifth of its memory. With
-LINEAGE_NO_DAEMON=1, or if the daemon cannot be started, the session runs in this process; see `lineage_server` and
-`mindmap_server`.
+It imports only the standard library and light modules of this program, so it starts in a tenth of the time of an MCP
+server and takes a fifth of its memory. With LINEAGE_NO_DAEMON=1, or if the daemon cannot be started, the session runs
+in this process; see `lineage_server` and `mindmap_server`.
 
 If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
-next message. It repeats the handshake, drops its answer, and repeats the requests without an answer. Tools of lineage
-only read, so that is safe. A call of a mindmap tool is answered with an error instead, as it may have changed a map.
-Batches (arrays of messages) are passed on, but not repeated.
+next message. It repeats the handshake without showing its answer to the client, and sends unanswered requests again.
+Tools of lineage only read, so that is safe. A call of a mindmap tool is answered with an error instead, as it may have
+changed a map. Batches (arrays of messages) are passed on; a lost one is neither repeated nor answered with an error.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths
 from stores import locks
 from stores.errors import LineageError
 
-# A request that crashes two daemons would crash a third one too, with the requests of other clients.
+# A request that crashed two daemons would probably crash a third, and fail the requests of other clients.
 MAX_SENDS: Final = 2
-# Wait for the last answers after the client has disconnected.
+# Longest wait for outstanding answers after the client has disconnected.
 EXIT_SECONDS: Final = 1.0
 EXIT_POLL_SECONDS: Final = 0.01
-# JSON-RPC's code.
+# JSON-RPC error code for an internal error.
 INTERNAL_ERROR: Final = -32603
 CALL_METHOD: Final = "tools/call"
 LOST_CALL: Final = (
@@ -50,8 +50,8 @@ LOST_CALL: Final = (
 class RelayedServer:
     """MCP server of a relay.
 
-    `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon has lost are sent to the next one.
-    `takes_client`: the module has the id of the client and the maps that it watches as arguments.
+    `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next one.
+    `takes_client`: the module takes the client id and the ids of the maps to watch as arguments.
     """
 
     name: str
@@ -76,10 +76,10 @@ class Request:
 class Relay:
     """Relay of one client's session.
 
-    `open_session` returns a connection to a session of the daemon. If a later session cannot be opened, one of a server
-    without a daemon replaces it. `output` gets the session's lines. `crash_hint` ends the error for a lost request.
-    `client_id` is the id of the client in all of its sessions. `watched_maps` are the maps whose workspaces the session
-    watches, as a later session has to.
+    `open_session` returns a connection to a session of the daemon. If reconnecting fails, the relay starts a server
+    process without a daemon. `output` gets the session's lines. `crash_hint` is appended to the error for a lost
+    request. `client_id` is the id of the client in all of its sessions. `watched_maps`: ids of the maps that each later
+    session must watch again.
     """
 
     def __init__(
@@ -102,8 +102,9 @@ class Relay:
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
         self._initialized = b""
-        self._is_initialized = False  # a client of a later protocol may try `initialize`, and get an error
-        # The reader removes requests without the lock: it has to read on while a large message is being sent.
+        # False after an error, as for a client of a later protocol: then a later session must not repeat the handshake.
+        self._is_initialized = False
+        # The reader removes requests without the lock: it must continue to read while a large message is being sent.
         self._unanswered: dict[int | str, Request] = {}
 
     def connect(self) -> None:
@@ -116,8 +117,10 @@ class Relay:
         with self._lock:
             request = self._remember(line)
             if self._connection is None:
+                # Notifications and answers mean nothing to a later session. Invalid lines and batches, for which
+                # `_parse` returns {}, are sent.
                 if request is None and _parse(line):
-                    return  # a notification or an answer means nothing to a later session
+                    return
                 self._reconnect()
                 if request:  # `_reconnect` has sent it with the other unanswered requests
                     return
@@ -127,14 +130,17 @@ class Relay:
                 _write(self._connection, line)
 
     def close(self) -> None:
-        """End the session, as the client has disconnected, after a moment for the answers on their way."""
+        """Wait up to EXIT_SECONDS for outstanding answers, then stop reconnecting.
+
+        Call after the client has disconnected.
+        """
         deadline = time.monotonic() + EXIT_SECONDS
         while self._unanswered and time.monotonic() < deadline:
             time.sleep(EXIT_POLL_SECONDS)
         self._is_closing = True
 
     def _remember(self, line: bytes) -> Request | None:
-        """Remember what another session would need. Return the request in the line, if it is one."""
+        """Store what a later session needs to know of a line. Return the request in the line; None if it has none."""
         message = _parse(line)
         method, request_id, parameters = message.get("method"), _get_id(message), message.get("params")
         if method == "notifications/initialized":
@@ -162,7 +168,7 @@ class Relay:
         self._attach(connection)
 
     def _attach(self, connection: socket.socket) -> None:
-        """Use this session, and send it what the client has sent to the last one."""
+        """Use this session: send it the handshake and the unanswered requests."""
         repeated_id, lines = None, []
         if self._initialize and self._is_initialized:
             repeated_id = self._initialize[0]
@@ -180,9 +186,9 @@ class Relay:
         _write(connection, b"".join(lines))
 
     def _read_session(self, connection: socket.socket, repeated_id: int | str | None) -> None:
-        """Write the session's lines to the client until it ends; then open another one if the client waits.
+        """Write the session's lines to the client until the session ends. Then open another if requests are unanswered.
 
-        The answer to the request `repeated_id` is dropped.
+        `repeated_id`: id of a repeated `initialize`, whose answer the client does not get.
         """
         pid = read_peer_pid(connection)
         data = b""
@@ -212,7 +218,7 @@ class Relay:
         connection.close()
 
     def _receive(self, connection: socket.socket, pid: int | None) -> bytes:
-        """Return the next data; nothing if the session has ended, or if its daemon is suspended."""
+        """Return the next data; empty if the session has ended, or if its daemon is suspended."""
         try:
             while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
                 if self._unanswered and pid is not None and locks.is_process_suspended(pid):
@@ -222,7 +228,7 @@ class Relay:
             return b""
 
     def _remember_watch(self, message: dict[str, Any]) -> None:
-        """Remember the map in an answer that says that its workspace is watched."""
+        """Add the map to `watched_maps` if the answer says that its workspace is watched."""
         result = message.get("result")
         content = result.get("structuredContent") if isinstance(result, dict) else None
         if (
@@ -233,13 +239,13 @@ class Relay:
             self.watched_maps[content["mindmapId"]] = None
 
     def _reject_lost_calls(self) -> None:
-        """Answer the calls that were sent to the session with an error, unless they may be repeated."""
+        """Answer lost tool calls with an error, unless the server allows repeating them."""
         if not self._server.repeats_calls:
             lost = [request_id for request_id, request in self._unanswered.items() if request.is_call]
             self._reject_requests(lost, LOST_CALL)
 
     def _reject_repeated_requests(self) -> None:
-        """Answer requests that were sent `MAX_SENDS` times with an error."""
+        """Answer with an error each request that was sent MAX_SENDS times."""
         message = f"This request was lost {MAX_SENDS} times, because the daemon ended. {self._crash_hint}"
         repeated = [
             request_id for request_id, request in self._unanswered.items() if request.sends >= MAX_SENDS
@@ -282,7 +288,7 @@ def _write(connection: socket.socket, data: bytes) -> None:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """Return the message in a line; an empty one if it is invalid. The server answers invalid lines."""
+    """Return the message in a line; empty if the line is a batch or invalid. The server answers such lines."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -301,7 +307,7 @@ def serve_in_process(server: RelayedServer) -> None:
 
 
 def serve_client(server: RelayedServer, settings: Settings) -> None:
-    """Serve one MCP client on stdin and stdout, through the daemon if there can be one."""
+    """Serve one MCP client on stdin and stdout, through the daemon, or in this process if no daemon can be started."""
     if not settings.use_daemon:
         serve_in_process(server)
         return
@@ -333,7 +339,7 @@ def serve_mindmap() -> None:
 
 def main() -> None:
     """Run `lineage-mcp`."""
-    if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - also of names that `Path` cannot have
+    if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         config.make_home_absolute()
         os.chdir(sys.argv.pop(1))  # the session answers about its working directory
     settings = config.load_settings()

@@ -194,9 +194,9 @@ def test_nested_batch() -> None:
         ({"label": "x", "status": "done"}, "Statuses are planned, in_progress, completed, blocked"),
         ({"label": "x", "type": "note", "status": "planned"}, "is a note: it has no status"),
         ({"label": "x", "colour": "red"}, "A node has no field 'colour'"),
-        ({"label": 3}, "A node's label is a text"),
-        ({"label": "x", "children": "y"}, "children are a list"),
-        ({"label": "x", "children": ["y"]}, "A child is not a node"),
+        ({"label": 3}, "A node's label must be a text"),
+        ({"label": "x", "children": "y"}, "children must be a list"),
+        ({"label": "x", "children": ["y"]}, "A node must be an object"),
     ],
 )
 def test_invalid_nodes(node: dict[str, object], message: str) -> None:
@@ -327,7 +327,7 @@ def test_remove_with_subtree() -> None:
     result = remove_nodes(document, [c, a], NOON)
     assert (result.node_count, result.link_count) == (3, 2)
     assert set(result.document.nodes) == {ROOT, d}
-    assert result.message == "Removed 2 nodes: 3 nodes, 2 links"
+    assert result.message == "Removed 2 nodes (3 nodes with subtrees, 2 links)"
     assert_consistent(result.document)
 
 

@@ -150,8 +150,8 @@ test("log entries are shown in words, whatever their labels contain", () => {
   }
   assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
   assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
-  assert.equal(describe("Removed 'x': 1 node, 0 links"), "remove|Removed|x|");
-  assert.equal(describe("Removed 'x': 3 nodes, 1 link"), "remove|Removed|x|3 nodes, 1 link");
+  assert.equal(describe("Removed 'x'"), "remove|Removed|x|");
+  assert.equal(describe("Removed 'x' (3 nodes with subtrees, 1 link)"), "remove|Removed|x|3 nodes with subtrees, 1 link");
   assert.equal(describe("Linked 'a' -> 'b': calls"), "link|Linked|a → b|calls");
   assert.equal(describe("Linked 4 pairs, Removed 1 link"), "link|Linked|4 pairs, Removed 1 link|");
   assert.equal(describe("Modify src/a.py: faster", { nodeId, file: "src/a.py" }), "file|Modified|src/a.py|faster");
@@ -196,7 +196,7 @@ test("numbers in labels are not counted as nodes or links of a burst", () => {
     groupEntries(map, buildRelations(map), messages.map((message, index) => ({ entry: { timestamp: "2026-01-01T12:00:00Z", message }, index }))).map(({ verb, subject }) => `${verb} ${subject}`);
   assert.deepEqual(group("Added 'Fix 12 links' under 'Check 7 nodes'", "Added 1,200 nodes under 'Check 7 nodes'"), ["Added 1,201 nodes under Check 7 nodes"]);
   assert.deepEqual(group("Added 'Fix 12 links' under 'Check 7 nodes'"), ["Added Fix 12 links"]);
-  assert.deepEqual(group("Removed '12 nodes': 1 node, 0 links", "Removed 3 nodes: 3 nodes, 0 links"), ["Removed 4 nodes"]);
+  assert.deepEqual(group("Removed '12 nodes'", "Removed 3 nodes"), ["Removed 4 nodes"]);
   assert.deepEqual(group("Linked '12 links' -> 'b'", "Linked 4 pairs, Removed 2 links"), ["Linked 5 pairs"]);
 });
 

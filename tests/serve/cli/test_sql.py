@@ -200,8 +200,8 @@ def test_statement_that_is_not_utf8(shared_repo: Repo, locale: str) -> None:
         ("ATTACH 'other.duckdb'", "disabled by configuration"),
         ("INSTALL httpfs", "disabled by configuration"),
         ("FROM 'https://example.org/rows.csv'", "disabled by configuration"),
-        ("SET enable_external_access = true", "`lineage sql` fixes the settings of DuckDB."),
-        ("SET threads = 1000000", "`lineage sql` fixes the settings of DuckDB."),
+        ("SET enable_external_access = true", "`lineage sql` does not allow changes of DuckDB's settings."),
+        ("SET threads = 1000000", "`lineage sql` does not allow changes of DuckDB's settings."),
         ("FROM sys", "sys does not exist"),
     ],
 )

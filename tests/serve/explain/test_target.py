@@ -244,14 +244,14 @@ def test_renamed_file(repo: Repo, home: Path) -> None:
     start = f'src/a.py does not exist in HEAD: commit {first[:12]} ("Rename it") renamed it to b.py'
     answer = explain(repo, home, "src/a.py")
     assert get_limitation(answer).startswith(
-        f"{start}. Explain that file for later changes. This explains its last version"
+        f"{start}. Run `lineage explain` on that file for its later changes. This explains its last version"
     )
     assert len(answer.hits) == 3
     repo.rename("b.py", "c.py")
     second = repo.commit("Rename it again")
     start += f', which commit {second[:12]} ("Rename it again") renamed to c.py'
     assert get_limitation(explain(repo, home, "src/a.py")).startswith(
-        f"{start}. Explain that file for later changes."
+        f"{start}. Run `lineage explain` on that file for its later changes."
     )
     repo.remove("c.py")
     third = repo.commit("Drop it")

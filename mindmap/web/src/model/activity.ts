@@ -40,7 +40,7 @@ const LABEL = String.raw`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`;
 const SUBJECT = String.raw`${LABEL}|[\d,]+ nodes?`;
 const QUOTED = new RegExp(LABEL, "gu");
 const ADDED_OR_MOVED = new RegExp(`^(Added|Moved) (${SUBJECT}) under (${LABEL})$`, "u");
-const REMOVED = new RegExp(`^Removed (${SUBJECT}): (.*)$`, "u");
+const REMOVED = new RegExp(String.raw`^Removed (${SUBJECT})(?: \((.*)\))?$`, "u");
 const UPDATED = /^Updated ([\d,]+ nodes?)$/u;
 const CREATED = new RegExp(`^Created (${LABEL})$`, "u");
 const LINKED = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
@@ -66,7 +66,7 @@ export function describeEntry({ message, nodeId, file, client }: Activity): Entr
     const kind = verb === "Added" ? "add" : "move";
     return isQuoted(subject) ? describe(kind, verb, unquote(subject), `under ${unquote(parent)}`) : describe(kind, `${verb} ${subject} under`, unquote(parent), "", parseCount(subject));
   }
-  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2] === "1 node, 0 links" ? "" : match[2]!.replace(", 0 links", ""), parseCount(match[1]!));
+  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2], parseCount(match[1]!));
   if ((match = LINKED.exec(message))) return describe("link", "Linked", `${unquote(match[1]!)} → ${unquote(match[2]!)}`, match[3]);
   if ((match = LINKED_MANY.exec(message))) return describe("link", match[1]!, match[2]!, "", parseCount(match[2]!));
   if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!, "", parseCount(match[1]!));

@@ -7,11 +7,12 @@ import { type Branch, findAncestors, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
-// After this many branches that do not fit, there is room for few others.
+// Stop expanding a part after this many branches that do not fit: few others would.
 const MAX_REJECTED = 24;
+// About three screens of a phone.
 const MAX_ROWS = 40;
 
-/** Part of a map in a pane: its nodes, and whether the rest fits the pane if some nodes are collapsed. */
+/** Part of a map in one pane. `has`: whether the part contains a node with children. `fits`: whether the part fits its pane with these nodes collapsed. */
 export interface PartToFit {
   has: (id: string) => boolean;
   fits: (collapsed: ReadonlySet<string>) => boolean;
@@ -45,14 +46,14 @@ export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: It
 /** Returns the nodes with children in the order in which they are expanded. Cached for each map. */
 const listByImportance: (map: Mindmap) => string[] = memoizeByObject((map) => {
   const nodes = Object.values(map.nodes);
-  const active = nodes.filter((node) => ACTIVE_STATUSES.has(node.status ?? "")).flatMap((node) => node.parent ?? []);
+  const activeParents = nodes.filter((node) => ACTIVE_STATUSES.has(node.status ?? "")).flatMap((node) => node.parent ?? []);
   const progressById = computeProgress(map);
   const byLevel = listNodesByLevel(map).filter((id) => map.nodes[id]!.children.length);
   const isCompleted = (id: string): boolean => map.nodes[id]!.status === "completed" || isDone(progressById.get(id)!);
-  return [...active, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
+  return [...activeParents, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
 });
 
-/** Returns the nodes to collapse in an outline of about three screens of a phone. */
+/** Returns the ids of the nodes to collapse so that an outline has at most MAX_ROWS rows. */
 export function chooseCollapsedRows(map: Mindmap): Set<string> {
   const tree = getTree(map);
   const fits = (collapsed: ReadonlySet<string>): boolean => new Set(collapseTree(tree, collapsed).visibleIdOf.values()).size <= MAX_ROWS;
@@ -67,7 +68,10 @@ function listNodesByLevel(map: Mindmap): string[] {
   return order;
 }
 
-/** Removes the descendants of collapsed nodes. Returns the tree, their number per card, and the card that shows each node. */
+/**
+ * Removes the descendants of collapsed nodes. Returns the remaining tree, the number of hidden nodes below each shown
+ * node, and the shown node that stands for each node.
+ */
 export function collapseTree(root: Branch, collapsed: ReadonlySet<string>): { tree: Branch; hiddenCounts: Map<string, number>; visibleIdOf: Map<string, string> } {
   const hiddenCounts = new Map<string, number>();
   const visibleIdOf = new Map<string, string>();
