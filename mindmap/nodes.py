@@ -298,7 +298,8 @@ def _parse_node(node: Any, parent: int | None) -> NewNode:
             f"A node has no field {unknown_names[0]!r}.", hint=f"Its fields are {', '.join(NODE_FIELDS)}."
         )
     label = validation.validate_text(_parse_string(node, "label") or "", "label")
-    node_type = validate_type(_parse_string(node, "type") or DEFAULT_TYPE)
+    node_type = _parse_string(node, "type")
+    node_type = DEFAULT_TYPE if node_type is None else validate_type(node_type)
     return NewNode(label, node_type, resolve_status(node_type, _parse_string(node, "status"), label), parent)
 
 
@@ -310,7 +311,9 @@ def _parse_string(node: Mapping[str, Any], name: str) -> str | None:
 
 
 def _parse_children(node: Mapping[str, Any]) -> Sequence[Any]:
-    children = node.get("children") or ()
+    children = node.get("children")
+    if children is None:
+        return ()
     if isinstance(children, str) or not isinstance(children, Sequence):
         raise BadNode("A node's children must be a list of nodes.", hint="Omit `children` if there are none.")
     return children
@@ -334,7 +337,7 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
     reason = (
         node.reason if update.reason is None else validation.validate_optional_text(update.reason, "reason")
     )
-    if update.reason and status != BLOCKED:
+    if update.reason is not None and reason is not None and status != BLOCKED:
         hint = f"Set its status to {BLOCKED}." if node_type in TASK_TYPES else "Only tasks can be blocked."
         raise BadNode(f"{label!r} is not blocked, so it cannot have a reason.", hint=hint)
     return replace(

@@ -79,9 +79,10 @@ class EmbeddingCacheSession:
         self._mode = mode
         self._lookup_count = self._hit_count = 0
 
-    def load_vectors(self, pending: Sequence[PendingHunk | PendingMessage]) -> pa.Table:
-        """Return a row (digest, vector) for each of the texts that the cache has."""
-        content_hashes = [self.hash_content(entry) for entry in pending]
+    def load_vectors(
+        self, pending: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
+    ) -> pa.Table:
+        """Return a row (digest, vector) for each of the texts that the cache has, given their `hash_content`."""
         digests = [entry.text_digest for entry in pending]
         cached_vectors = self._cache.look_up(pa.table([content_hashes, digests], schema=LOOKUP_SCHEMA))
         self._lookup_count += len(pending)
@@ -126,7 +127,7 @@ class EmbeddingStage:
     jobs: int | None = 1
     texts_per_task: int = TEXTS_PER_TASK
     texts_per_transaction: int = TEXTS_PER_TRANSACTION
-    _groups: deque[TextGroup] = field(default_factory=deque)
+    _groups: deque[TextGroup] = field(default_factory=deque, init=False)
 
     def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
         """Embed pending texts; after each transaction yield how many are done so far.
@@ -137,8 +138,11 @@ class EmbeddingStage:
         done_count = 0
         results = map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
         while True:
+            storage_seconds = self.profile.seconds.get("storage", 0.0)
             with self.profile.measure("embed"):
                 arrays = next(results, None)
+            # The call above also reads the texts of the next group, whose time is in the phase "storage" already.
+            self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
             if arrays is None:
                 return
             group = self._groups.popleft()
@@ -159,19 +163,20 @@ class EmbeddingStage:
             ]
 
     def _build_group(self, entries: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
-        cached_vectors = self.cache.load_vectors(entries) if self.cache else EMBEDDINGS.empty_table()
+        hashes = [self.cache.hash_content(entry) for entry in entries] if self.cache else [b""] * len(entries)
+        cached_vectors = self.cache.load_vectors(entries, hashes) if self.cache else EMBEDDINGS.empty_table()
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
         missing = [
-            (entry, self._get_text(entry)) for entry in entries if entry.text_digest not in cached_digests
+            (entry.text_digest, self._get_text(entry), content_hash)
+            for entry, content_hash in zip(entries, hashes, strict=True)
+            if entry.text_digest not in cached_digests
         ]
         # Long texts first, so that the threads finish together.
-        missing.sort(key=lambda pair: len(pair[1]), reverse=True)
+        missing.sort(key=lambda row: len(row[1]), reverse=True)
         return TextGroup(
-            digests=tuple(entry.text_digest for entry, _ in missing),
-            texts=tuple(text for _, text in missing),
-            content_hashes=tuple(self.cache.hash_content(entry) for entry, _ in missing)
-            if self.cache
-            else (),
+            digests=tuple(digest for digest, _, _ in missing),
+            texts=tuple(text for _, text, _ in missing),
+            content_hashes=tuple(content_hash for _, _, content_hash in missing) if self.cache else (),
             cached_vectors=cached_vectors,
             text_count=len(entries),
         )

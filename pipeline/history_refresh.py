@@ -115,7 +115,7 @@ class HistoryRefresh:
             for name in ("file_paths", "old_paths", "merged_paths")
             for path_list in commits[name].drop_null().to_pylist()
         ]
-        paths = frozenset(path for path_list in path_lists for path in path_list)
+        paths = frozenset(path for path_list in path_lists for path in path_list if path is not None)
         shas = tuple(tuple(commits["commit_sha"].to_pylist()) for commits in batches)
         return ExtractTask(self.repository.reopen_path, RecordedPaths(paths), shas)
 

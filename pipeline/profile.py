@@ -7,6 +7,7 @@ by the number of workers, so that no phase exceeds the run. The `--profile` line
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,20 +16,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+logger = logging.getLogger(__name__)
+
 # Phases that the workers run in parallel.
-WORKER_PHASES: Final = ("diff", "parse")
+WORKER_PHASES: Final = ("diff", "parse", "text")
 # JSON field of `--profile` for each phase.
 PROFILE_FIELDS: Final = {
     "walk": "commit_walk_ms",
     "diff": "diff_extract_ms",
     "parse": "tree_sitter_parse_ms",
+    "text": "text_build_ms",
     "embed": "embed_ms",
     "storage": "storage_write_ms",
     "fts": "fts_insert_ms",
     "symbols": "head_symbols_ms",
 }
 # Phases that the summary shows.
-SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "symbols", "fts")
+SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "text", "symbols", "fts")
 
 
 @dataclass(slots=True)
@@ -76,12 +80,18 @@ def _get_divisor(name: str, workers: int) -> int:
 
 
 def record_times(file: Path, profile: Profile) -> None:
-    """Add the times of a run to the totals in the JSON file, which covers all runs since the index was built."""
+    """Add the times of a run to the totals in the JSON file, which covers all runs since the index was built.
+
+    If the file cannot be written, log a warning.
+    """
     total = Counter(load_times(file)) + Counter(profile.seconds)
     temp_file = file.with_name(f"{file.name}.draft")
-    temp_file.touch(mode=0o600)
-    temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
-    temp_file.replace(file)
+    try:
+        temp_file.touch(mode=0o600)
+        temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
+        temp_file.replace(file)
+    except OSError as error:  # the run has succeeded
+        logger.warning("The times of this run were not recorded: %s", error)
 
 
 def load_times(file: Path) -> dict[str, float]:

@@ -109,7 +109,7 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
     if lines is None:
         return 1, 0
     match = LINE_RANGE.fullmatch(lines.strip())
-    if match is None or not match[0]:
+    if match is None or not (match["start"] or match["end"]):
         raise BadRequest(f"{lines!r:.200} is not a range of lines.", hint=LINE_RANGE_HINT)
     start, end = (int(bound) if bound else None for bound in match.group("start", "end"))
     if match["colon"] is None:

@@ -48,24 +48,28 @@ def open_for_sql(
     *,
     wait: float = READ_WAIT_SECONDS,
 ) -> Iterator[OpenIndex]:
-    """Open the index for a statement; raise SqlError for DuckDB's errors in the body.
+    """Open the index for a statement; raise SqlError for DuckDB's errors in the body, and the errors of `encode`.
 
     `encode(model, text)`: returns the vector of a text for the SQL function `embed`; `model` is the recorded embedding
     model, or None. `tags`: (name, commit) of the repository's tags.
     Also raises the errors of `index_copy.open_index_or_copy`, and MissingExtension.
     """
     embed = _EmbedFunction(encode)
+    has_statement_failed = False
     try:
         with index_copy.open_index_or_copy(location, wait=wait) as index:
             _prepare(index.connection, embed, tags)
             try:
                 yield index
             except BaseException:
+                has_statement_failed = True
                 index.connection.interrupt()  # after Ctrl-C the statement still runs, and closing would wait for it
                 raise
     except duckdb.Error as error:
-        if embed.interrupt:
-            raise embed.interrupt from None
+        if not has_statement_failed:
+            raise
+        if embed.error:
+            raise embed.error from None
         hint = (
             "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
             if _LOCKED_MESSAGE in str(error)
@@ -79,13 +83,13 @@ class _EmbedFunction:
     """SQL function `embed`, which DuckDB calls with batches of texts.
 
     A function for single texts would be slow and ignore Ctrl-C: DuckDB would try to import pandas for each number that
-    it returns. `encode`: see `open_for_sql`. `model`: embedding model of the index. `interrupt`: Ctrl-C during a call,
-    for which DuckDB raises an error of its own.
+    it returns. `encode`: see `open_for_sql`. `model`: embedding model of the index. `error`: Ctrl-C or error for users
+    during a call, for which DuckDB raises an error of its own.
     """
 
     encode: Callable[[str | None, str], Sequence[float]]
     model: str | None = None
-    interrupt: KeyboardInterrupt | None = None
+    error: KeyboardInterrupt | LineageError | None = None
 
     def compute(self, texts: pa.ChunkedArray) -> pa.Array:
         """Return the vector of each text; null for null."""
@@ -95,8 +99,8 @@ class _EmbedFunction:
             vector_by_text = {
                 text: self.encode(self.model, text) for text in texts.unique().to_pylist() if text is not None
             }
-        except KeyboardInterrupt as error:
-            self.interrupt = error
+        except (KeyboardInterrupt, LineageError) as error:
+            self.error = error
             raise
         vectors = [vector_by_text.get(text) for text in texts.to_pylist()]
         return pa.array(vectors, pa.list_(pa.float32(), EMBEDDING_DIMENSION))

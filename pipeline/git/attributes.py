@@ -51,12 +51,12 @@ class AttributeReader:
         self._usable_files: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._diff_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
 
-    def get(self, path: str, name: str) -> bool | str | None:
+    def get(self, path: str | bytes, name: str) -> bool | str | None:
         """Return an attribute of a path.
 
         True if set, False if unset, a string if it has a value; None if no file specifies it or a file is unusable.
         """
-        if not self._is_usable(path):
+        if not self._is_usable(path if isinstance(path, str) else decode_path(path)):
             return None
         try:
             return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)

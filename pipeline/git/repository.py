@@ -389,7 +389,7 @@ class Repository:
         entries = ((entry.name, entry.value) for entry in self._git.config)
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
-    def get_attribute(self, path: str, name: str) -> bool | str | None:
+    def get_attribute(self, path: str | bytes, name: str) -> bool | str | None:
         """Return a git attribute of a path; see `AttributeReader.get`."""
         return self._attributes.get(path, name)
 

@@ -72,8 +72,10 @@ class FileContent:
         return Position(len(self.source), (len(self._line_feeds), len(self.source) - last_row_start))
 
     def get_rows(self, first: int, last: int) -> list[bytes]:
-        """Return the rows `first` to `last`, inclusive, without their line feeds."""
-        return self.source[self.get_row_start(first).byte : self.get_row_start(last + 1).byte].split(b"\n")
+        """Return the rows `first` to `last`, inclusive, without their line feeds; fewer at the end of the file."""
+        return self.source[self.get_row_start(first).byte : self.get_row_start(last + 1).byte].split(b"\n")[
+            : last - first + 1
+        ]
 
     def decode(self, start: int, end: int) -> str:
         """Decode a range of bytes. Invalid UTF-8 becomes U+FFFD."""
@@ -81,9 +83,9 @@ class FileContent:
 
     @property
     def max_line_bytes(self) -> int:
-        """Length of the longest line in bytes, with one byte for its end."""
+        """Length of the longest line in bytes, without its line feed."""
         ends = np.append(self._line_feeds, len(self.source))
-        return int(np.diff(ends, prepend=-1).max())
+        return int(np.diff(ends, prepend=-1).max()) - 1
 
 
 class DiffPart(Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pipeline.git.errors import NothingReadable
+from pipeline.profile import WORKER_PHASES
 from serve import text
 from serve.cli.terminal import is_interrupt, print_note, print_text
 
@@ -195,7 +196,9 @@ def _format_phases(summary: RunSummary) -> Iterator[str]:
         bar = "█" * round(share * BAR_CELLS)
         yield f"  {name:<8}{format_duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
     if phases:
-        note = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
+        note = (
+            f"; {', '.join(WORKER_PHASES)}: mean of {summary.workers} workers" if summary.workers > 1 else ""
+        )
         yield f"  wall time, phases overlap{note}"
 
 

@@ -365,7 +365,7 @@ class _Response:
 
 
 def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes) -> _Response | None:
-    """Send a POST request and return the response, or None if no daemon is running."""
+    """Send a POST request and return the response, or None if no daemon is running. Raises DaemonUnavailable."""
     try:
         connection = connect(paths)
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
@@ -380,6 +380,9 @@ def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes)
         return _read_response(connection)
     except ConnectionError:
         return _Response(connection, NO_STATUS, b"")
+    except (ValueError, IndexError) as error:
+        connection.close()
+        raise DaemonUnavailable(f"The process at {paths.socket} is no daemon of lineage.") from error
     except BaseException:
         connection.close()
         raise

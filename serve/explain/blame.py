@@ -388,7 +388,7 @@ def describe_file_limitations(
         yield ignore_revs.note
     if target.is_missing or target.revision:
         return
-    driver = repository.get_attribute(target.display_path, "filter")
+    driver = repository.get_attribute(target.path, "filter")
     if isinstance(driver, str) and any(
         name.rpartition(".")[0] == f"filter.{driver}" for name in git.filter_settings
     ):

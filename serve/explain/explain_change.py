@@ -48,7 +48,7 @@ from serve.explain.file_history import (
     open_file_history,
 )
 from serve.explain.line_evolution import NO_EVOLUTION, Evolution, trace_evolution
-from serve.explain.target import Target, resolve_missing_file, resolve_target
+from serve.explain.target import Target, format_path, resolve_missing_file, resolve_target
 from serve.explain_types import (
     ExplainAnswer,
     ExplainDetails,
@@ -238,9 +238,11 @@ def _describe_empty_range(target: Target, request: ExplainRequest) -> str:
     """Say why the requested range has no lines; return an empty text if it has lines."""
     count = len(target.lines)
     if not count:
-        return f"{target.display_path} is empty."
+        return f"{format_path(target.path)} is empty."
     if request.line_start > count:
-        return f"{target.display_path} has {format_count(count, 'line')}: the range starts after its end."
+        return (
+            f"{format_path(target.path)} has {format_count(count, 'line')}: the range starts after its end."
+        )
     return ""
 
 

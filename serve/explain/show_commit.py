@@ -37,7 +37,7 @@ from serve.excerpts import CHARS_PER_TOKEN, get_subject
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index
-from serve.text import SHA_DIGITS, escape_line, format_command, format_count
+from serve.text import SHA_DIGITS, escape_in_sentence, format_command, format_count
 from stores import history, index_copy
 from stores.errors import LineageError
 
@@ -362,7 +362,9 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
 
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
-    question = f"Did you mean {' or '.join(map(escape_line, similar_files))}? " if similar_files else ""
+    question = (
+        f"Did you mean {' or '.join(map(escape_in_sentence, similar_files))}? " if similar_files else ""
+    )
     command = format_command("lineage", "show", sha[:SHA_DIGITS])
     return BadRequest(
         f"Commit {sha[:SHA_DIGITS]} has no file {_quote(file)}.",
@@ -385,4 +387,4 @@ def _quote(name: str) -> str:
 
 def _format_names(names: Sequence[str]) -> str:
     others = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(map(escape_line, names[:MAX_NAMES]))}{others}" or "no file"
+    return f"{', '.join(map(escape_in_sentence, names[:MAX_NAMES]))}{others}" or "no file"

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, FileChange, decode_path, is_binary
+from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, TREE_MODE, FileChange, decode_path, is_binary
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
@@ -93,17 +93,21 @@ class _PathEntry:
     is_in_work_tree: bool
 
 
+def format_path(path: bytes) -> str:
+    """Return a path for a sentence: see `escape_in_sentence`."""
+    return escape_in_sentence(decode_path(path))
+
+
 def resolve_target(repository: Repository, head: str | None, file: str, cwd: Path | None) -> Target:
     """Return the file that a name means, relative to the repository or else to `cwd`.
 
     If there is nothing to blame, the note of the target says why.
     """
     candidates = list_candidate_paths(repository, file, cwd)
-    inner_paths = [path for path in candidates if path is not None]
+    inner_paths = [path for path in dict.fromkeys(candidates) if path is not None]
     if not inner_paths:
-        return Target(
-            os.fsencode(file), note=f"{decode_path(os.fsencode(file))} lies outside the repository."
-        )
+        path = os.fsencode(file)
+        return Target(path, note=f"{format_path(path)} lies outside the repository.")
     entries = [_find_path_entry(repository, head, path) for path in inner_paths]
     entry = next((entry for entry in entries if entry.is_in_work_tree or entry.mode), entries[0])
     target = _build_target(repository, head, entry)
@@ -153,17 +157,19 @@ def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -
     if entry.is_in_work_tree:
         return _build_work_tree_target(repository, head, entry)
     if entry.mode:
-        note = f"{decode_path(entry.path)} is not in the work tree: this explains its version in HEAD."
-        target = read_committed_target(repository, "HEAD", entry.path, entry.blob)
-        return target if repository.is_bare or target.content is None else replace(target, note=note)
-    return Target(entry.path, note=f"{decode_path(entry.path)} does not exist in HEAD.", is_missing=True)
+        note = f"{format_path(entry.path)} is not in the work tree: this explains its version in HEAD."
+        target = read_committed_target(repository, "HEAD", entry.path, entry.blob, entry.mode)
+        if repository.is_bare or target.content is None:
+            return target
+        return replace(target, note=f"{note} {target.note}".rstrip())
+    return Target(entry.path, note=f"{format_path(entry.path)} does not exist in HEAD.", is_missing=True)
 
 
 def _build_work_tree_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
     if head is None:
         return Target(entry.path, note="The repository has no commits yet.")
     if not entry.mode and not repository.is_in_index(entry.path):
-        note = f"{decode_path(entry.path)} does not exist in HEAD."
+        note = f"{format_path(entry.path)} does not exist in HEAD."
         return Target(entry.path, note=note, is_missing=True, is_untracked=True)
     return _read_work_tree_file(repository, entry.path)
 
@@ -171,41 +177,46 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
 def _build_submodule_target(entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    command = format_command("lineage", "explain", inner_path, module)
-    note = f"{module} is a submodule, which is a separate repository: run `{command}`."
+    command = escape_in_sentence(format_command("lineage", "explain", inner_path, module))
+    note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository: run `{command}`."
     return Target(entry.path, note=note)
 
 
 def _build_directory_target(path: bytes) -> Target:
-    note = f"{decode_path(path) or 'The repository'} is a directory: name a file in it."
+    note = f"{format_path(path) or 'The repository'} is a directory: name a file in it."
     return Target(path, note=note, is_directory=True)
 
 
-def read_committed_target(repository: Repository, revision: str, path: bytes, blob: str) -> Target:
-    """Return the target for a file of a commit, with its blob."""
-    name = decode_path(path)
+def read_committed_target(
+    repository: Repository, revision: str, path: bytes, blob: str, mode: int = 0
+) -> Target:
+    """Return the target for a file of a commit, with its blob. `mode`: its mode; a symbolic link gets a note."""
+    name = format_path(path)
     if repository.read_blob_size(blob) > MAX_FILE_BYTES:
         return Target(path, note=f"{name} is too large to explain.")
     content = repository.read_blob(blob)
     if is_binary(content):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
-    return Target(path, content, revision=revision)
+    return Target(path, content, _describe_link(path, content) if mode == SYMLINK_MODE else "", revision)
+
+
+def _describe_link(path: bytes, destination: bytes) -> str:
+    return f"{format_path(path)} is a symbolic link to {format_path(destination)}: this explains the link itself."
 
 
 def _read_work_tree_file(repository: Repository, path: bytes) -> Target:
     """Return the target for a path in the work tree. Only regular files are opened."""
-    name, file = decode_path(path), _make_absolute(repository, path)
+    name, file = format_path(path), _make_absolute(repository, path)
     try:
         if file.is_symlink():
             destination = os.fsencode(file.readlink())
-            note = f"{name} is a symbolic link to {decode_path(destination)}: this explains the link itself."
-            return Target(path, destination, note)
+            return Target(path, destination, _describe_link(path, destination))
         content = _read_regular_file(file)
     except OSError as error:
         return Target(path, note=f"{name} cannot be read: {error.strerror}.")
     if content is None:
         return Target(path, note=f"{name} is too large to explain, or not a regular file.")
-    attribute = repository.get_attribute(name, "working-tree-encoding")
+    attribute = repository.get_attribute(path, "working-tree-encoding")
     encoding = attribute if isinstance(attribute, str) else ""
     if is_binary(_convert_to_utf8(content, encoding)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
@@ -229,9 +240,10 @@ def _make_absolute(repository: Repository, path: bytes) -> Path:
 
 def _convert_to_utf8(content: bytes, encoding: str) -> bytes:
     """Convert content to UTF-8 as git stores it; unchanged if the encoding is unknown or wrong."""
+    # git reads its own encoding UTF-16LE-BOM as UTF-16: the byte order mark is not part of the text.
+    codec = "UTF-16" if encoding.upper().endswith(("16LE-BOM", "16BE-BOM")) else encoding
     try:
-        # git's own names for encodings with a byte order mark end with "-BOM".
-        return content.decode(encoding.upper().removesuffix("-BOM")).encode() if encoding else content
+        return content.decode(codec).encode() if codec else content
     except (LookupError, UnicodeError):
         return content
 
@@ -256,17 +268,16 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
         if entry is None or entry.mode in (TREE_MODE, SUBMODULE_MODE):
             kind = "submodule" if entry and entry.mode == SUBMODULE_MODE else "directory"
             return replace(target, note=f"{sentence} It was a {kind}.")
-        last_version = read_committed_target(repository, removal.parent, removal.path, entry.sha)
+        last_version = read_committed_target(repository, removal.parent, removal.path, entry.sha, entry.mode)
     except UnreadableObject as error:
         return replace(
             target,
-            note=f"{target.display_path} does not exist in HEAD. Its history is unreadable: {error.reason}.",
+            note=f"{format_path(target.path)} does not exist in HEAD. Its history is unreadable: {error.reason}.",
         )
     untracked = "git does not track the file in the work tree. " if target.is_untracked else ""
     version = f"{untracked}This explains its last version, in commit {removal.parent[:SHA_DIGITS]}."
-    return replace(
-        last_version, note=f"{sentence} {version if last_version.content is not None else last_version.note}"
-    )
+    parts = (sentence, version if last_version.content is not None else "", last_version.note)
+    return replace(last_version, note=" ".join(filter(None, parts)))
 
 
 def describe_missing_file(
@@ -274,7 +285,7 @@ def describe_missing_file(
 ) -> tuple[Removal | None, str]:
     """Return the removal of a file that HEAD lacks, and a sentence about the commit and where the lines went.
 
-    If HEAD's history never had the file, return None and a sentence with similar files. Raises UnreadableObject.
+    If no removal is found, return None and a sentence with similar files. Raises UnreadableObject.
     """
     paths = filter(None, (target.path, *target.other_paths))
     removals = (find_removal(repository, git, head, path) for path in paths)
@@ -285,7 +296,10 @@ def describe_missing_file(
 
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:
-    """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it."""
+    """Return the newest commit of HEAD that removed a path.
+
+    None if HEAD's history never had it, or if none of the last MAX_CHECKED_COMMITS that changed it removed it.
+    """
     # At a merge that equals one parent, git skips the other parents, although they may have the file. The second run
     # includes them.
     for options in (["-1"], ["--full-history", f"-{MAX_CHECKED_COMMITS}"]):
@@ -303,16 +317,16 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
 
 def _describe_unknown_file(repository: Repository, target: Target, head: str, git: GitProgram) -> str:
     """Say that a file never existed, as far as the clone knows, and suggest similar ones."""
+    missing = f"{format_path(target.path)} does not exist in HEAD"
     if target.is_untracked:
-        return f"{target.display_path} does not exist in HEAD: git does not track it, so it has no history."
-    similar_files = find_similar_files(target.path, head, git)
-    question = f" Did you mean {' or '.join(similar_files)}?" if similar_files else ""
+        return f"{missing}: git does not track it, so it has no history."
+    similar_files = map(escape_in_sentence, find_similar_files(target.path, head, git))
+    suggestion = " or ".join(similar_files)
+    question = f" Did you mean {suggestion}?" if suggestion else ""
+    if git.run("rev-list", "--full-history", "-1", head, "--", target.path).stdout:
+        return f"{missing}. None of the last {MAX_CHECKED_COMMITS:,} commits that changed it removed it.{question}"
     extent = "nor in the history of this shallow clone" if repository.is_shallow else "and never did"
-    return f"{target.display_path} does not exist in HEAD {extent}.{question}"
-
-
-def _format_path(path: bytes) -> str:
-    return escape_in_sentence(decode_path(path))
+    return f"{missing} {extent}.{question}"
 
 
 def _try_describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
@@ -321,13 +335,13 @@ def _try_describe_removal(repository: Repository, git: GitProgram, head: str, re
         return _describe_removal(repository, git, head, removal)
     except UnreadableObject:
         commit = _format_commit(repository, removal)
-        return f"{_format_path(removal.path)} does not exist in HEAD: {commit} removed or renamed it."
+        return f"{format_path(removal.path)} does not exist in HEAD: {commit} removed or renamed it."
 
 
 def _describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
     """Say which commit removed or renamed a file, and where its lines went."""
     commit = _format_commit(repository, removal)
-    missing = f"{_format_path(removal.path)} does not exist in HEAD: {commit}"
+    missing = f"{format_path(removal.path)} does not exist in HEAD: {commit}"
     changes = _list_changes(repository, removal)
     new_path = _find_new_path(removal.path, changes)
     if new_path is not None:
@@ -338,7 +352,7 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
     """Return the end of a sentence: the new path of a renamed file and its later renames or removal."""
-    clause = _format_path(path)
+    clause = format_path(path)
     for _ in range(MAX_RENAMES):
         if repository.find_entry(head, path) is not None:
             return f"{clause}. Run `lineage explain` on that file for its later changes."
@@ -350,7 +364,7 @@ def _follow_renames(repository: Repository, git: GitProgram, head: str, path: by
         if new_path is None:
             return f"{clause}, which {commit} removed."
         path = new_path
-        clause = f"{clause}, which {commit} renamed to {_format_path(path)}"
+        clause = f"{clause}, which {commit} renamed to {format_path(path)}"
     return f"{clause}."
 
 
@@ -379,7 +393,7 @@ def _find_destinations(repository: Repository, removal: Removal, changes: list[F
     counts = {change.path: len(keys & _list_added_keys(repository, change)) for change in searched}
     for path, count in Counter(counts).most_common(MAX_DESTINATIONS):
         if count >= max(MIN_DESTINATION_LINES, MIN_DESTINATION_SHARE * len(keys)):
-            yield f"{count} of its {len(keys)} distinct lines to {_format_path(path)}"
+            yield f"{count} of its {len(keys)} distinct lines to {format_path(path)}"
 
 
 def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:

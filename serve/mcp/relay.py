@@ -30,7 +30,7 @@ from serve import config, process
 from serve.config import Settings
 from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths, open_session, read_peer_pid
 from stores import locks
-from stores.errors import LineageError
+from stores.errors import LineageError, from_os_error
 
 # A request that crashed two daemons would probably crash a third, and fail the requests of other clients.
 MAX_SENDS: Final = 2
@@ -41,8 +41,8 @@ EXIT_POLL_SECONDS: Final = 0.01
 INTERNAL_ERROR: Final = -32603
 CALL_METHOD: Final = "tools/call"
 LOST_CALL: Final = (
-    "The daemon ended before it answered. If the call changes a map, the change may or may not have been made. "
-    "Read the map with get_mindmap (or list_mindmaps) before you repeat the call."
+    "The daemon ended or was suspended before it answered. If the call changes a map, the change may or may not "
+    "have been made. Read the map with get_mindmap (or list_mindmaps) before you repeat the call."
 )
 
 
@@ -98,7 +98,6 @@ class Relay:
         self.watched_maps: dict[str, None] = {}
         self._lock = threading.Lock()  # for the connection, and for writing to it
         self._connection: socket.socket | None = None
-        self._reader: threading.Thread | None = None
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
         self._initialized = b""
@@ -159,7 +158,7 @@ class Relay:
     def _reconnect(self) -> None:
         try:
             connection = self._open_session()
-        except (LineageError, OSError, ValueError):
+        except (LineageError, OSError):
             try:
                 connection = start_server(self._server, self._client_id, self.watched_maps)
             except OSError as error:
@@ -179,10 +178,9 @@ class Relay:
             if self._initialize and request.line is self._initialize[1]:
                 lines.append(self._initialized)  # empty if the client has not sent it yet
         self._connection = connection
-        self._reader = threading.Thread(
+        threading.Thread(
             target=self._read_session, args=(connection, repeated_id), name="session", daemon=True
-        )
-        self._reader.start()
+        ).start()
         _write(connection, b"".join(lines))
 
     def _read_session(self, connection: socket.socket, repeated_id: int | str | None) -> None:
@@ -246,7 +244,8 @@ class Relay:
 
     def _reject_repeated_requests(self) -> None:
         """Answer with an error each request that was sent MAX_SENDS times."""
-        message = f"This request was lost {MAX_SENDS} times, because the daemon ended. {self._crash_hint}"
+        reason = "because the daemon ended or was suspended"
+        message = f"This request was lost {MAX_SENDS} times, {reason}. {self._crash_hint}"
         repeated = [
             request_id for request_id, request in self._unanswered.items() if request.sends >= MAX_SENDS
         ]
@@ -341,7 +340,10 @@ def main() -> None:
     """Run `lineage-mcp`."""
     if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         config.make_home_absolute()
-        os.chdir(sys.argv.pop(1))  # the session answers about its working directory
+        try:
+            os.chdir(sys.argv.pop(1))  # the session answers about its working directory
+        except OSError as error:
+            sys.exit(f"error: {from_os_error(error) or error}")
     settings = config.load_settings()
     if len(sys.argv) > 1:
         serve_in_process(LINEAGE)

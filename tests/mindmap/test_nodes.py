@@ -196,6 +196,8 @@ def test_nested_batch() -> None:
         ({"label": "x", "colour": "red"}, "A node has no field 'colour'"),
         ({"label": 3}, "A node's label must be a text"),
         ({"label": "x", "children": "y"}, "children must be a list"),
+        ({"label": "x", "children": False}, "children must be a list"),
+        ({"label": "x", "type": ""}, "'' is not a node type"),
         ({"label": "x", "children": ["y"]}, "A node must be an object"),
     ],
 )
@@ -421,6 +423,8 @@ def test_reason_of_a_blocked_task() -> None:
     assert (other.document.nodes[deploy].reason, other.message) == ("No host", "Ship: reason: No host")
     cleared = update_nodes(renamed, [NodeUpdate(deploy, reason="")], NOON)
     assert (cleared.document.nodes[deploy].reason, cleared.message) == (None, "Ship: reason removed")
+    unchanged = update_nodes(renamed, [NodeUpdate(note, reason=" ")], NOON)
+    assert (unchanged.document.nodes[note].reason, unchanged.message) == (None, "Why: unchanged")
     for change in ({"status": "in_progress"}, {"type": "note"}):
         assert (
             update_nodes(renamed, [NodeUpdate(deploy, **change)], NOON).document.nodes[deploy].reason is None

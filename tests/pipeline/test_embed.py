@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from stores import database, history
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.connections import IndexWriter
 from stores.index_location import IndexLocation
-from stores.vectors import list_pending_texts, quantize
+from stores.vectors import list_pending_texts, load_pending_texts, quantize
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
@@ -140,6 +140,28 @@ def test_long_texts_are_encoded_first(index_writer: IndexWriter) -> None:
     assert [len(call) for call in encoder.calls] == [4, 2]
     lengths = [len(text) for call in encoder.calls for text in call]
     assert lengths == sorted(lengths, reverse=True)
+
+
+def test_times_of_the_phases(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for reading texts counts as `storage` only, although the encoder's results are read meanwhile."""
+    now = 0.0
+
+    def advance(function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal now
+            now += seconds
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr("pipeline.profile.time.perf_counter", lambda: now)
+    monkeypatch.setattr(embed, "load_pending_texts", advance(load_pending_texts, 100))
+    monkeypatch.setattr(embed, "encode_texts", advance(embed.encode_texts, 1))
+    with index_writer.open_batch() as connection:
+        pending = list_pending_texts(connection)
+    profile = Profile()
+    list(EmbeddingStage(RecordingEncoder(), index_writer, profile, texts_per_transaction=2).embed(pending))
+    assert profile.seconds == {"storage": 300, "embed": 3}
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])

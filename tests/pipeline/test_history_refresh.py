@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tree_sitter import Query
 
-from pipeline import component_versions, extract, head_symbols, write
-from pipeline.history_refresh import RefreshResult
+from pipeline import component_versions, extract, head_symbols, history_refresh, write
+from pipeline.history_refresh import RecordedPaths, RefreshResult
 from pipeline.syntax import grammars
 from pipeline.syntax.grammars import Grammar
 from pipeline.text import count_terms
@@ -216,6 +216,23 @@ def test_new_ignore_rules_do_not_stop_a_refresh(tmp_path: Path, monkeypatch: pyt
     assert load_embedded_rows(repo, tmp_path) == hunks_before
     names = load_rows(repo, tmp_path, "SELECT DISTINCT name FROM hunk_symbols WHERE confidence = 'ExactSpan'")
     assert names == [("Greeter",)]
+
+
+def test_recorded_paths_are_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old paths of files that were not renamed are null, and not among the recorded paths."""
+    recorded_paths: list[frozenset[str]] = []
+
+    def create_filter(paths: frozenset[str]) -> RecordedPaths:
+        recorded_paths.append(paths)
+        return RecordedPaths(paths)
+
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "def f(): pass\n")
+    run_index(repo, tmp_path)
+    install_new_parser(monkeypatch)
+    monkeypatch.setattr(history_refresh, "RecordedPaths", create_filter)
+    run_index(repo, tmp_path, force=True)
+    assert recorded_paths == [{"a.py"}]
 
 
 def test_new_commits_are_not_extracted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipeline.git.repository import open_repository
 from serve import repositories
 from serve.cli.terminal import is_interrupt
 from serve.repositories import locate_index, open_sql
-from stores import database
-from stores.sql import SqlError
+from stores import database, sql
+from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder, build_index
 
@@ -113,13 +114,21 @@ def test_restricted_connection_is_not_reused(repo: Repo, home: Path) -> None:
 
 
 def test_unknown_encoder(repo: Repo, home: Path) -> None:
-    """`embed` fails for an index of an encoder that this version does not have; other statements work."""
+    """`embed` fails with a hint for an index of an encoder that this version lacks; other statements work."""
     location = locate_index(home, open_repository(repo.path))
     with database.open_for_writing(location) as connection:
         connection.execute("UPDATE made_by SET version = 'other' WHERE component = 'embedding_model'")
     assert run_sql(repo, home, "SELECT count(*) FROM changes") == [(4,)]
-    with pytest.raises(SqlError, match="built with the encoder other"):
+    with pytest.raises(LineageError, match="built with the encoder other") as caught:
         run_sql(repo, home, "SELECT embed('text')")
+    assert "lineage index --rebuild" in caught.value.hint
+
+
+def test_error_before_the_statement(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the program's own statements is not reported as one of the user's statement."""
+    monkeypatch.setattr(sql, "_CREATE_TAGS", "SELEC")
+    with pytest.raises(duckdb.ParserException):
+        run_sql(repo, home, "SELECT 1")
 
 
 def test_interrupt_of_embed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,21 @@ test("what fits the window is expanded: all of a small map, and of others the ac
   assert.ok(!chooseCollapsedNodes(map, []).has("p6"));
 });
 
+test("a part is expanded until 24 branches do not fit", () => {
+  const map = createMapWithPlans(40, 1);
+  let tries = -1; // the first call is for the part as it is
+  chooseCollapsedNodes(map, [{ has: () => true, fits: () => ++tries === 0 }]);
+  assert.equal(tries, 24);
+});
+
+test("only tasks have a status that affects the order in which nodes are expanded", () => {
+  const map = createMap({ first: { type: "component" }, a: { parentId: "first" }, second: { type: "component" }, b: { parentId: "second", type: "note" } });
+  map.nodes["first"]!.status = "completed";
+  map.nodes["b"]!.status = "in_progress";
+  const collapsed = chooseCollapsedNodes(map, [{ has: () => true, fits: (nodes) => nodes.size > 0 }]);
+  assert.deepEqual([...collapsed], ["second"]);
+});
+
 test("the order in which nodes are expanded is computed once for a map", () => {
   const map = createMapWithPlans(3, 5);
   let reads = 0;

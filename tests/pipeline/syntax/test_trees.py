@@ -20,6 +20,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.syntax.grammars import Node, load_grammar
 from pipeline.syntax.symbols import TouchedSymbolFinder
 from pipeline.syntax.trees import (
+    MAX_LINE_BYTES,
     SMALL_EDIT_BYTES,
     FileContent,
     PreviousVersion,
@@ -27,6 +28,7 @@ from pipeline.syntax.trees import (
     VersionCache,
     compute_edits,
     extend_edits_back,
+    is_within_size_limits,
     parse_incrementally,
     parse_version,
 )
@@ -269,6 +271,21 @@ def test_version_cache_bounds_files_without_a_tree() -> None:
     assert {cache.get(blob, blob, python, source) for blob in map(str, range(20))} == {None}
     assert len(cache._versions) == 10
     assert cache.get("large", "large", python, source) is not None
+
+
+def test_rows() -> None:
+    """Rows are those of the range only, without their line feeds."""
+    content = FileContent(b"a\n\nb")
+    assert content.get_rows(0, 0) == [b"a"]
+    assert content.get_rows(0, 1) == [b"a", b""]
+    assert content.get_rows(1, 2) == [b"", b"b"]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_longest_line_that_is_parsed(end: bytes) -> None:
+    """A line of MAX_LINE_BYTES is parsed, a longer one is not."""
+    for length, is_within in ((MAX_LINE_BYTES, True), (MAX_LINE_BYTES + 1, False)):
+        assert is_within_size_limits(FileContent(b"a\n" + b"x" * length + end)) is is_within
 
 
 def test_is_error_free() -> None:

@@ -244,7 +244,7 @@ def test_load_run_phases() -> None:
     record_times(file, Profile({"embed": 1.0, "parse": 0.5}))
     times = metrics.load_run_phases()
     assert times.rows()[:3] == [("embed", 3.0), ("diff", 1.5), ("parse", 0.5)]
-    assert set(times["phase"]) == {"walk", "diff", "parse", "embed", "storage", "fts", "symbols"}
+    assert set(times["phase"]) == {"walk", "diff", "parse", "text", "embed", "storage", "fts", "symbols"}
 
 
 def replace_hunks(index: Frames, rows: list[tuple[int, str, str | None]]) -> Frames:

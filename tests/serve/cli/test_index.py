@@ -24,6 +24,7 @@ PROFILE = {
     "commit_walk_ms",
     "diff_extract_ms",
     "tree_sitter_parse_ms",
+    "text_build_ms",
     "embed_ms",
     "storage_write_ms",
     "fts_insert_ms",
@@ -46,7 +47,8 @@ def test_summary_lists_phases(repo: Repo, home: Path, capsys: pytest.CaptureFixt
     assert header.startswith("indexed in ") and header.endswith(" - 16 commits, 13 hunks, 6 HEAD symbols")
     phase_names = [line.split()[0] for line in phases]
     assert (
-        set(phase_names) <= {"embed", "storage", "diff", "parse", "symbols", "fts"} and "embed" in phase_names
+        set(phase_names) <= {"embed", "storage", "diff", "parse", "text", "symbols", "fts"}
+        and "embed" in phase_names
     )
     shares = [int(line.split()[-1].removesuffix("%")) for line in phases]
     assert shares == sorted(shares, reverse=True) and 0 <= shares[-1] <= shares[0] <= 100

@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -213,6 +215,28 @@ def test_another_file_at_the_path_of_a_daemon_file(
     assert run_lineage(home, "daemon", "status")[::2] == (1, f"error: {warning}")
     assert run_lineage(home, "serve")[::2] == (1, f"error: {warning}")
     shutil.rmtree(paths.directory) if paths.directory.is_dir() else paths.directory.unlink()
+
+
+@pytest.mark.parametrize("response", [b"HTTP/1.1 abc", b"HTTP/1.1", b"HTTP/1.1 200 OK\r\nContent-Length: x"])
+def test_another_program_at_the_socket(home: Path, response: bytes) -> None:
+    """A response that is not HTTP is an error for users."""
+    paths = DaemonPaths(home)
+    paths.directory.mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(paths.socket))
+        server.listen()
+
+        def respond() -> None:
+            connection, _ = server.accept()
+            connection.recv(1 << 16)  # to close with unread data would reset the connection
+            connection.sendall(response + b"\r\n\r\n")
+            connection.close()
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        with pytest.raises(DaemonUnavailable, match="is no daemon"):
+            process.open_session(config.load_settings({"LINEAGE_HOME": str(home)}))
+        thread.join()
 
 
 def test_traceback_of_a_daemon_is_not_quoted(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.repository import open_repository
 from serve.explain import target
 from tests.repos import Repo
 from tests.serve.explain.helpers import (
@@ -71,6 +72,33 @@ def test_suffix_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
     build_index(repo, home)
     answer = explain(repo, home, os.fsdecode(name), 2, 2, include_evolution=True)
     assert [(lead.commit_sha, lead.file_path) for lead in answer.meta.explain.leads] == [(sha, "net.\\xe9")]
+
+
+def test_attribute_of_a_name_that_is_not_utf8(repo: Repo, home: Path) -> None:
+    """git's attributes are looked up with the bytes of the name."""
+    repo.write(".gitattributes", b"caf\xe9.txt text working-tree-encoding=UTF-16LE-BOM\n")
+    repo.write(b"caf\xe9.txt", "\ufeffone\ntwo\n".encode("utf-16-le"))
+    repo.commit("Write it")
+    answer = explain(repo, home, os.fsdecode(b"caf\xe9.txt"))
+    assert [line.text for line in answer.lines] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["a`lineage index`b.py", "new\nline.py"])
+def test_names_in_sentences(repo: Repo, home: Path, name: str) -> None:
+    """A name in a sentence is on one line, and never looks like a suggested command."""
+    repo.commit_file(f"lib/{name}", "x\n")
+    repo.commit_file(f"gone/{name}", "x\n")
+    (repo.path / "gone" / name).unlink()
+    repo.write(f"empty/{name}", "")
+    repo.git("add", f"empty/{name}")
+    repo.git("commit", "--quiet", "--message", "Add an empty file")
+    repo.write(f"untracked/{name}", "x\n")
+    for file in (name, f"untracked/{name}", f"gone/{name}", f"empty/{name}", f"../{name}", f"lib/{name}/x"):
+        note = get_limitation(explain(repo, home, file))
+        assert note and "`" not in note and "\n" not in note
+    repo.symlink("link", name)
+    repo.commit("Link")
+    assert "`" not in get_limitation(explain(repo, home, "link"))
 
 
 def test_deleted_in_the_work_tree(repo: Repo, home: Path) -> None:
@@ -152,6 +180,21 @@ def test_symlink(repo: Repo, home: Path) -> None:
     assert [(line.text, line.commit_sha) for line in answer.lines] == [("../../secret", sha)]
     assert get_limitation(answer) == (
         "link is a symbolic link to ../../secret: this explains the link itself."
+    )
+
+
+def test_symlink_of_a_commit(repo: Repo, home: Path) -> None:
+    """The version of a link in HEAD, or the last one before its removal, is explained as a link too."""
+    repo.symlink("link", "../../secret")
+    parent = repo.commit("Link")
+    note = "link is a symbolic link to ../../secret: this explains the link itself."
+    (repo.path / "link").unlink()
+    assert get_limitation(explain(repo, home, "link")) == (
+        f"link is not in the work tree: this explains its version in HEAD. {note}"
+    )
+    repo.commit("Drop it")
+    assert get_limitation(explain(repo, home, "link")).endswith(
+        f"This explains its last version, in commit {parent[:12]}. {note}"
     )
 
 
@@ -285,6 +328,27 @@ def test_merge_drops_a_file_of_a_branch(repo: Repo, home: Path) -> None:
     answer = explain(repo, home, "topic.py")
     assert f'commit {merge[:12]} ("Merge by ours") removed it' in get_limitation(answer)
     assert list_line_commits(answer) == [sha] * 3
+
+
+def test_removal_that_is_not_found(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If too many commits changed a file to find its removal, the limitation does not claim that it never existed."""
+    monkeypatch.setattr(target, "MAX_CHECKED_COMMITS", 0)
+    repo.branch("topic")
+    repo.commit_file("topic.py", THREE_LINES, "Add on topic")
+    repo.switch("main")
+    repo.commit_file("main.py", "x\n")
+    repo.git("merge", "--quiet", "--no-commit", "--strategy=ours", "topic")
+    repo.commit("Merge by ours")
+    assert get_limitation(explain(repo, home, "topic.py")) == (
+        "topic.py does not exist in HEAD. None of the last 0 commits that changed it removed it."
+    )
+
+
+def test_equal_candidates_are_one_path(repo: Repo) -> None:
+    """A missing path that is the same relative to the repository and to the working directory is searched once."""
+    for file in ("nowhere.py", str(repo.path / "nowhere.py")):
+        missing = target.resolve_target(open_repository(repo.path), repo.head, file, repo.path)
+        assert (missing.path, missing.other_paths) == (b"nowhere.py", ())
 
 
 def test_branch_with_the_file_is_merged_later(repo: Repo, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -313,6 +314,19 @@ def test_relay_remembers_watched_maps(server: Server) -> None:
     session.write({"id": 9, "result": "text"})
     server.read_as_client()
     assert list(server.relay.watched_maps) == ["mm_a"]
+
+
+def test_path_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH that cannot be entered is one message."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(sys, "argv", ["lineage-mcp", str(tmp_path)])
+    monkeypatch.setattr(os, "chdir", refuse)
+    with pytest.raises(SystemExit) as caught:
+        relay.main()
+    assert str(caught.value).startswith(f"error: Permission denied: {tmp_path}\n")
 
 
 def test_relative_home_and_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import type { Mindmap } from "../api/types";
 import { memoizeByObject } from "../model/memoize";
 import { computeProgress, findActiveTask, isDone } from "../model/progress";
-import { type Branch, findAncestors, getTree } from "../model/tree";
+import { type Branch, findAncestors, getStatus, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
@@ -19,9 +19,9 @@ export interface PartToFit {
 }
 
 /**
- * Returns the ids of the nodes to collapse so that every part fits its pane. The root, the path to the task in progress
- * and the paths to `shown` nodes are always expanded; then, while they fit, other active tasks, the levels from the top,
- * and completed branches.
+ * Returns the ids of the nodes to collapse. The root, the path to the task in progress and the paths to `shown` nodes are
+ * always expanded, even in a part that then does not fit its pane; then, while they fit, other active tasks, the levels
+ * from the top, and completed branches.
  */
 export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: Iterable<string> = []): Set<string> {
   const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));
@@ -37,7 +37,7 @@ export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: It
       for (const candidate of toExpand) collapsed.delete(candidate);
       if (fits(collapsed)) continue;
       for (const candidate of toExpand) collapsed.add(candidate);
-      if (++rejected > MAX_REJECTED) break;
+      if (++rejected === MAX_REJECTED) break;
     }
   }
   return collapsed;
@@ -46,10 +46,10 @@ export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: It
 /** Returns the nodes with children in the order in which they are expanded. Cached for each map. */
 const listByImportance: (map: Mindmap) => string[] = memoizeByObject((map) => {
   const nodes = Object.values(map.nodes);
-  const activeParents = nodes.filter((node) => ACTIVE_STATUSES.has(node.status ?? "")).flatMap((node) => node.parent ?? []);
+  const activeParents = nodes.filter((node) => ACTIVE_STATUSES.has(getStatus(node) ?? "")).flatMap((node) => node.parent ?? []);
   const progressById = computeProgress(map);
   const byLevel = listNodesByLevel(map).filter((id) => map.nodes[id]!.children.length);
-  const isCompleted = (id: string): boolean => map.nodes[id]!.status === "completed" || isDone(progressById.get(id)!);
+  const isCompleted = (id: string): boolean => getStatus(map.nodes[id]!) === "completed" || isDone(progressById.get(id)!);
   return [...activeParents, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
 });
 

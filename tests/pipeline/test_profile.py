@@ -1,0 +1,24 @@
+"""Timings of the phases of an index run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.profile import PROFILE_FIELDS, SUMMARY_PHASES, Profile, record_times
+from tests.pipeline.histories import create_interleaved_repo, run_index
+
+
+def test_every_phase_is_shown(tmp_path: Path) -> None:
+    """Every phase that a run measures is in the `--profile` line; all but the walk are in the summary."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
+    measured = run_index(repo, tmp_path / "home", skip_vectors=True).profile.seconds
+    assert {"text", "diff"} <= measured.keys() <= PROFILE_FIELDS.keys()
+    assert {"walk", *SUMMARY_PHASES} == PROFILE_FIELDS.keys()
+
+
+def test_times_that_cannot_be_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that cannot be written is a warning: the run has succeeded."""
+    record_times(tmp_path / "missing" / "times.json", Profile({"diff": 1.0}))
+    assert "The times of this run were not recorded" in caplog.text
