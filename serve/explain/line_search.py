@@ -191,7 +191,7 @@ class LineSearcher:
     def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
         for change in changes:
             self.deadline.check()
-            if os.fsencode(text) in self._read_content(change.commit_sha, change.path):
+            if text.encode() in self._read_content(change.commit_sha, change.path):
                 return True
         return False
 
@@ -239,9 +239,13 @@ class LineSearcher:
         return count > sum(self._count_term(term, parent, old_path) for parent in parents)
 
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
-        """Return how often a file of a commit has a term as whole words."""
-        text, content = os.fsencode(term), self._read_content(sha, path)
-        return len(re.findall(rb"(?<!\w)%s(?!\w)" % re.escape(text), content)) if text in content else 0
+        """Return how often a file of a commit has a term, whose first and last word must be whole words there."""
+        text, content = term.encode(), self._read_content(sha, path)
+        if text not in content:
+            return 0
+        start = rb"\b" if re.match(rb"\w", text) else b""
+        end = rb"\b" if re.search(rb"\w$", text) else b""
+        return len(re.findall(start + re.escape(text) + end, content))
 
     def _read_content(self, sha: str, path: bytes) -> bytes:
         blob = find_blob(self.repository, sha, path)

@@ -699,6 +699,24 @@ def test_oldest_commits_with_the_name_are_leads(
     assert [lead.commit_message for lead in trace(repo, home, "net.py", 7).leads] == ["Part 0", "Part 1"]
 
 
+@pytest.mark.parametrize(
+    ("old", "is_lead"),
+    [
+        ('load("/etc/retry.conf")', True),
+        ('load("host/etc/retry.conf")', True),
+        ('load("/etc/retry.config")', False),
+        ("# RETRY_CONF etc retry conf", False),
+    ],
+)
+def test_literal_of_a_lead(repo: Repo, home: Path, old: str, is_lead: bool) -> None:
+    """A commit that adds the literal of a new line is a lead, one that adds its words or a longer word is none."""
+    repo.commit_file("part.py", f"{old}\n", "Part")
+    repo.commit_file("net.py", OTHER + 'settings = read("/etc/retry.conf")\n', "Use it")
+    build_index(repo, home)
+    leads = trace(repo, home, "net.py", 7).leads
+    assert [lead.commit_message for lead in leads] == ["Part"] * is_lead
+
+
 def test_work_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a number of commits or a time the search stops, and the answer says so."""
     for number in range(5):
