@@ -38,6 +38,7 @@ ENVIRONMENT: Final = {
 }
 # Settings passed by environment variables, which override every configuration file and conditional include.
 CONFIGURATION: Final = {
+    "advice.graftFileDeprecated": "false",  # GIT_GRAFT_FILE, even without grafts, would print it before an error
     "core.fsmonitor": "false",  # may name a program
     "core.pager": "cat",
     "core.quotePath": "false",  # print paths unquoted where possible
@@ -121,11 +122,16 @@ class GitProgram:
         Raises GitNotFound if there is no git program.
         """
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
+        environment = dict(self.build_environment())
+        if (
+            arguments[0] == "diff-tree"
+        ):  # it reads the index for attributes only, and fails if the file is damaged
+            environment["GIT_INDEX_FILE"] = str(self.git_dir / "no-index")
         try:
             process = subprocess.Popen(
                 [b"git", b"--no-pager", *map(os.fsencode, (*location_options, *arguments))],
                 cwd=self.root or self.git_dir,
-                env=self.build_environment(),
+                env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

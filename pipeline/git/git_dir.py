@@ -14,12 +14,15 @@ Settings: TypeAlias = Sequence[tuple[str, str]]
 
 # Files that git and libgit2 open in most commands, or to find a repository.
 _FILES_READ_BY_GIT: Final = (
+    "commondir",
     "config",
     "config.worktree",
     "index",
     "info/exclude",
     "info/grafts",
     "objects/info/alternates",
+    "objects/info/commit-graph",
+    "objects/pack/multi-pack-index",
     "packed-refs",
     "shallow",
 )
@@ -27,6 +30,10 @@ _FILES_READ_BY_GIT: Final = (
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
 GIT_ENTRY = ".git"
+# Value of a setting `path`, which in the section `include` or `includeIf` names another configuration file.
+_PATH_SETTING: Final = re.compile(rb'^[^#;]*?\bpath\s*=\s*"?([^"\r\n]*)', re.IGNORECASE | re.MULTILINE)
+# Depth to which git follows includes.
+MAX_INCLUDE_DEPTH: Final = 10
 
 
 def resolve_common_dir(git_dir: Path) -> Path:
@@ -64,7 +71,28 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     """Return a file of a git directory, such as a pipe, that git would wait for forever; usually None."""
     common_dir = resolve_common_dir(git_dir)
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
-    return next(filter(blocks_on_open, sorted(files)), None)
+    if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
+        return blocking_file
+    branch = os.fsdecode(_read_or_empty(git_dir / "HEAD")).removeprefix("ref:").strip()
+    included_files = _list_included_files(common_dir / "config", MAX_INCLUDE_DEPTH)
+    return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
+
+
+def _read_or_empty(file: Path) -> bytes:
+    try:
+        return read_small_file(file)
+    except OSError:
+        return b""
+
+
+def _list_included_files(config_file: Path, depth: int) -> Iterator[Path]:
+    """Yield the files that a configuration file may include, whatever the conditions, and those that they include."""
+    content = _read_or_empty(config_file) if depth else b""
+    for value in _PATH_SETTING.findall(content):
+        # `Path.expanduser` would raise for an unknown user.
+        file = config_file.parent / os.path.expanduser(os.fsdecode(value.strip()))  # noqa: PTH111
+        yield file
+        yield from _list_included_files(file, depth - 1)
 
 
 def is_partial_clone(configuration: Settings) -> bool:

@@ -85,8 +85,12 @@ def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
 
 
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
-    """Load a repository's `.mailmap`; an empty one if it cannot be read, or is a pipe, which would block."""
-    if git.workdir and blocks_on_open(Path(git.workdir) / ".mailmap"):
+    """Load a repository's mailmap; an empty one if a file cannot be read, or is a pipe, which would block."""
+    root = Path(git.workdir or git.path)
+    configured_names = filter(None, git.config.get_multivar("mailmap.file"))
+    # `Path.expanduser` would raise for an unknown user.
+    names = [".mailmap", *map(os.path.expanduser, configured_names)]
+    if any(blocks_on_open(root / name) for name in names):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)

@@ -120,6 +120,8 @@ class Repository:
         self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
+        # libgit2's walks follow grafts, which all else ignores.
+        self._has_grafts = (common_dir / "info" / "grafts").exists()
         self.is_shallow: bool = bool(self.shallow_boundary)
         self.is_partial_clone: bool = is_partial_clone(self.config)
         self._mailmap = load_mailmap(git)
@@ -236,6 +238,8 @@ class Repository:
 
     def reaches_more_than(self, tip: str, count: int) -> bool:
         """Return whether a tip reaches more than `count` commits; False if the history is too damaged to count."""
+        if self._has_grafts:
+            return len(collect_reachable([tip], self.read_parents)) > count
         with suppress(KeyError, pygit2.GitError):
             return any(True for _ in islice(self._git.walk(tip, SortMode.NONE), count, None))
         return False
@@ -431,15 +435,16 @@ class Repository:
 
     def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
         """Return the parents of each commit that `tip` reaches and the hidden ones do not."""
-        try:
-            walker = self._git.walk(tip, SortMode.NONE)
-            for sha in hidden_commits:
-                walker.hide(sha)
-            return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
-        except (pygit2.GitError, KeyError, ValueError):  # an object is missing, and libgit2's walk stops
-            excluded_commits = collect_reachable(hidden_commits, self.read_parents)
-            reached_commits = collect_reachable([tip], self.read_parents)
-            return {sha: parents for sha, parents in reached_commits.items() if sha not in excluded_commits}
+        # libgit2's walk stops with an error at a missing object.
+        with suppress(pygit2.GitError, KeyError, ValueError):
+            if not self._has_grafts:
+                walker = self._git.walk(tip, SortMode.NONE)
+                for sha in hidden_commits:
+                    walker.hide(sha)
+                return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
+        excluded_commits = collect_reachable(hidden_commits, self.read_parents)
+        reached_commits = collect_reachable([tip], self.read_parents)
+        return {sha: parents for sha, parents in reached_commits.items() if sha not in excluded_commits}
 
     def read_parents(self, sha: str) -> Parents:
         """Return a commit's parents; none if it cannot be read."""

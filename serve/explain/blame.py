@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
+INCLUDE_SETTING: Final = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
 # Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
 MAX_LINE_RANGES: Final = 6
 # Option that removes the files of the setting `blame.ignoreRevsFile`.
@@ -61,14 +62,15 @@ class BlameIgnoreRevs:
 
     - `revisions`: commits listed in the repository's `.git-blame-ignore-revs`.
     - `note`: sentence for the user about invalid lines in that file; empty if there are none.
-    - `configured_contents`: contents of the files that the git setting `blame.ignoreRevsFile` names. git reads these
-      files itself; they are loaded here only for the cache key of an answer.
+    - `configured_files`, `configured_contents`: the files that the git setting `blame.ignoreRevsFile` names, and their
+      contents. git reads these files itself; they are loaded here only for the cache key of an answer.
     - `replacement_config`: settings that replace the user and system configuration, without `blame.ignoreRevsFile`
       settings that name missing files, because git fails on those. None if no file is missing: nothing is replaced.
     """
 
     revisions: tuple[str, ...] = ()
     note: str = ""
+    configured_files: tuple[Path, ...] = ()
     configured_contents: tuple[bytes, ...] = ()
     replacement_config: tuple[tuple[str, str], ...] | None = None
 
@@ -99,21 +101,25 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     note = ""
     if len(hashes) < len(entries):
         note = f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
-    missing_files = {value for value, path in configured_paths.items() if not path.is_file()}
+    missing_files = {value for value, path in configured_paths.items() if not path.exists()}
     return BlameIgnoreRevs(
         revisions=revisions,
         note=note,
+        configured_files=tuple(configured_paths.values()),
         configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
         replacement_config=_drop_missing_files(repository, missing_files) if missing_files else None,
     )
 
 
 def _drop_missing_files(repository: Repository, missing_files: set[str]) -> tuple[tuple[str, str], ...]:
-    """Return the git configuration without `blame.ignoreRevsFile` settings that name missing files."""
+    """Return the git configuration without `blame.ignoreRevsFile` settings that name missing files.
+
+    Settings of included files are listed themselves, and git rejects a relative include in the environment.
+    """
     return tuple(
         (name, value)
         for name, value in repository.config
-        if name != IGNORE_REVS_SETTING or value not in missing_files
+        if not INCLUDE_SETTING.fullmatch(name) and (name != IGNORE_REVS_SETTING or value not in missing_files)
     )
 
 

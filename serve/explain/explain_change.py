@@ -117,13 +117,14 @@ class Explainer:
         if target.is_missing and head:
             git = commit_graph.create_git_program(repository, location.git_directory if location else None)
             target = resolve_missing_file(repository, git, head, target)
+        ignore_revs = load_ignore_revs(repository)
         return ExplainContext(
             request=request,
             repository=repository,
             head=head,
-            target=cache.refuse_blocked_target(repository, target),
+            target=cache.refuse_blocked_target(repository, target, ignore_revs),
             location=location,
-            ignore_revs=load_ignore_revs(repository),
+            ignore_revs=ignore_revs,
             histories=self._histories,
             reader_pools=self.reader_pools,
         )

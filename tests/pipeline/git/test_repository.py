@@ -109,15 +109,17 @@ def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
     """The history is the recorded one, without the effects of `git replace` and grafts."""
     repo.commit_file("a.py", "a = 2\n", "Third")
     recorded_shas = open_repository(repo.path).walk(repo.head)
-    first = repo.git("rev-parse", "HEAD~2")
+    first, second = repo.git("rev-parse", "HEAD~2", "HEAD~1").split()
     repo.git("replace", "--graft", "HEAD", first)
     (repo.path / ".git" / "info").mkdir(exist_ok=True)
-    (repo.path / ".git" / "info" / "grafts").write_text(f"{repo.git('rev-parse', 'HEAD~1')}\n")
+    (repo.path / ".git" / "info" / "grafts").write_text(f"{second}\n")
     opened = open_repository(repo.path)
     assert opened.walk(repo.head) == recorded_shas
+    assert opened.walk(repo.head, hide=[first]) == recorded_shas[1:]
+    assert [opened.reaches_more_than(repo.head, count) for count in (2, 3)] == [True, False]
     assert opened.read_commit(repo.head).parents == (recorded_shas[-2],)
-    git = create_git_program(opened)
-    assert git.run("rev-list", "--reverse", "HEAD").stdout.decode().split() == recorded_shas
+    output = create_git_program(opened).run("rev-list", "--reverse", "HEAD")
+    assert (output.stdout.decode().split(), output.stderr) == (recorded_shas, "")
 
 
 def test_a_bare_repository_is_read_from_head(repo: Repo, tmp_path: Path) -> None:
@@ -438,9 +440,27 @@ def test_dates_have_no_zone(repo: Repo) -> None:
     assert commit.author_date.replace(tzinfo=UTC) == repo.clock
 
 
-@pytest.mark.parametrize("name", ["config", "index", "packed-refs", "shallow", "info/exclude", "info/grafts"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "commondir",
+        "config",
+        "index",
+        "info/exclude",
+        "info/grafts",
+        "local.config",
+        "objects/info/commit-graph",
+        "objects/pack/multi-pack-index",
+        "packed-refs",
+        "refs/heads/main",
+        "shallow",
+    ],
+)
 def test_pipe_in_the_git_directory(repo: Repo, name: str) -> None:
     """git would wait forever for a pipe in place of one of its files, so the repository is not opened."""
+    if name == "local.config":
+        repo.git("config", "include.path", "more.config")
+        (repo.path / ".git" / "more.config").write_text(f'[include]\n\tpath = "{name}" # local\n')
     file = repo.path / ".git" / name
     file.unlink(missing_ok=True)
     os.mkfifo(file)

@@ -125,6 +125,14 @@ def test_shallow_boundary(repo: Repo, tmp_path: Path) -> None:
     assert [directory.path for directory in summarize(clone, "HEAD").directories] == ["docs/"]
 
 
+def test_damaged_index_of_git(repo: Repo, tmp_path: Path) -> None:
+    """The file `.git/index`, which has no part in the history, may be damaged."""
+    copy = repo.clone(tmp_path / "copy")
+    expected = summarize(copy, "HEAD")
+    (copy.path / ".git" / "index").write_text("junk")
+    assert summarize(copy, "HEAD") == expected
+
+
 def test_missing_objects(repo: Repo, tmp_path: Path) -> None:
     """Commits that git cannot read are counted, and the answer says so; the JSON has a command for the repository."""
     copy = repo.clone(tmp_path / "copy", "--branch=main")

@@ -114,8 +114,10 @@ def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
 def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path) -> None:
     """A global blame.ignoreRevsFile that does not exist, which stops git, does not stop an answer."""
     repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
-    settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n[core]\n\tautocrlf\n\teol = crlf\n"
-    (tmp_path / ".gitconfig").write_text(settings)
+    settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n"
+    includes = '[include]\n\tpath = more\n[includeIf "gitdir:/**/*.path"]\n\tpath = other\n'
+    (tmp_path / ".gitconfig").write_text(settings + includes)
+    (tmp_path / "more").write_text("[core]\n\tautocrlf\n\teol = crlf\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     code, out, _ = run_lineage("explain", "src/tcp.py", str(repo.path), env=environment)
     document = json.loads(out)

@@ -210,8 +210,20 @@ def test_pipe_in_place_of_a_file_of_git(repo: Repo, home: Path, name: str) -> No
     assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
 
 
+@pytest.mark.parametrize("setting", ["blame.ignoreRevsFile", "core.attributesFile", "mailmap.file"])
+def test_pipe_in_a_setting(repo: Repo, home: Path, setting: str) -> None:
+    """A pipe that a setting names is not opened, neither by git nor by libgit2."""
+    pipe = repo.path / ".git" / "pipe"
+    os.mkfifo(pipe)
+    repo.git("config", setting, str(pipe))
+    answer = Explainer(home).explain(REQUEST, repo.path)
+    limitation = f"git would wait forever for {pipe}, because it is no regular file."
+    assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
+
+
 def test_null_device_in_place_of_a_file_of_git(repo: Repo, home: Path) -> None:
     """A setting that names the null device, as some users disable it, does not prevent a blame."""
+    repo.git("config", "blame.ignoreRevsFile", os.devnull)
     repo.git("config", "core.attributesFile", os.devnull)
     repo.git("config", "mailmap.file", os.devnull)
     (repo.path / ".gitattributes").symlink_to(os.devnull)
