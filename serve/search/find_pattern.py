@@ -358,9 +358,10 @@ def describe_hits(
     Weak hits of a history that is not indexed completely say nothing about a precedent. Neither do missing hits,
     unless the query has filters.
     """
-    if not best_candidates and (query.filters.has_conditions or not is_history_partial):
+    lacks_words = FUNCTION_WORDS.issuperset(query.terms)
+    if not best_candidates and (query.filters.has_conditions or not (is_history_partial or lacks_words)):
         return _describe_no_hits(query.filters)
-    if FUNCTION_WORDS.issuperset(query.terms):
+    if lacks_words:
         return NO_CONTENT_WORDS
     if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
         return _describe_weak_hits(query.filters)

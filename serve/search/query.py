@@ -105,9 +105,8 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
 
 def validate_request(request: FindRequest, now: datetime) -> None:
     """Check the text and the filters, without an index. Raises BadRequest."""
-    if not re.search(r"\w", request.text):
-        problem = "has no words" if request.text.strip() else "is empty"
-        raise BadRequest(f"The query {problem}.", hint="Describe in a few words what you are looking for.")
+    if not request.text.strip():
+        raise BadRequest("The query is empty.", hint="Describe in a few words what you are looking for.")
     parse_filters(request, now, EMPTY_CONTEXT)
 
 

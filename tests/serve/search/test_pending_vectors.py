@@ -9,7 +9,7 @@ import pytest
 
 from serve.find_types import FindAnswer, FindRequest
 from serve.index_status import load_status_at_path
-from serve.search.find_pattern import find_pattern
+from serve.search.find_pattern import NO_CONTENT_WORDS, find_pattern
 from stores import database, vector_search, writer
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
@@ -23,8 +23,8 @@ def repo(tmp_path: Path) -> Repo:
     return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
-def find(repo: Repo, home: Path, *, rerank: bool = True) -> FindAnswer:
-    request = FindRequest(QUESTION, k=3, rerank=rerank)
+def find(repo: Repo, home: Path, text: str = QUESTION, *, rerank: bool = True) -> FindAnswer:
+    request = FindRequest(text, k=3, rerank=rerank)
     return find_pattern(request, repo.path, home, load_encoder=lambda _: WordEncoder())
 
 
@@ -40,6 +40,15 @@ def test_words_answer_before_any_vector(repo: Repo, tmp_path: Path) -> None:
     assert complete_answer.hits[0].commit_message == "Greet and part"
     assert answer.hits[0].similarity == pytest.approx(complete_answer.hits[0].similarity, abs=1e-5)
     assert "vectors" not in (complete_answer.meta.hint or "")
+
+
+@pytest.mark.parametrize("text", ["```", "?!"])
+def test_query_without_words_before_any_vector(repo: Repo, tmp_path: Path, text: str) -> None:
+    """Without words only vectors can find a commit. Before there are any, the hint is to use words."""
+    run_index(repo, tmp_path / "home", skip_vectors=True)
+    answer = find(repo, tmp_path / "home", text)
+    assert answer.hits == ()
+    assert NO_CONTENT_WORDS in (answer.meta.hint or "")
 
 
 def test_vector_lane_has_only_texts_with_vectors(

@@ -37,17 +37,6 @@ def test_any_text_can_be_parsed(text: str) -> None:
         duckdb.execute("SELECT regexp_matches('src/a.py', ?)", [translate_path_pattern(pattern)[0]])
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [("", "is empty"), (" \n", "is empty"), ("```", "has no words"), ("?!", "has no words")],
-)
-def test_query_without_words(text: str, problem: str) -> None:
-    """A query needs a word, in any script."""
-    with pytest.raises(BadRequest, match=f"^The query {problem}"):
-        query.validate_request(FindRequest(text), NOW)
-    query.validate_request(FindRequest("`été`"), NOW)
-
-
 @pytest.mark.parametrize("piece", ["a-", "`a", "a/", "a.", "in ", "a::", "last "])
 def test_parsing_time_is_linear(piece: str) -> None:
     """The longest allowed text of any shape is parsed in linear time: quadratic time would take minutes."""
