@@ -237,8 +237,11 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
     return Compatibility(verdict.status.value, verdict.reason, verdict.missing)
 
 
-def build_index_hints(status: IndexStatus) -> Iterator[str]:
-    """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible."""
+def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Iterator[str]:
+    """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible.
+
+    `uses_vectors`: True if the answer depends on the share of the changes that have vectors.
+    """
     if status.range_coverage:
         yield from status.range_coverage.describe()
     if status.index_holder:
@@ -253,7 +256,7 @@ def build_index_hints(status: IndexStatus) -> Iterator[str]:
         behind = format_commit_count(status.commits_behind)
         remedy = "" if status.is_being_updated else ": run `lineage index --incremental`"
         yield f"The index is {behind} behind HEAD{remedy}."
-    if status.vector_share < 1:
+    if uses_vectors and status.vector_share < 1:
         at_work = "; an index run is at work" if status.is_being_updated else ""
         yield (
             f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only"

@@ -343,7 +343,7 @@ def _build_hints(
     if (status.verdict is None or not status.commits) and not status.is_run_active:
         yield describe_empty_index(status)
         return
-    yield from build_index_hints(status)
+    yield from build_index_hints(status, uses_vectors=True)
     if answer_hint := describe_hits(query, best_candidates, is_history_partial=status.has_partial_history):
         yield answer_hint
         if answer_hint != NO_CONTENT_WORDS:

@@ -377,7 +377,7 @@ def _build_index_hints(search: _IndexSearch) -> Iterator[str]:
     if status.verdict is None or not status.commits:
         yield describe_empty_index(status)
     else:
-        yield from build_index_hints(status)
+        yield from build_index_hints(status, uses_vectors=True)
 
 
 def _format_error(error: LineageError) -> str:

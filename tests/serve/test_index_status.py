@@ -184,10 +184,12 @@ def test_time_of_a_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pending_vectors_are_a_warning(repo: Repo, home: Path) -> None:
-    """Until the texts are embedded, hints and checks name the share that has vectors; the index is consistent."""
+    """Until the texts are embedded, checks and hints of answers that use vectors name the share that has them."""
     run_index(repo, "--skip-vectors")
     assert load_verdict(repo, home) == "compatible"
-    assert list(build_index_hints(load_status_at_path(repo.path, home)[1])) == [
+    status = load_status_at_path(repo.path, home)[1]
+    assert list(build_index_hints(status)) == []
+    assert list(build_index_hints(status, uses_vectors=True)) == [
         "The index has vectors for 0 % of the changes; other changes are found by words only."
     ]
     results = run_checks(repo.path)
@@ -195,7 +197,7 @@ def test_pending_vectors_are_a_warning(repo: Repo, home: Path) -> None:
     assert results["index"].verdict.value == "ok"
     assert run_index(repo, "--incremental") == 0
     assert "vectors" not in run_checks(repo.path)
-    assert not list(build_index_hints(load_status_at_path(repo.path, home)[1]))
+    assert not list(build_index_hints(load_status_at_path(repo.path, home)[1], uses_vectors=True))
 
 
 def test_interrupted_forced_run_needs_refresh(
