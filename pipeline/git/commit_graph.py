@@ -152,7 +152,7 @@ def _record_tip(graph_dir: Path, head: str) -> None:
 
 
 def _get_timeout_seconds(repository: Repository, head: str) -> float:
-    return MAX_SECONDS if repository.reaches_more_than(head, SMALL_HISTORY_COMMITS) else SMALL_HISTORY_SECONDS
+    return MAX_SECONDS if len(repository.walk(head)) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
 
 
 def _remove_stale_lock(lock_file: Path) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +119,6 @@ class Repository:
         self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
-        # libgit2's walks follow grafts, which all else ignores.
         self._has_grafts = (common_dir / "info" / "grafts").exists()
         self.is_shallow: bool = bool(self.shallow_boundary)
         self.is_partial_clone: bool = is_partial_clone(self.config)
@@ -235,14 +233,6 @@ class Repository:
         """
         hidden_commits = [sha for sha in hide if self.contains(sha)]
         return sort_topologically(tip, self._read_history(tip, hidden_commits))
-
-    def reaches_more_than(self, tip: str, count: int) -> bool:
-        """Return whether a tip reaches more than `count` commits; False if the history is too damaged to count."""
-        if self._has_grafts:
-            return len(collect_reachable([tip], self.read_parents)) > count
-        with suppress(KeyError, pygit2.GitError):
-            return any(True for _ in islice(self._git.walk(tip, SortMode.NONE), count, None))
-        return False
 
     def read_commit(self, sha: str) -> Commit:
         """Return a commit, its author as in `.mailmap`. Raises UnreadableObject if it cannot be read."""
@@ -435,7 +425,7 @@ class Repository:
 
     def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
         """Return the parents of each commit that `tip` reaches and the hidden ones do not."""
-        # libgit2's walk stops with an error at a missing object.
+        # libgit2's walk follows grafts, which all else ignores, and stops with an error at a missing object.
         with suppress(pygit2.GitError, KeyError, ValueError):
             if not self._has_grafts:
                 walker = self._git.walk(tip, SortMode.NONE)

@@ -116,7 +116,6 @@ def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
     opened = open_repository(repo.path)
     assert opened.walk(repo.head) == recorded_shas
     assert opened.walk(repo.head, hide=[first]) == recorded_shas[1:]
-    assert [opened.reaches_more_than(repo.head, count) for count in (2, 3)] == [True, False]
     assert opened.read_commit(repo.head).parents == (recorded_shas[-2],)
     output = create_git_program(opened).run("rev-list", "--reverse", "HEAD")
     assert (output.stdout.decode().split(), output.stderr) == (recorded_shas, "")
@@ -404,8 +403,6 @@ def test_released_memory_is_read_again(repo: Repo, tmp_path: Path, repository_ki
     assert len(shas) == 2 + (repository_kind != "shallow") and old_history
     opened.release_memory()
     assert (opened.walk(repo.head), read_history(opened)) == (shas, old_history)
-    assert opened.reaches_more_than(repo.head, len(shas) - 1)
-    assert not opened.reaches_more_than(repo.head, len(shas))
 
 
 def test_a_deleted_repository_is_an_error(repo: Repo) -> None:
