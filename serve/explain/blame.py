@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -223,10 +223,22 @@ def blame_revision(
 
     `options`: further options of `git blame`.
     """
+    with start_revision_blame(git, revision, path, numbers, ignore_revs, options) as process:
+        return read_blame(process, timeout_seconds)
+
+
+def start_revision_blame(
+    git: GitProgram,
+    revision: str,
+    path: bytes,
+    numbers: Collection[int],
+    ignore_revs: BlameIgnoreRevs,
+    options: Sequence[str] = (),
+) -> AbstractContextManager[GitProcess]:
+    """Start git to blame lines as `blame_revision`. `read_blame` waits for the result."""
     ranges = [f"-L{first},{last}" for first, last in _merge_ranges(numbers)]
     arguments = ["blame", "--porcelain", "--no-textconv", *options, *ranges, *ignore_revs.arguments]
-    output = git.run(*arguments, revision, "--", path, timeout_seconds=timeout_seconds)
-    return BlameFailed(output.stderr) if output.exit_code else parse_porcelain(output.stdout)
+    return git.start(*arguments, revision, "--", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +256,15 @@ class RevisionBlamer:
 
     def blame(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
         """Blame the numbered lines; the result is empty if git fails. Raises GitTimeout at the deadline."""
-        return self._run(revision, path, numbers, self.ignore_revs, ())
+        with start_revision_blame(self.git, revision, path, numbers, self.ignore_revs) as process:
+            return self.read(process)
 
-    def blame_with_ignored(
+    def start_with_ignored(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
-    ) -> BlameResult:
-        """Blame lines as `blame`, without skipping commits. `options`: further options of `git blame`."""
-        return self._run(revision, path, numbers, BlameIgnoreRevs(), (*options, NO_IGNORE_FILE))
+    ) -> AbstractContextManager[GitProcess]:
+        """Start to blame lines as `blame`, without skipping commits. `options`: further options of `git blame`."""
+        options = (*options, NO_IGNORE_FILE)
+        return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
     def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
         """Blame lines as `blame`, but a line with a dissimilar origin without skipping commits."""
@@ -260,20 +274,14 @@ class RevisionBlamer:
         guesses = _find_guesses(self.repository, revision, path, result)
         if not guesses:
             return result
-        exact = self.blame_with_ignored(revision, path, guesses)
+        with self.start_with_ignored(revision, path, guesses) as process:
+            exact = self.read(process)
         lines = [line for line in result.lines if line.number not in guesses]
         return BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)
 
-    def _run(
-        self,
-        revision: str,
-        path: bytes,
-        numbers: Collection[int],
-        ignore_revs: BlameIgnoreRevs,
-        options: Sequence[str],
-    ) -> BlameResult:
-        seconds = self.deadline.remaining_seconds
-        result = blame_revision(self.git, revision, path, numbers, ignore_revs, seconds, options)
+    def read(self, process: GitProcess) -> BlameResult:
+        """Wait for git; the result is empty if git fails. Raises GitTimeout at the deadline."""
+        result = read_blame(process, self.deadline.remaining_seconds)
         if isinstance(result, BlameFailed):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
             self.limitations.append("git blame failed for an earlier commit.")

@@ -13,7 +13,7 @@ import heapq
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -259,8 +259,20 @@ class LineTracer:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
         sources = finder.find_sources(version.path, traceable, self.blamer.deadline)
+        unsourced = {
+            number: UnsourcedLine(
+                sha,
+                version.path,
+                number,
+                version.date,
+                lines[number - 1],
+                self.queried_texts[min(queried.lines)],
+            )
+            for number, queried in traceable.items()
+            if number not in sources
+        }
         try:
-            sources |= self._find_copies(version, finder, lines, traceable.keys() - sources.keys())
+            sources |= self._find_copies(finder, lines, unsourced)
         except GitTimeout:  # use the sources that are not copies
             self.blamer.deadline.is_exceeded = True
         sources_by_file: _LinesByFile = defaultdict(dict)
@@ -271,9 +283,7 @@ class LineTracer:
                 self._record(version, source.step, text, queried)
                 _add_source(sources_by_file, source, queried)
             else:
-                queried_text = self.queried_texts[min(queried.lines)]
-                line = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
-                self._introductions.append(_Introduction(line, version, queried))
+                self._introductions.append(_Introduction(unsourced[number], version, queried))
         self._enqueue_sources(sources_by_file)
 
     def _record(self, version: _Version, name: StepName, text: str, queried: _QueriedLines) -> None:
@@ -286,14 +296,16 @@ class LineTracer:
             step.queried.add(_QueriedLines(lines, queried.inexact & lines))
 
     def _find_copies(
-        self, version: _Version, finder: SourceFinder, lines: Sequence[str], numbers: Set[int]
+        self, finder: SourceFinder, lines: Sequence[str], unsourced: Mapping[int, UnsourcedLine]
     ) -> dict[int, LineSource]:
-        """Return the sources of lines that the commit copied: the original is in the parent and was not removed."""
+        """Return the sources of lines that the commit copied: the original is in the parent and was not removed.
+
+        While git searches, the lines are looked up in the index, because most of them have no source.
+        """
         candidates = {
             number
-            for number in numbers
-            if extract_features(lines[number - 1]).weight >= MIN_COPY_WEIGHT
-            and not COMMENT.match(lines[number - 1])
+            for number, line in unsourced.items()
+            if extract_features(line.text).weight >= MIN_COPY_WEIGHT and not COMMENT.match(line.text)
         }
         if len(finder.parents) != 1 or not candidates:
             return {}
@@ -302,8 +314,12 @@ class LineTracer:
             return {}
         self._copy_searches += 1
         parent = finder.parents[0]
-        revision = f"{parent}..{version.commit_sha}"
-        result = self.blamer.blame_with_ignored(revision, version.path, candidates, COPY_OPTIONS)
+        (path,) = {line.path for line in unsourced.values()}
+        revision = f"{parent}..{finder.sha}"
+        with self.blamer.start_with_ignored(revision, path, candidates, COPY_OPTIONS) as process:
+            if self.searcher:
+                self.searcher.load_candidates(unsourced.values())
+            result = self.blamer.read(process)
         copies = (line for line in result.lines if line.origin.commit_sha == parent)
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 

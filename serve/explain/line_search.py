@@ -120,8 +120,9 @@ class LineSearcher:
 
     `limitation`: sentence about what was not searched, or empty. `has_failed`: the index could not be searched.
     `_removals`: changes that remove each searched line, oldest first. `_first_additions`: the first changes that add a
-    search term to a file with a suffix. `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit,
-    the keys of its searched texts that its first parent has more than once.
+    search term to a file with a suffix. `_candidates`: changes whose text has all of these terms, oldest first.
+    `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit, the keys of its searched texts that
+    its first parent has more than once.
     """
 
     repository: Repository
@@ -133,6 +134,7 @@ class LineSearcher:
     has_failed: bool = False
     _removals: dict[DiffLinePattern, Sequence[LineChange]] = field(default_factory=dict)
     _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
+    _candidates: dict[frozenset[str], Sequence[LineChange]] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
     _read_file: Callable[[str, bytes], list[str]] = field(init=False)
@@ -142,6 +144,22 @@ class LineSearcher:
         """Create the caches of files, and of the keys of their lines."""
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
+
+    def load_candidates(self, lines: Iterable[UnsourcedLine]) -> None:
+        """Look the lines and their search terms up in the full-text index, which takes 20 ms, for a later search."""
+        searched = list(islice(lines, max(0, MAX_SEARCHES - len(self._candidates))))
+        removals = (_select_terms(pattern.text) for line in searched if (pattern := line.removal_pattern))
+        leads = (_select_lead_terms(term, line.suffix) for line in searched for term in line.search_terms)
+        with self._note_errors():
+            self._find_candidates([*removals, *leads])
+
+    def _find_candidates(self, searches: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
+        missing = [terms for terms in dict.fromkeys(searches) if terms not in self._candidates]
+        changes = exact_search.find_changes_with_terms(
+            self.index.connection, missing, self._is_reachable, MAX_CANDIDATE_HUNKS
+        )
+        self._candidates.update(zip(missing, changes, strict=True))
+        return [self._candidates[terms] for terms in searches]
 
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals of the lines. `find_removed` uses the result.
@@ -154,17 +172,13 @@ class LineSearcher:
         self._repeated_lines.clear()
         patterns = self._limit([line.removal_pattern for line in lines])
         self._removals.update(dict.fromkeys(patterns, ()))
-        connection = self.index.connection
         with self._note_errors():
-            terms = [_select_terms(pattern.text) for pattern in patterns]
-            changes = exact_search.find_changes_with_terms(
-                connection, terms, self._is_reachable, MAX_CANDIDATE_HUNKS
-            )
+            changes = self._find_candidates([_select_terms(pattern.text) for pattern in patterns])
             first_hunks = self._find_first_hunks(lines, dict(zip(patterns, changes, strict=True)))
             if first_hunks:
                 first_hunk, last_date = min(first_hunks.values()), max(line.date for line in lines)
                 removals = exact_search.find_line_changes(
-                    connection, list(first_hunks), self._is_reachable, first_hunk, last_date
+                    self.index.connection, list(first_hunks), self._is_reachable, first_hunk, last_date
                 )
                 self._removals.update(zip(first_hunks, removals, strict=True))
 
@@ -207,11 +221,7 @@ class LineSearcher:
                 last_dates[key] = max(line.date, last_dates.get(key, line.date))
         keys = self._limit(last_dates)
         with self._note_errors():
-            # The text of a hunk includes its path.
-            terms = [_select_terms(term) | count_terms(suffix).keys() for term, suffix in keys]
-            found = exact_search.find_changes_with_terms(
-                self.index.connection, terms, self._is_reachable, MAX_CANDIDATE_HUNKS
-            )
+            found = self._find_candidates([_select_lead_terms(term, suffix) for term, suffix in keys])
             for (term, suffix), changes in zip(keys, found, strict=True):
                 earlier = (
                     change
@@ -347,6 +357,11 @@ class LineSearcher:
 def _select_terms(text: str) -> frozenset[str]:
     """Return the longest full-text terms of a text: they are rare, so few hunks have all of them."""
     return frozenset(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
+
+
+def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
+    """Return the terms of a search term in a file with a suffix: the text of a hunk includes its path."""
+    return _select_terms(term).union(count_terms(suffix))
 
 
 def _get_suffix(path: str) -> str:
