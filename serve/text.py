@@ -5,11 +5,12 @@
   on a terminal add the PATH argument of the current command, so that the user can paste them. Answers for agents and
   files do not have it.
 - Hints about commits that could not be read.
-- Escapes for control characters.
+- Escapes for control and invisible characters.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -38,15 +39,27 @@ SHORT_SHA_DIGITS: Final = 10
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# Characters that are not displayed (Unicode's Default_Ignorable_Code_Point) can hide a text that a model reads from
+# people. Emoji and some scripts need joiners (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F).
+_INVISIBLE_CHARACTERS: Final = (
+    *(0x00AD, 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x200B, 0x2028, 0x2029),
+    *(*range(0x2060, 0x2066), *range(0x206A, 0x2070), 0x3164, 0xFEFF, 0xFFA0),
+    *(*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+)
 # Surrogates are no characters: UTF-8 has no form of them, and messages could not be sent.
 _SURROGATES: Final = range(0xD800, 0xE000)
 _ESCAPES: Final = {
     **_CONTROL_PICTURES,
     **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
-    **{code: f"\\u{code:04x}" for code in (*_BIDI_CONTROLS, *_SURROGATES)},
+    **{
+        code: f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        for code in (*_BIDI_CONTROLS, *_INVISIBLE_CHARACTERS, *_SURROGATES)
+    },
 }
-# Control characters that `json.dumps` does not escape.
-_JSON_CONTROLS: Final = re.compile(f"[\x7f-\x9f{''.join(map(chr, _BIDI_CONTROLS))}]")
+# Control and invisible characters that `json.dumps` does not escape.
+_JSON_CONTROLS: Final = re.compile(
+    f"[\x7f-\x9f{''.join(map(chr, (*_BIDI_CONTROLS, *_INVISIBLE_CHARACTERS)))}]"
+)
 _path_argument: ContextVar[Path] = ContextVar("path_argument", default=Path())
 
 
@@ -158,8 +171,8 @@ def describe_unreadable_remedy(
 
 
 def escape_json_controls(document: str) -> str:
-    """Escape control characters in a JSON document as `\\uXXXX`, for terminals. Its values stay the same."""
-    return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
+    """Escape control and invisible characters in a JSON document as `\\uXXXX`. Its values stay the same."""
+    return _JSON_CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
 def escape_line(text: str) -> str:
@@ -173,7 +186,7 @@ def escape_in_sentence(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Replace control characters, bidirectional controls and surrogates by visible symbols or escapes.
+    """Replace control characters, invisible characters and surrogates by visible symbols or escapes.
 
     Newlines and tabs stay.
     """

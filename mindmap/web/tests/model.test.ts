@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeBidi, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
+import { escapeHiddenCharacters, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
 import { buildViewerCommand } from "../src/api/client";
 import { reconcileMap } from "../src/model/changes";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
@@ -252,8 +252,9 @@ test("text with direction controls is isolated, and other text is unchanged", ()
   assert.deepEqual([nodes.x.label, nodes.x.files[0]!.path], [isolateBidi("a\u202Eb"), "p\u202E"]);
 });
 
-test("direction controls in code are shown by their names", () => {
-  assert.equal(escapeBidi("if admin\u202E \u2066// check\u2069 \u200Fא"), "if admin<U+202E> <U+2066>// check<U+2069> <U+200F>א");
+test("characters in code that are not displayed are shown by their names", () => {
+  assert.equal(escapeHiddenCharacters("if admin\u202E \u2066// check\u2069 \u200Fא"), "if admin<U+202E> <U+2066>// check<U+2069> <U+200F>א");
+  assert.equal(escapeHiddenCharacters("a\u200Bb\u{E0041} \u2764\uFE0F \u{1F469}\u200D\u{1F4BB}"), "a<U+200B>b<U+E0041> \u2764\uFE0F \u{1F469}\u200D\u{1F4BB}");
 });
 
 test("the command that starts a viewer again names port and data directory unless they are the defaults", () => {

@@ -218,6 +218,21 @@ def test_bidirectional_controls_are_escaped() -> None:
     assert not set(marks) & set(render.to_json(answer))
 
 
+def test_invisible_characters_are_escaped() -> None:
+    """Characters that nobody sees are shown as escapes. Emoji, joined letters and accents stay."""
+    hidden = "\u200b\u2060\ufeff\u00ad\u3164\u2028" + "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
+    visible = (
+        "\U0001f469\u200d\U0001f4bb \u2764\ufe0f \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 caf\u00e9"
+    )
+    answer = FindAnswer(
+        (replace(HIT, commit_message=f"Add{hidden}\n\n{visible}", diff_excerpt=f"+{hidden}"),), META
+    )
+    output, document = format_answer(answer), render.to_json(answer)
+    assert not set(hidden) & (set(output) | set(document))
+    assert "Add\\u200b\\u2060" in output and "\\U000e006f\\U000e0062" in output and visible in output
+    assert json.loads(document)["hits"][0]["commit_message"] == f"Add{hidden}\n\n{visible}"
+
+
 def test_hit_without_message_or_diff() -> None:
     """A hit without message and diff leaves no gaps."""
     hit = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())

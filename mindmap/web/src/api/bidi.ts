@@ -32,9 +32,11 @@ export function isolateBidi(text: string): string {
   return `${ISOLATE}${content}${missingEnds.reverse().join("")}${END_ISOLATE}`;
 }
 
-// The controls, and the invisible marks that set the direction of the characters beside them.
-const BIDI_CONTROLS_AND_MARKS = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
+// The controls, the marks that set the direction of the characters beside them, and other characters that are not
+// displayed. Emoji and some scripts need joiners (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F).
+const HIDDEN_CHARACTERS =
+  /[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0\u{1BCA0}-\u{1BCA3}\u{1D173}-\u{1D17A}\u{E0000}-\u{E0FFF}]/gu;
 
-/** Replaces controls and marks by their names, such as `<U+202E>`. */
-export const escapeBidi = (text: string): string =>
-  text.replace(BIDI_CONTROLS_AND_MARKS, (character) => `<U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
+/** Replaces characters that are not displayed by their names, such as `<U+202E>`. */
+export const escapeHiddenCharacters = (text: string): string =>
+  text.replace(HIDDEN_CHARACTERS, (character) => `<U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}>`);

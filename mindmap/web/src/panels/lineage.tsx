@@ -1,7 +1,7 @@
 // Lineage of a touched file: the commits that last changed its lines, each with its message and diff.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { escapeBidi } from "../api/bidi";
+import { escapeHiddenCharacters } from "../api/bidi";
 import { type Commit, ApiError, type CommitDetails, type Lineage, fetchCommit, fetchLineage } from "../api/client";
 import type { FileTouch } from "../api/types";
 import { Time } from "./time";
@@ -85,10 +85,10 @@ function CommitView({ mindmap, hit }: { mindmap: string; hit: Commit }) {
   return (
     <>
       <button type="button" class="commit-subject" aria-expanded={lookup !== null} onClick={toggle}>
-        {escapeBidi(hit.commit_message.split("\n")[0]!)}
+        {escapeHiddenCharacters(hit.commit_message.split("\n")[0]!)}
       </button>
       <p class="muted">
-        <code>{hit.commit_sha.slice(0, 10)}</code> {escapeBidi(hit.commit_author)}, <Time at={hit.commit_date} />, {lines}{" "}
+        <code>{hit.commit_sha.slice(0, 10)}</code> {escapeHiddenCharacters(hit.commit_author)}, <Time at={hit.commit_date} />, {lines}{" "}
         {lines === 1 ? "line" : "lines"}
       </p>
       <LookupView lookup={lookup} view={(details) => <CommitBody details={details} />} />
@@ -102,10 +102,10 @@ function CommitBody({ details: { commit, diff, limitation } }: { details: Commit
   const body = commit.commit_message.split("\n").slice(1).join("\n").trim();
   return (
     <>
-      {body && <p class="commit-body">{escapeBidi(body)}</p>}
+      {body && <p class="commit-body">{escapeHiddenCharacters(body)}</p>}
       {diff && (
         <pre class="diff" tabIndex={0} aria-label={`Diff of ${diff.path}`}>
-          {escapeBidi(diff.text).split("\n").map((line, index) => (
+          {escapeHiddenCharacters(diff.text).split("\n").map((line, index) => (
             <span key={index} class={LINE_CLASSES[line[0] ?? ""]}>
               {line}
               {"\n"}
