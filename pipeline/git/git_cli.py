@@ -6,6 +6,7 @@ libgit2 lacks the function. It runs without the settings that a repository or us
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -72,6 +73,16 @@ class UnreadableGitConfig(LineageError):
         )
 
 
+class TooLongForGit(LineageError):
+    """The system starts no program with arguments of this length."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The request is too long to run git with it.",
+            hint="Give a shorter name, path or range, or fewer lines.",
+        )
+
+
 class GitTimeout(LineageError):
     """The git program took too long and was killed."""
 
@@ -119,7 +130,7 @@ class GitProgram:
     def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
         """Run git during the body of the `with` statement, and kill it at the end if it has not ended.
 
-        Raises GitNotFound if there is no git program.
+        Raises GitNotFound if there is no git program, and TooLongForGit if the arguments are too long.
         """
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())
@@ -139,6 +150,10 @@ class GitProgram:
             )
         except FileNotFoundError as error:
             raise GitNotFound from error
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise TooLongForGit from error
+            raise
         with process, _feed_stdin(process, stdin or b""):
             try:
                 yield GitProcess(process)

@@ -12,7 +12,7 @@ from threading import Event, Thread, Timer
 import pytest
 
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.git_cli import GitNotFound, GitTimeout, UnreadableGitConfig
+from pipeline.git.git_cli import GitNotFound, GitTimeout, TooLongForGit, UnreadableGitConfig
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from tests.repos import Repo
@@ -48,6 +48,13 @@ def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch
     [child_pid] = pid_file.read_text().split()
     assert wait_for_end(int(child_pid))
     assert not (graph_dir / "info" / "commit-graph.lock").exists()
+
+
+def test_arguments_that_are_too_long(repo: Repo) -> None:
+    """A text that exceeds the system's limit on arguments gets an error that says so."""
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    with pytest.raises(TooLongForGit, match="too long to run git"):
+        git.run("rev-parse", "--verify", "a" * 300_000)
 
 
 @pytest.mark.timeout(30)
