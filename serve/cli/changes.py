@@ -55,7 +55,10 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
     as_json: FormatOption = None,
 ) -> None:
-    """List all commits whose change adds or removes a text."""
+    """List all commits whose change adds or removes a text.
+
+    Not searched: paths that the index ignores, such as vendored and generated files, and binary files.
+    """
     from serve.cli import render_changes
     from serve.commit_types import ChangeSearchRequest
     from serve.search.exact_search import search_changes
