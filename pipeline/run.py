@@ -288,11 +288,12 @@ class IndexRun:
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
-            for rows in (rows for result in results for rows in result):
-                if isinstance(rows, ParsedFiles):
-                    progress = self._write_head(writer, rows, progress)
-                else:
-                    progress = self._write_batch(writer, rows, start, progress)
+            while results:  # rows that are written are freed, while those of the next group arrive
+                for rows in results.pop(0):
+                    if isinstance(rows, ParsedFiles):
+                        progress = self._write_head(writer, rows, progress)
+                    else:
+                        progress = self._write_batch(writer, rows, start, progress)
         if head_update.removed_paths:
             progress = self._write_head(writer, build_deletion(head_update.removed_paths), progress)
         return progress

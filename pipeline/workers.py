@@ -146,7 +146,10 @@ def map_groups(
 
 def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
     with _running_calls:
-        return function(item)
+        result = function(item)
+        # Repositories and their caches are in reference cycles, and workers collect garbage rarely.
+        gc.collect(1)
+        return result
 
 
 @contextmanager

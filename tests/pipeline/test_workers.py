@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import shutil
@@ -12,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partialmethod
 from pathlib import Path
 from typing import Literal, TypeVar
+from weakref import WeakSet
 
 import joblib
 import pytest
@@ -88,6 +91,35 @@ def test_two_groups_are_in_memory(jobs: int) -> None:
 
     for result_count, _ in enumerate(map_groups(abs, iter_groups(), jobs=jobs, prefer="threads"), start=1):
         assert read_count <= result_count + 1
+
+
+@dataclass(eq=False)
+class _Cycle:
+    """Object that only garbage collection frees."""
+
+    cycle: _Cycle | None = None
+
+
+_cycles: WeakSet[_Cycle] = WeakSet()
+
+
+def _create_cycle(_: int) -> int:
+    """Return the number of objects that earlier calls left in this process."""
+    count, cycle = len(_cycles), _Cycle()
+    cycle.cycle = cycle
+    _cycles.add(cycle)
+    return count
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_garbage_of_a_task_is_freed(jobs: int) -> None:
+    """Memory in reference cycles, such as that of a repository, is freed before the next task."""
+    gc.disable()
+    try:
+        results = list(map_groups(_create_cycle, [range(6), range(6)], jobs=jobs, prefer="processes"))
+    finally:
+        gc.enable()
+    assert results == [[0] * 6] * 2
 
 
 def test_next_group_runs_meanwhile() -> None:
