@@ -30,8 +30,19 @@ _FILES_READ_BY_GIT: Final = (
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
 GIT_ENTRY = ".git"
-# Value of a setting `path`, which in the section `include` or `includeIf` names another configuration file.
-_PATH_SETTING: Final = re.compile(rb'^[^#;]*?\bpath\s*=\s*"?([^"\r\n]*)', re.IGNORECASE | re.MULTILINE)
+# Parts of a configuration file: comment, section header, or setting with its value, which a backslash can continue on
+# the next line. The quantifiers are possessive, so the time is linear.
+_CONFIG_PART: Final = re.compile(
+    rb"""
+    [#;] [^\n]*+
+    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?: [^"\\\n] | \\. )*+" )?+ \]
+    | (?P<name> [A-Za-z0-9-]++ ) [ \t]*+ (?: = (?P<value> (?: "(?: [^"\\\n] | \\. )*+" | \\. | [^"\\\n\#;] )*+ ) )?+
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
+# Most bytes to read of a configuration file.
+MAX_CONFIG_BYTES: Final = 1 << 20
 # Depth to which git follows includes.
 MAX_INCLUDE_DEPTH: Final = 10
 
@@ -47,13 +58,16 @@ def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
     return frozenset(read_small_file(common_dir / "shallow").decode("ascii", "replace").split())
 
 
-def read_small_file(file: Path) -> bytes:
+def read_small_file(file: Path, max_bytes: int = -1) -> bytes:
     """Return a file's bytes; empty if there is no regular file, because reading a pipe would block.
 
-    Raises OSError if the file cannot be read.
+    `max_bytes`: most bytes to read, -1 for all. Raises OSError if the file cannot be read.
     """
+    if not file.is_file():
+        return b""
     try:
-        return file.read_bytes() if file.is_file() else b""
+        with file.open("rb") as opened:
+            return opened.read(max_bytes)
     except FileNotFoundError:
         return b""
 
@@ -78,21 +92,31 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
 
 
-def _read_or_empty(file: Path) -> bytes:
+def _read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
     try:
-        return read_small_file(file)
+        return read_small_file(file, max_bytes)
     except OSError:
         return b""
 
 
 def _list_included_files(config_file: Path, depth: int) -> Iterator[Path]:
     """Yield the files that a configuration file may include, whatever the conditions, and those that they include."""
-    content = _read_or_empty(config_file) if depth else b""
-    for value in _PATH_SETTING.findall(content):
+    content = _read_or_empty(config_file, MAX_CONFIG_BYTES) if depth else b""
+    for path in _parse_include_paths(content):
         # `Path.expanduser` would raise for an unknown user.
-        file = config_file.parent / os.path.expanduser(os.fsdecode(value.strip()))  # noqa: PTH111
+        file = config_file.parent / os.path.expanduser(path)  # noqa: PTH111
         yield file
         yield from _list_included_files(file, depth - 1)
+
+
+def _parse_include_paths(config: bytes) -> Iterator[str]:
+    """Yield the values of `path` in the sections `include` and `includeIf` of a configuration file."""
+    section = b""
+    for part in _CONFIG_PART.finditer(config.replace(b"\r\n", b"\n")):
+        if part["section"] is not None:
+            section = part["section"].lower()
+        elif part["value"] and part["name"].lower() == b"path" and section in (b"include", b"includeif"):
+            yield os.fsdecode(_QUOTE_OR_ESCAPE.sub(rb"\1", part["value"].strip()))
 
 
 def is_partial_clone(configuration: Settings) -> bool:

@@ -375,7 +375,7 @@ def test_ignore_file_must_be_a_file(repo: Repo, file_kind: str) -> None:
 def test_unreadable_ignore_file_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the ignore file cannot be read, the error names the file and the reason."""
 
-    def raise_error(file: Path) -> bytes:
+    def raise_error(file: Path, *_: int) -> bytes:
         if file.name != ".lineageignore":
             return b""
         # Raised here, because root can read every file.

@@ -1,10 +1,14 @@
-"""Search for the repositories in a directory tree."""
+"""Search for the repositories in a directory tree, and for files of a git directory that git would wait for."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
-from pipeline.git.git_dir import find_repositories
+import pytest
+
+from pipeline.git.git_dir import MAX_CONFIG_BYTES, find_blocking_git_file, find_repositories
 from tests.repos import Repo
 
 
@@ -49,3 +53,65 @@ def test_linked_work_trees_and_submodules_are_left_out(tmp_path: Path) -> None:
     )
     assert (repo.path / "libs" / "library" / ".git").is_file() and (tmp_path / "linked" / ".git").is_file()
     assert find_names(tmp_path) == ["library", "repo"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[include]\n\tpath = pipe\n",
+        '[INCLUDE] PATH="pipe"\n',
+        '[a "]\\""] [includeIf "gitdir:\\/"] path = pipe # note\n',
+        "[include]\n; a comment that ends with a backslash \\\npath = pi\\\npe ; note\n",
+        '[include]\n\tpath = "p"ip\\\r\n"e"\r\n',
+        '[alias]\n\tp = "!f() { # [include]\\n }; f"\n[include]\n\tother\n\tpath = ./pipe\n',
+    ],
+)
+def test_included_pipe(tmp_path: Path, config: str) -> None:
+    """A pipe that a setting `path` of `include` names is found in all forms that git accepts."""
+    repo = Repo.create(tmp_path / "repo", bare=True)
+    (repo.path / "config").write_bytes(config.encode())
+    (repo.path / "pipe").write_text("[a]\nb = included")
+    assert repo.git("config", "a.b") == "included"
+    (repo.path / "pipe").unlink()
+    os.mkfifo(repo.path / "pipe")
+    assert find_blocking_git_file(repo.path) == repo.path / "pipe"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[alias]\n\tp = "! path=pipe"\n',
+        '[remote "a"]\n\turl = https://localhost/?path=pipe\n',
+        '[difftool "x"]\n\tpath = pipe\n',
+        "[include]\n\t# path = pipe\n\tother = \\\npath=pipe\n",
+        "[include]\n[other]\n\tpath = pipe\n",
+    ],
+)
+def test_pipe_that_is_not_included(tmp_path: Path, config: str) -> None:
+    """Text like `path = pipe` elsewhere in a configuration file includes nothing, and git does not open the pipe."""
+    repo = Repo.create(tmp_path / "repo", bare=True)
+    (repo.path / "config").write_text(config)
+    os.mkfifo(repo.path / "pipe")
+    assert "pipe" in repo.git("config", "--list")
+    assert find_blocking_git_file(repo.path) is None
+
+
+@pytest.mark.parametrize(
+    "config", ['[branch "main"]\n\tmerge = refs/heads/main\n' * 4_000, '[a]x="' * 40_000, "a" * 500_000]
+)
+def test_time_to_parse_a_configuration_file(tmp_path: Path, config: str) -> None:
+    """The time to look for included files is linear in the size of the configuration file."""
+    (tmp_path / "config").write_text(config)
+    started_at = time.monotonic()
+    assert find_blocking_git_file(tmp_path) is None
+    assert time.monotonic() - started_at < 10
+
+
+def test_large_configuration_file(tmp_path: Path) -> None:
+    """Of a configuration file only MAX_CONFIG_BYTES are read."""
+    os.mkfifo(tmp_path / "pipe")
+    include = "[include]\n\tpath = pipe\n"
+    (tmp_path / "config").write_text("#" * MAX_CONFIG_BYTES + "\n" + include)
+    assert find_blocking_git_file(tmp_path) is None
+    (tmp_path / "config").write_text(include + "#" * MAX_CONFIG_BYTES)
+    assert find_blocking_git_file(tmp_path) == tmp_path / "pipe"
