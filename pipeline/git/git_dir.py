@@ -43,8 +43,6 @@ _CONFIG_PART: Final = re.compile(
 _QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
 # Most bytes to read of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
-# Depth to which git follows includes.
-MAX_INCLUDE_DEPTH: Final = 10
 
 
 def resolve_common_dir(git_dir: Path) -> Path:
@@ -88,7 +86,7 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
         return blocking_file
     branch = os.fsdecode(_read_or_empty(git_dir / "HEAD")).removeprefix("ref:").strip()
-    included_files = _list_included_files(common_dir / "config", MAX_INCLUDE_DEPTH)
+    included_files = _list_included_files(common_dir / "config", git_dir / "config.worktree")
     return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
 
 
@@ -99,14 +97,21 @@ def _read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
         return b""
 
 
-def _list_included_files(config_file: Path, depth: int) -> Iterator[Path]:
-    """Yield the files that a configuration file may include, whatever the conditions, and those that they include."""
-    content = _read_or_empty(config_file, MAX_CONFIG_BYTES) if depth else b""
-    for path in _parse_include_paths(content):
-        # `Path.expanduser` would raise for an unknown user.
-        file = config_file.parent / os.path.expanduser(path)  # noqa: PTH111
-        yield file
-        yield from _list_included_files(file, depth - 1)
+def _list_included_files(*config_files: Path) -> Iterator[Path]:
+    """Yield the files that configuration files may include, whatever the conditions, and those that they include."""
+    pending = list(config_files)
+    visited: set[str] = set()
+    while pending:
+        config_file = pending.pop()
+        real_path = os.path.realpath(config_file)
+        if real_path in visited:
+            continue
+        visited.add(real_path)
+        for path in _parse_include_paths(_read_or_empty(config_file, MAX_CONFIG_BYTES)):
+            # `Path.expanduser` would raise for an unknown user.
+            file = config_file.parent / os.path.expanduser(path)  # noqa: PTH111
+            yield file
+            pending.append(file)
 
 
 def _parse_include_paths(config: bytes) -> Iterator[str]:

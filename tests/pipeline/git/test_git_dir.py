@@ -115,3 +115,22 @@ def test_large_configuration_file(tmp_path: Path) -> None:
     assert find_blocking_git_file(tmp_path) is None
     (tmp_path / "config").write_text(include + "#" * MAX_CONFIG_BYTES)
     assert find_blocking_git_file(tmp_path) == tmp_path / "pipe"
+
+
+def test_files_that_include_themselves(tmp_path: Path) -> None:
+    """Each configuration file is read once, even if files include themselves and each other by many paths."""
+    (tmp_path / "other").symlink_to("config")
+    includes = "".join(f"\tpath = ../{tmp_path.name}/{name}\n" for name in ("config", "other") * 20)
+    (tmp_path / "config").write_text(f"[include]\n{includes}")
+    started_at = time.monotonic()
+    assert find_blocking_git_file(tmp_path) is None
+    assert time.monotonic() - started_at < 10
+
+
+def test_pipe_included_by_the_settings_of_a_work_tree(tmp_path: Path) -> None:
+    """Files that `config.worktree` includes are checked too."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.git("config", "extensions.worktreeConfig", "true")
+    repo.git("config", "--worktree", "include.path", "pipe")
+    os.mkfifo(repo.path / ".git" / "pipe")
+    assert find_blocking_git_file(repo.path / ".git") == repo.path / ".git" / "pipe"
