@@ -47,8 +47,13 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 
 def resolve_common_dir(git_dir: Path) -> Path:
     """Return the git directory that all of a repository's work trees share."""
-    pointer_file = git_dir / "commondir"
-    return (git_dir / pointer_file.read_text().strip()).resolve() if pointer_file.is_file() else git_dir
+    common_dir = _decode_path(_read_or_empty(git_dir / "commondir"))
+    return (git_dir / common_dir).resolve() if common_dir else git_dir
+
+
+def _decode_path(content: bytes) -> str:
+    """Return the path in a file of git. A NUL byte ends it, as in git and libgit2; a crash can leave such bytes."""
+    return os.fsdecode(content.partition(b"\0")[0]).strip()
 
 
 def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
@@ -85,7 +90,7 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
     if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
         return blocking_file
-    branch = os.fsdecode(_read_or_empty(git_dir / "HEAD")).removeprefix("ref:").strip()
+    branch = _decode_path(_read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
     included_files = _list_included_files(common_dir / "config", git_dir / "config.worktree")
     return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
 
@@ -121,7 +126,7 @@ def _parse_include_paths(config: bytes) -> Iterator[str]:
         if part["section"] is not None:
             section = part["section"].lower()
         elif part["value"] and part["name"].lower() == b"path" and section in (b"include", b"includeif"):
-            yield os.fsdecode(_QUOTE_OR_ESCAPE.sub(rb"\1", part["value"].strip()))
+            yield _decode_path(_QUOTE_OR_ESCAPE.sub(rb"\1", part["value"].strip()))
 
 
 def is_partial_clone(configuration: Settings) -> bool:

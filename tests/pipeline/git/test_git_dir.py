@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.git.git_dir import MAX_CONFIG_BYTES, find_blocking_git_file, find_repositories
+from pipeline.git.git_dir import (
+    MAX_CONFIG_BYTES,
+    find_blocking_git_file,
+    find_repositories,
+    resolve_common_dir,
+)
+from pipeline.git.repository import open_repository
 from tests.repos import Repo
 
 
@@ -134,3 +140,25 @@ def test_pipe_included_by_the_settings_of_a_work_tree(tmp_path: Path) -> None:
     repo.git("config", "--worktree", "include.path", "pipe")
     os.mkfifo(repo.path / ".git" / "pipe")
     assert find_blocking_git_file(repo.path / ".git") == repo.path / ".git" / "pipe"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config"])
+def test_path_that_a_nul_byte_ends(tmp_path: Path, name: str) -> None:
+    """Like libgit2, ignore what follows a NUL byte in a path."""
+    repo = Repo.create(tmp_path / "repo", bare=True)
+    content = {"HEAD": b"ref: pipe\0/main\n", "config": b"[include]\n\tpath = pipe\0.config\n"}
+    (repo.path / name).write_bytes(content[name])
+    assert find_blocking_git_file(repo.path) is None
+    os.mkfifo(repo.path / "pipe")
+    assert find_blocking_git_file(repo.path) == repo.path / "pipe"
+
+
+def test_common_directory_that_a_nul_byte_ends(tmp_path: Path) -> None:
+    """The common directory of a linked work tree is found where git finds it."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
+    git_dir = repo.path / ".git" / "worktrees" / "linked"
+    (git_dir / "commondir").write_bytes(b"../..\0\0\n")
+    assert Repo(tmp_path / "linked").head == open_repository(tmp_path / "linked").read_head()
+    assert resolve_common_dir(git_dir) == repo.path / ".git"

@@ -241,8 +241,8 @@ def test_head_may_be_a_commit_that_libgit2_rejects(repo: Repo) -> None:
 
 
 def test_a_missing_head_is_unreadable(repo: Repo) -> None:
-    """HEAD is unreadable if its object is missing or is not a commit."""
-    for sha in ("1" * 40, repo.git("rev-parse", "HEAD:a.py")):
+    """HEAD is unreadable if its object is missing or is not a commit, or if a crash left only NUL bytes."""
+    for sha in ("1" * 40, repo.git("rev-parse", "HEAD:a.py"), "\0" * 40):
         (repo.path / ".git/HEAD").write_text(f"{sha}\n")
         with pytest.raises(UnreadableObject, match="HEAD cannot be read"):
             open_repository(repo.path).read_head()
