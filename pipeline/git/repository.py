@@ -84,12 +84,12 @@ def open_repository(path: Path) -> Repository:
     """
     exists = path.exists()
     start = str(path if path.is_dir() else path.parent)
-    git_dir = pygit2.discover_repository(start) if exists else None
-    if git_dir is None:
-        raise build_not_found_error(path, exists=exists)
-    if blocking_file := find_blocking_git_file(Path(git_dir)):
-        raise build_blocking_file_error(blocking_file)
     try:
+        git_dir = pygit2.discover_repository(start) if exists else None
+        if git_dir is None:
+            raise build_not_found_error(path, exists=exists)
+        if blocking_file := find_blocking_git_file(Path(git_dir)):
+            raise build_blocking_file_error(blocking_file)
         # Given a git directory, libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))
     except pygit2.GitError as error:
@@ -163,9 +163,10 @@ class Repository:
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return the name of each tag and the sha of the object that it points to, sorted."""
         targets = []
-        for reference in self._git.references.iterator(ReferenceFilter.TAGS):
-            with suppress(pygit2.GitError, KeyError, ValueError):
-                targets.append((reference.shorthand, str(reference.resolve().target)))
+        with ErrorTranslation("the references"):
+            for reference in self._git.references.iterator(ReferenceFilter.TAGS):
+                with suppress(pygit2.GitError, KeyError, ValueError):
+                    targets.append((reference.shorthand, str(reference.resolve().target)))
         return sorted(targets)
 
     def list_tags(self) -> list[tuple[str, str]]:
@@ -189,7 +190,9 @@ class Repository:
     def list_references(self) -> list[str]:
         """Return the short names of all branches, remote branches and tags, but not of the stash, notes and others."""
         folders = ("refs/heads/", "refs/remotes/", "refs/tags/")
-        return [item.shorthand for item in self._git.references.iterator() if item.name.startswith(folders)]
+        with ErrorTranslation("the references"):
+            references = list(self._git.references.iterator())
+        return [item.shorthand for item in references if item.name.startswith(folders)]
 
     def _peel_to_commit(self, sha: str, revision: str) -> str:
         """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about.

@@ -248,6 +248,18 @@ def test_a_missing_head_is_unreadable(repo: Repo) -> None:
             open_repository(repo.path).read_head()
 
 
+def test_files_of_nul_bytes_are_errors(repo: Repo) -> None:
+    """If a crash left NUL bytes in `packed-refs`, or in a file `.git`, the error says what cannot be read."""
+    (repo.path / ".git/packed-refs").write_bytes(b"\0" * 40)
+    for list_names in (Repository.list_references, Repository.list_tag_targets, Repository.list_tags):
+        with pytest.raises(UnreadableObject, match="the references cannot be read"):
+            list_names(open_repository(repo.path))
+    (repo.path / ".git").rename(repo.path / "moved")
+    (repo.path / ".git").write_bytes(b"\0" * 40)
+    with pytest.raises(DamagedRepository, match=r"`\.git` file at .* is malformed"):
+        open_repository(repo.path)
+
+
 def test_deeply_nested_directories_are_listed_and_compared(repo: Repo) -> None:
     """A file below 1,200 directories is listed and compared, in a merge too."""
     trees = []
