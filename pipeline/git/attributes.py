@@ -1,7 +1,8 @@
 """Git attributes of paths: from the work tree, from HEAD, and from the files of this clone and the user.
 
-libgit2 waits forever for a pipe in place of an attributes file, and takes exponential time to match some patterns.
-Paths that such a file applies to have no attributes here, and neither have paths of more than MAX_LEVELS directories.
+libgit2 waits forever for a pipe in place of an attributes file, and takes time that is exponential in the number of `*`
+of a pattern. Paths that such a file applies to have no attributes here, and neither have paths of more than MAX_LEVELS
+directories.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import blocks_on_open, read_small_file
 
 FILE_NAME: Final = ".gitattributes"
+# Pattern at the start of a line that is no comment. It can have spaces in quotes (for git) or after a backslash, and
+# libgit2 skips some after a prefix.
+PATTERN: Final = re.compile(
+    rb'[ \t\r]*+(?!#)((?:(?:\[attr\]|[!/])++[ \t\r]*+)?+(?:"(?:[^"\\]|\\.)*+")?+(?:\\[ \t\r]|[^ \t\r])*+)'
+)
 STARS: Final = re.compile(rb"\*+")
 # libgit2 and git match a pattern in time that grows with the length of a name to the power of its number of `*`, and
 # with the depth of the path to the power of its number of `**`. The patterns of 75 repositories have at most two.
@@ -120,7 +126,8 @@ def _is_unusable(file: Path) -> bool:
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:
-    return any(len(STARS.findall(line)) > MAX_STARS for line in attributes.splitlines())
+    patterns = filter(None, map(PATTERN.match, attributes.split(b"\n")))
+    return any(len(STARS.findall(pattern[1])) > MAX_STARS for pattern in patterns)
 
 
 def read_attributes_file(file: Path) -> bytes:

@@ -51,6 +51,42 @@ def test_slow_attribute_patterns_are_not_matched(
     assert path in {hunk.file_path for change in changes for hunk in change.hunks}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# text: *.c *.h *.py *.md *.txt",
+        "  # *a*a*a*a*a",
+        "*.py description=*.c,*.h,*.md,*.txt",
+        "*.py\tdescription=*.c,*.h,*.md,*.txt",
+        '"*.py" description=*.c,*.h,*.md,*.txt',
+        "# carriage return \r*a*a*a*a*a",
+    ],
+)
+def test_stars_outside_patterns(repo: Repo, line: str) -> None:
+    """The `*` of a comment or value take no time to match."""
+    repo.write(".gitattributes", f"{line}\n*.py linguist-generated\n")
+    assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is True
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*a*a*a*a*a",
+        '  "* a* a* a* a* a"',
+        "*\\ a*\\ a*a*a",
+        '"*a*a*a*a',
+        '""*a*a*a*a',
+        "/ *a*a*a*a",
+        "! *a*a*a*a",
+        "[attr] *a*a*a*a",
+    ],
+)
+def test_slow_patterns_are_recognized(repo: Repo, pattern: str) -> None:
+    """A pattern with many `*` is recognized, also where git or libgit2 skip spaces in it."""
+    repo.write(".gitattributes", f"{pattern} text\n*.py linguist-generated\n")
+    assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is None
+
+
 def test_attributes_of_deep_paths_are_not_looked_up(repo: Repo) -> None:
     """Looking up the attributes files of all directories would take minutes for a path of 10,000 levels."""
     repo.write(".gitattributes", "*.py diff=python\n")
