@@ -65,7 +65,7 @@ class BlameIgnoreRevs:
     - `configured_files`, `configured_contents`: the files that the git setting `blame.ignoreRevsFile` names, and their
       contents. git reads these files itself; they are loaded here only for the cache key of an answer.
     - `replacement_config`: settings that replace the user and system configuration, without `blame.ignoreRevsFile`
-      settings that name missing files, because git fails on those. None if no file is missing: nothing is replaced.
+      settings that name a missing file or a directory, because git fails on those. None if there are no such settings.
     """
 
     revisions: tuple[str, ...] = ()
@@ -101,7 +101,8 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     note = ""
     if len(hashes) < len(entries):
         note = f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
-    missing_files = {value for value, path in configured_paths.items() if not path.exists()}
+    # git fails on a directory as on a missing file.
+    missing_files = {value for value, path in configured_paths.items() if not path.exists() or path.is_dir()}
     return BlameIgnoreRevs(
         revisions=revisions,
         note=note,

@@ -111,10 +111,11 @@ def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
     assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich", "pyarrow", "numpy"}
 
 
-def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path) -> None:
-    """A global blame.ignoreRevsFile that does not exist, which stops git, does not stop an answer."""
+@pytest.mark.parametrize("name", [".git-blame-ignore-revs", "src"])
+def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path, name: str) -> None:
+    """A global blame.ignoreRevsFile that is missing or a directory, which stops git, does not stop an answer."""
     repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
-    settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n"
+    settings = f"[blame]\n\tignoreRevsFile = {name}\n"
     includes = '[include]\n\tpath = more\n[includeIf "gitdir:/**/*.path"]\n\tpath = other\n'
     (tmp_path / ".gitconfig").write_text(settings + includes)
     (tmp_path / "more").write_text("[core]\n\tautocrlf\n\teol = crlf\n")
