@@ -175,22 +175,36 @@ def create_git_program(
 
     `replacement_config`: settings to use instead of the user and system configuration; None uses those.
     """
-    git = GitProgram(
-        git_dir=repository.git_dir,
-        root=None if repository.is_bare else repository.root,
-        objects_dir=repository.objects_dir,
-        commit_graph_dir=exclude_damaged(commit_graph_dir),
-        replacement_config=replacement_config,
+    git = _create_plain_git_program(repository)
+    git = replace(
+        git, commit_graph_dir=exclude_damaged(commit_graph_dir), replacement_config=replacement_config
     )
-    return replace(git, filter_settings=_list_filter_settings(git))
+    filter_settings = _query_config(git, "--name-only", "--get-regexp", FILTER_SETTING)
+    return replace(git, filter_settings=tuple(filter_settings))
 
 
-def _list_filter_settings(git: GitProgram) -> tuple[str, ...]:
+def _create_plain_git_program(repository: Repository) -> GitProgram:
+    root = None if repository.is_bare else repository.root
+    return GitProgram(repository.git_dir, root, repository.objects_dir)
+
+
+def list_settings(repository: Repository) -> list[tuple[str, str]]:
+    """Return the name and value of all settings, those of the user, the system and every form of `include` too.
+
+    libgit2, and so `Repository.config`, does not follow `includeIf "hasconfig:..."`.
+    """
+    settings = (
+        entry.partition("\n") for entry in _query_config(_create_plain_git_program(repository), "--list")
+    )
+    return [(name, value if separator else "true") for name, separator, value in settings]
+
+
+def _query_config(git: GitProgram, *options: str) -> list[str]:
     # git itself lists the settings, because libgit2 does not follow every form of `include`.
-    output = git.run("config", "--includes", "-z", "--name-only", "--get-regexp", FILTER_SETTING)
+    output = git.run("config", "--includes", "-z", *options)
     if output.exit_code not in (0, 1):  # 1: no such setting
         raise UnreadableGitConfig(output.stderr)
-    return tuple(os.fsdecode(name) for name in output.stdout.split(b"\0") if name)
+    return [os.fsdecode(entry) for entry in output.stdout.split(b"\0") if entry]
 
 
 def _is_stale(repository: Repository, head: str, graph_dir: Path) -> bool:

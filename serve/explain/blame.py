@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipeline.git import commit_graph
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.objects import parse_seconds
 from pipeline.git.repository import Repository
@@ -101,26 +102,31 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     note = ""
     if len(hashes) < len(entries):
         note = f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
-    # git fails on a directory as on a missing file.
-    missing_files = {value for value, path in configured_paths.items() if not path.exists() or path.is_dir()}
     return BlameIgnoreRevs(
         revisions=revisions,
         note=note,
         configured_files=tuple(configured_paths.values()),
         configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
-        replacement_config=_drop_missing_files(repository, missing_files) if missing_files else None,
+        replacement_config=_list_usable_settings(repository)
+        if any(map(_is_missing, configured_paths.values()))
+        else None,
     )
 
 
-def _drop_missing_files(repository: Repository, missing_files: set[str]) -> tuple[tuple[str, str], ...]:
+def _is_missing(path: Path) -> bool:
+    return not path.exists() or path.is_dir()  # git fails on a directory as on a missing file
+
+
+def _list_usable_settings(repository: Repository) -> tuple[tuple[str, str], ...]:
     """Return the git configuration without `blame.ignoreRevsFile` settings that name missing files.
 
     Settings of included files are listed themselves, and git rejects a relative include in the environment.
     """
     return tuple(
         (name, value)
-        for name, value in repository.config
-        if not INCLUDE_SETTING.fullmatch(name) and (name != IGNORE_REVS_SETTING or value not in missing_files)
+        for name, value in commit_graph.list_settings(repository)
+        if not INCLUDE_SETTING.fullmatch(name)
+        and not (name == IGNORE_REVS_SETTING and value and _is_missing(_expand_path(repository, value)))
     )
 
 

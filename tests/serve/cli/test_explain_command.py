@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.git_cli import parse_version, read_version
 from tests.repos import Repo
 from tests.serve.commands import ROOT, create_timeout_repo, list_loaded_packages, run_captured
 from tests.serve.processes import run_lineage, run_on_terminal
@@ -112,11 +113,18 @@ def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".git-blame-ignore-revs", "src"])
-def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path, name: str) -> None:
-    """A global blame.ignoreRevsFile that is missing or a directory, which stops git, does not stop an answer."""
+@pytest.mark.parametrize("section", ["include", 'includeIf "hasconfig:remote.*.url:https://localhost/"'])
+def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path, name: str, section: str) -> None:
+    """A global blame.ignoreRevsFile that is missing or a directory, which stops git, does not stop an answer.
+
+    The other settings stay in force, those of an include that libgit2 does not follow too.
+    """
+    if "hasconfig" in section and parse_version(read_version()) < (2, 36):
+        pytest.skip("this git has no such include")
+    repo.git("remote", "add", "origin", "https://localhost/")
     repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
     settings = f"[blame]\n\tignoreRevsFile = {name}\n"
-    includes = '[include]\n\tpath = more\n[includeIf "gitdir:/**/*.path"]\n\tpath = other\n'
+    includes = f'[{section}]\n\tpath = more\n[includeIf "gitdir:/**/*.path"]\n\tpath = other\n'
     (tmp_path / ".gitconfig").write_text(settings + includes)
     (tmp_path / "more").write_text("[core]\n\tautocrlf\n\teol = crlf\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
