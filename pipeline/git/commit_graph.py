@@ -132,8 +132,9 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
     _remove_stale_lock(graph_file.with_name(LOCK_FILE))
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     stdin = f"{head}\n".encode()
-    git, timeout_seconds = create_git_program(repository, graph_dir), _get_timeout_seconds(repository, head)
+    git = create_git_program(repository, graph_dir)
     try:
+        timeout_seconds = _get_timeout_seconds(git, head)
         output = git.run(*command, f"--object-dir={graph_dir}", stdin=stdin, timeout_seconds=timeout_seconds)
     except GitTimeout:
         graph_file.with_name(LOCK_FILE).unlink(missing_ok=True)
@@ -151,8 +152,11 @@ def _record_tip(graph_dir: Path, head: str) -> None:
     (graph_dir / TIP_FILE).write_text(head, encoding="ascii")
 
 
-def _get_timeout_seconds(repository: Repository, head: str) -> float:
-    return MAX_SECONDS if len(repository.walk(head)) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
+def _get_timeout_seconds(git: GitProgram, head: str) -> float:
+    count_command = ("rev-list", "--count", f"--max-count={SMALL_HISTORY_COMMITS + 1}", head)
+    count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
+    # Without output the history is damaged, so git will not write a graph of it.
+    return MAX_SECONDS if int(count or 0) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
 
 
 def _remove_stale_lock(lock_file: Path) -> None:

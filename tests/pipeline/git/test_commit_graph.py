@@ -13,7 +13,8 @@ import pytest
 
 from pipeline.git import commit_graph
 from pipeline.git.commit_graph import compute_corrected_dates, create_git_program, sort_newest_first
-from pipeline.git.repository import open_repository
+from pipeline.git.git_cli import GitOutput, GitProgram
+from pipeline.git.repository import Repository, open_repository
 from tests.repos import FIRST_DATE, Repo
 
 WRONG_DATES = [datetime(1970, 1, 1, 5, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)]
@@ -55,6 +56,39 @@ def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pyt
         tip_file.write_text(content, encoding="latin-1")
         commit_graph.refresh(open_repository(repo.path), graph_dir)
         assert tip_file.read_text() == new_head
+
+
+@pytest.mark.parametrize(("is_large", "seconds"), [(True, 900.0), (False, 60.0)])
+def test_timeout_for_writing(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool, seconds: float
+) -> None:
+    """A large history gets more time. To recognize it, its commits are counted up to the limit and not walked."""
+    monkeypatch.setattr(commit_graph, "SMALL_HISTORY_COMMITS", 4 if is_large else 5)
+    monkeypatch.delattr(Repository, "walk")
+    timeouts: dict[str, float | None] = {}
+    run = GitProgram.run
+
+    def record_timeout(
+        git: GitProgram,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        timeout_seconds: float | None = None,
+    ) -> GitOutput:
+        timeouts[str(arguments[0])] = timeout_seconds
+        return run(git, *arguments, stdin=stdin, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(GitProgram, "run", record_timeout)
+    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
+    assert (tmp_path / "graph" / "tip").read_text() == repo.head
+    assert timeouts["commit-graph"] == seconds
+
+
+def test_a_history_that_cannot_be_counted(repo: Repo, tmp_path: Path) -> None:
+    """No graph is written of a history that lacks a commit."""
+    sha = repo.git("rev-parse", "HEAD~2")
+    (repo.path / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
+    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
+    assert not list((tmp_path / "graph" / "info").iterdir())
 
 
 def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
