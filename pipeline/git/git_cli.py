@@ -47,6 +47,8 @@ CONFIGURATION: Final = {
     "diff.external": "",
     "log.showSignature": "false",  # would run gpg
 }
+# Commands that read the index for attributes only. They get no index, because they fail if it is damaged.
+COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
@@ -134,9 +136,7 @@ class GitProgram:
         """
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())
-        if (
-            arguments[0] == "diff-tree"
-        ):  # it reads the index for attributes only, and fails if the file is damaged
+        if arguments[0] in COMMANDS_WITHOUT_INDEX:
             environment["GIT_INDEX_FILE"] = str(self.git_dir / "no-index")
         try:
             process = subprocess.Popen(

@@ -12,7 +12,13 @@ from threading import Event, Thread, Timer
 import pytest
 
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.git_cli import GitNotFound, GitTimeout, TooLongForGit, UnreadableGitConfig
+from pipeline.git.git_cli import (
+    COMMANDS_WITHOUT_INDEX,
+    GitNotFound,
+    GitTimeout,
+    TooLongForGit,
+    UnreadableGitConfig,
+)
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from tests.repos import Repo
@@ -55,6 +61,15 @@ def test_arguments_that_are_too_long(repo: Repo) -> None:
     git = commit_graph.create_git_program(open_repository(repo.path))
     with pytest.raises(TooLongForGit, match="too long to run git"):
         git.run("rev-parse", "--verify", "a" * 300_000)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS_WITHOUT_INDEX))
+def test_commands_without_the_index(repo: Repo, command: str) -> None:
+    """A damaged index does not stop commands that read it for attributes only."""
+    (repo.path / ".git" / "index").write_bytes(b"damaged")
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    output = git.run(command, "-p", "HEAD")
+    assert (output.exit_code, output.stderr) == (0, "")
 
 
 @pytest.mark.timeout(30)
