@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from pygit2.enums import AttrCheck
 
 from pipeline.git.changes import decode_path, list_parent_directories
-from pipeline.git.git_dir import blocks_on_open, read_small_file
+from pipeline.git.git_dir import blocks_on_open, read_or_empty
 
 FILE_NAME: Final = ".gitattributes"
 # Pattern at the start of a line that is no comment. It can have spaces in quotes (for git) or after a backslash, and
@@ -88,7 +88,7 @@ class AttributeReader:
 
     def read_local_files(self) -> list[bytes]:
         """Return the content of the attributes files of this clone and of the user."""
-        return [read_attributes_file(file) for file in self._local_files]
+        return [read_or_empty(file) for file in self._local_files]
 
     @cached_property
     def _has_usable_local_files(self) -> bool:
@@ -122,17 +122,9 @@ class AttributeReader:
 
 def _is_unusable(file: Path) -> bool:
     """Return whether libgit2 may hang while reading or matching an attributes file."""
-    return blocks_on_open(file) or _has_slow_pattern(read_attributes_file(file))
+    return blocks_on_open(file) or _has_slow_pattern(read_or_empty(file))
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:
     patterns = filter(None, map(PATTERN.match, attributes.split(b"\n")))
     return any(len(STARS.findall(pattern[1])) > MAX_STARS for pattern in patterns)
-
-
-def read_attributes_file(file: Path) -> bytes:
-    """Return the content of an attributes file; empty if it cannot be read."""
-    try:
-        return read_small_file(file)
-    except OSError:  # git warns and continues
-        return b""

@@ -47,7 +47,7 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 
 def resolve_common_dir(git_dir: Path) -> Path:
     """Return the git directory that all of a repository's work trees share."""
-    common_dir = _decode_path(_read_or_empty(git_dir / "commondir"))
+    common_dir = _decode_path(read_or_empty(git_dir / "commondir"))
     return (git_dir / common_dir).resolve() if common_dir else git_dir
 
 
@@ -75,6 +75,14 @@ def read_small_file(file: Path, max_bytes: int = -1) -> bytes:
         return b""
 
 
+def read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
+    """Return a file's bytes as `read_small_file`; empty also if the file cannot be read."""
+    try:
+        return read_small_file(file, max_bytes)
+    except OSError:
+        return b""
+
+
 def blocks_on_open(file: Path) -> bool:
     """Check whether opening or reading a path may block, as for a pipe: all but files, directories and `/dev/null`."""
     try:
@@ -90,16 +98,9 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
     if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
         return blocking_file
-    branch = _decode_path(_read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
+    branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
     included_files = _list_included_files(common_dir / "config", git_dir / "config.worktree")
     return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
-
-
-def _read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
-    try:
-        return read_small_file(file, max_bytes)
-    except OSError:
-        return b""
 
 
 def _list_included_files(*config_files: Path) -> Iterator[Path]:
@@ -112,7 +113,7 @@ def _list_included_files(*config_files: Path) -> Iterator[Path]:
         if real_path in visited:
             continue
         visited.add(real_path)
-        for path in _parse_include_paths(_read_or_empty(config_file, MAX_CONFIG_BYTES)):
+        for path in _parse_include_paths(read_or_empty(config_file, MAX_CONFIG_BYTES)):
             # `Path.expanduser` would raise for an unknown user.
             file = config_file.parent / os.path.expanduser(path)  # noqa: PTH111
             yield file

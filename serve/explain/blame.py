@@ -14,6 +14,7 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
+from pipeline.git.git_dir import read_or_empty
 from pipeline.git.objects import parse_seconds
 from pipeline.git.repository import Repository
 from pipeline.interrupts import Deadline
@@ -106,7 +107,7 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
         revisions=revisions,
         note=note,
         configured_files=tuple(configured_paths.values()),
-        configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
+        configured_contents=tuple(read_or_empty(path) for path in configured_paths.values()),
         replacement_config=_list_usable_settings(repository)
         if any(map(_is_missing, configured_paths.values()))
         else None,
@@ -137,18 +138,11 @@ def _expand_path(repository: Repository, value: str) -> Path:
 def _read_ignore_revs(repository: Repository) -> bytes:
     if repository.is_bare:
         return repository.read_file_at_head(IGNORE_REVS_FILE) or b""
-    return _read_or_empty(repository.root / IGNORE_REVS_FILE)
+    return read_or_empty(repository.root / IGNORE_REVS_FILE)
 
 
 def _list_configured_files(repository: Repository) -> list[str]:
     return [value for name, value in repository.config if name == IGNORE_REVS_SETTING]
-
-
-def _read_or_empty(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if path.is_file() else b""
-    except OSError:
-        return b""
 
 
 @dataclass(frozen=True, slots=True)

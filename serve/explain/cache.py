@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from pipeline.git import commit_graph
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.git_dir import blocks_on_open, read_small_file
+from pipeline.git.git_dir import blocks_on_open, read_or_empty
 from pipeline.git.libgit2 import find_user_attributes_file
 from pipeline.git.repository import Repository
 from serve.explain.blame import BlameIgnoreRevs
@@ -90,7 +90,7 @@ class ExplainContext:
             repository.config,
             sorted(repository.shallow_boundary),
             repository.list_tag_targets(),
-            *map(_read_or_empty, _list_dependency_files(repository, self.target)),
+            *map(read_or_empty, _list_dependency_files(repository, self.target)),
             _read_file_signature(repository.git_dir / "index"),
             _read_tail(repository.git_dir / "index"),
             *map(_read_file_signature, (location.database, location.wal) if location else ()),
@@ -154,13 +154,6 @@ def _list_dependency_files(repository: Repository, target: Target) -> Iterator[P
         yield repository.root / ".mailmap"
         directories = Path(os.fsdecode(target.path)).parents
         yield from (repository.root / directory / ".gitattributes" for directory in directories)
-
-
-def _read_or_empty(path: Path) -> bytes:
-    try:
-        return read_small_file(path)
-    except OSError:
-        return b""
 
 
 def _read_file_signature(path: Path) -> tuple[int, int, int] | None:
