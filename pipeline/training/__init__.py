@@ -3,8 +3,7 @@
 Static encoder:
 
 - `word_bags`: command that extracts bags of words from repositories
-- `static_dataset`: vocabulary and (query, text) examples from word bags; command that computes initial vectors with the
-  transformer
+- `static_dataset`: command that writes the vocabulary with its initial vectors; (query, text) examples from word bags
 - `train_static`: command that trains the word table
 
 Encoder and cross-encoder:

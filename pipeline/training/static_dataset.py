@@ -1,14 +1,15 @@
-"""Training set of the static encoder, from word bags of many repositories: vocabulary, initial vectors, examples.
+"""Training set of the static encoder: initial word table (a command), and examples to train it (a library).
 
 python -m pipeline.training.static_dataset BAGS OUT REPOSITORY... [--held-out NAME]...
 
-The command writes the vocabulary and its initial vectors, those of a transformer, to OUT, an `.npz` file. BAGS is the
-directory written by `pipeline.training.word_bags`. The vocabulary has stems, but the transformer reads words: it embeds
-the form of each stem that the commit messages of the repositories use most often. `--held-out`: repository whose words
-do not count.
+Command: write the vocabulary and its initial vectors to OUT, an `.npz` file. The vocabulary has the most frequent words
+of BAGS, the directory written by `pipeline.training.word_bags`. The vectors are those of the transformer. The
+vocabulary has stems, but the transformer reads words: it embeds the form of each stem that the commit messages of the
+repositories use most often. `--held-out`: repository whose words do not count.
 
-A bag is the set of distinct words of one text, here as rows of the word table. An example is a query and a text. A
-batch has few repositories: the negatives of a query should come from its own repository.
+Library: `StaticTrainingSet` reads BAGS and draws batches of examples for `pipeline.training.train_static`. A bag is the
+set of distinct words of one text, here as rows of the word table. An example is a query and a text. A batch has few
+repositories: the negatives of a query should come from its own repository.
 """
 
 from __future__ import annotations
