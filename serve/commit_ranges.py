@@ -6,7 +6,6 @@ from all commits that HEAD reaches or the range has.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.ranges import BadRange
 from pipeline.git.repository import Repository
 from serve.errors import BadRequest
-from serve.text import escape_in_sentence, format_commit_count
+from serve.text import escape_in_sentence, format_commit_count, quote_command
 from stores.filters import CommitRange
 
 
@@ -51,9 +50,9 @@ class RangeCoverage:
             yield f"{subject} {verb} not indexed{self._describe_remedy()}"
 
     def _describe_remedy(self) -> str:
-        if self.references:
-            options = [word for name in self.references for word in ("--branch", name)]
-            return f": run `{escape_in_sentence(shlex.join(('lineage', 'index', *options)))}`."
+        options = [word for name in self.references for word in ("--branch", name)]
+        if options and (command := quote_command("lineage", "index", *options)):
+            return f": run {command}."
         if self.outside_head:
             if self.outside_head < self.unindexed:
                 unreached = f"{self.outside_head:,} of them"

@@ -175,9 +175,8 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
     for repository in repositories:
         if repository.path == canonical_path:
             return repository
-    raise BadRequest(
-        f"{name} is not indexed yet.", hint=f"Run `{format_command('lineage', 'index', str(path))}`."
-    )
+    command = format_command("lineage", "index", str(path)) or "`lineage index` in it"
+    raise BadRequest(f"{name} is not indexed yet.", hint=f"Run {command}.")
 
 
 def _find_by_name(name: str, repositories: Sequence[NamedRepository]) -> NamedRepository | None:

@@ -104,11 +104,21 @@ def add_path_to_command(command: str, path: Path | None = None) -> str:
 
 
 def format_command(*words: str) -> str:
-    """Format a suggested command for a shell. Names come from repositories, so each word is quoted as needed."""
+    """Return a suggested command as `quote_command`. An argument that begins with a dash is a path and gets `./`."""
+    program, *arguments = words
+    return quote_command(program, *(f"./{word}" if word.startswith("-") else word for word in arguments))
+
+
+def quote_command(*words: str) -> str:
+    """Return a suggested command in backquotes, quoted for a shell; empty if a word has characters to escape.
+
+    Names come from repositories. To escape a backquote or a control character after quoting would change the command.
+    """
     import shlex
 
-    program, *arguments = words
-    return shlex.join([program, *(f"./{word}" if word.startswith("-") else word for word in arguments)])
+    command = shlex.join(words)
+    is_safe = command == escape_in_sentence(command) and "\t" not in command
+    return f"`{command}`" if is_safe else ""
 
 
 def format_path_arguments(path: Path) -> tuple[str, ...]:

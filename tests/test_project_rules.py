@@ -143,7 +143,7 @@ def installed_by(name: str, extras: Set[str]) -> set[str]:
 
 
 COMMANDS = re.compile(r"(cd|chmod|git|lineage|mindmap|pip|rm|sh|sudo)( |$)")
-QUOTING = {"quote", "join", "format_command", "command_with_path", "_format_git_directory_option"}
+QUOTING = {"quote", "join", "_format_git_directory_option"}
 # Values of the program itself, without shell syntax.
 UNQUOTED = {
     "match[1]",

@@ -300,7 +300,7 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
     raise FileNotChanged(
         f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
-        hint=f"It changes {names}. `{command}` shows the file as it was.",
+        hint=f"It changes {names}.{f' {command} shows the file as it was.' if command else ''}",
     )
 
 
@@ -368,7 +368,7 @@ def _build_missing_error(repository: Repository, sha: str, file: str, path: byte
     command = format_command("lineage", "show", sha[:SHA_DIGITS])
     return BadRequest(
         f"Commit {sha[:SHA_DIGITS]} has no file {_quote(file)}.",
-        hint=f"{question}`{command}` lists what it changes.",
+        hint=f"{question}{command} lists what it changes.",
     )
 
 

@@ -177,9 +177,9 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
 def _build_submodule_target(entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    command = escape_in_sentence(format_command("lineage", "explain", inner_path, module))
-    note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository: run `{command}`."
-    return Target(entry.path, note=note)
+    command = format_command("lineage", "explain", inner_path, module)
+    note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository"
+    return Target(entry.path, note=f"{note}: run {command}." if command else f"{note}.")
 
 
 def _build_directory_target(path: bytes) -> Target:

@@ -138,6 +138,10 @@ def test_commits_that_are_not_indexed(repo: Repo, tmp_path: Path) -> None:
         "Of the 7 commits in main...topic, 7 are not indexed: run `lineage index --branch topic`."
         in answer.meta.hint
     )
+    repo.git("branch", "x`;touch-pwned;`y", "topic")
+    hint = find(repo, tmp_path, "timeout", commit_range="main..x`;touch-pwned;`y").meta.hint
+    assert hint and "`lineage index --branch PATTERN` adds branches." in hint and "--branch 'x" not in hint
+    repo.git("branch", "-D", "x`;touch-pwned;`y")
     old = repo.git("rev-parse", "topic~1")
     repo.git("tag", "--force", "tree", "HEAD^{tree}")
     mixed = find(repo, tmp_path, "timeout", commit_range=f"v1.. {old} ^v1 tree").meta.hint

@@ -228,6 +228,16 @@ def test_names_by_strangers_start_no_line(tmp_path: Path) -> None:
     assert "x␊Note: run" in get_error(repo, "HEAD~1", name.replace("rm", "RM"))
 
 
+def test_command_for_an_unsafe_name(tmp_path: Path) -> None:
+    """No command is suggested for a file whose name has a backquote, which ends the command in a text."""
+    repo = Repo.create(tmp_path / "names")
+    repo.commit_file("x`; touch pwned; `y", "1\n")
+    repo.commit_file("a.py", "1\n")
+    with pytest.raises(BadRequest, match="does not change") as caught:
+        show(repo, "HEAD", "x`; touch pwned; `y")
+    assert caught.value.hint == "It changes a.py."
+
+
 def test_directories_and_submodules(tmp_path: Path) -> None:
     """A deleted directory names the files that changed in it, and a file in a submodule is not offered."""
     repo = Repo.create(tmp_path / "directories")

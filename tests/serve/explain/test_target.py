@@ -228,6 +228,15 @@ def test_submodule_path_is_quoted(repo: Repo, home: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["x`; touch pwned; `y", "x\ty", "x\ny", "x\u200by"])
+def test_submodule_path_that_would_be_escaped(repo: Repo, home: Path, name: str) -> None:
+    """No command is suggested for a submodule whose path has a backquote, a control or an invisible character."""
+    repo.git("update-index", "-z", "--index-info", stdin=f"160000 {repo.head}\t{name}\0".encode())
+    repo.git("commit", "--quiet", "--message", "Add a submodule")
+    note = get_limitation(explain(repo, home, f"{name}/a.py"))
+    assert note.endswith(" is a submodule, which is a separate repository.")
+
+
 def test_paths_relative_to_the_working_directory(repo: Repo, home: Path) -> None:
     """A name is relative to the root, else to the working directory; with `./` it is the other way round."""
     repo.commit_file("a.py", "top\n", "Another a.py")

@@ -291,5 +291,9 @@ def test_names_and_paths(repos: list[Repo], home: Path, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="fresh is not indexed yet") as unindexed:
         resolve("fresh")
     assert unindexed.value.hint == f"Run `lineage index {tmp_path / 'fresh'}`."
+    Repo.create(tmp_path / "x`;touch-pwned;`y").commit_file("a.py", "a = 1\n")
+    with pytest.raises(BadRequest, match="is not indexed yet") as unsafe:
+        resolve("x`;touch-pwned;`y")
+    assert unsafe.value.hint == "Run `lineage index` in it."
     with pytest.raises(BadRequest, match="No repository is named"):
         resolve()
