@@ -129,12 +129,16 @@ def _count_chars(file: CommitFile) -> int:
 
 
 def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
-    """Cut a diff as `_cut_lines`, and before any changed line its context lines."""
-    lines = text.splitlines(keepends=True)
-    if len(text) > max_chars:
-        lines = [line for line in lines if not line.startswith(" ")]
-    cut_text, omitted = _cut_lines("".join(lines), max_chars)
-    return cut_text, omitted + text.count("\n") - sum(line.count("\n") for line in lines)
+    """Return the diff, if it is too long without its context lines, and the number of omitted lines.
+
+    Of the lines that remain, the first ones that fit are returned, as by `_cut_lines`.
+    """
+    if len(text) <= max_chars:
+        return text, 0
+    lines = text.split("\n")
+    lines_without_context = [line for line in lines if not line.startswith(" ")]
+    cut_text, omitted = _cut_lines("\n".join(lines_without_context), max_chars)
+    return cut_text, omitted + len(lines) - len(lines_without_context)
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
@@ -144,8 +148,13 @@ def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
     end = text.rfind("\n", 0, max(0, max_chars)) + 1
     if not end and max_chars > 0:
         line, _, remaining_text = text.partition("\n")
-        return f"{line[:max_chars]}…\n", len(remaining_text.splitlines())
-    return text[:end], text[end:].count("\n") + (not text.endswith("\n"))
+        return f"{line[:max_chars]}…\n", _count_lines(remaining_text)
+    return text[:end], _count_lines(text[end:])
+
+
+def _count_lines(text: str) -> int:
+    """Return the number of lines as git counts them: only `\\n` ends a line."""
+    return text.count("\n") + bool(text.rpartition("\n")[2])
 
 
 def _resolve_commit(repository: Repository, revision: str) -> str:

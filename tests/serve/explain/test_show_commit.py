@@ -123,6 +123,23 @@ def test_context_is_cut_first(tmp_path: Path) -> None:
     assert "\n+changed\n" in cut.text and cut.omitted_lines == 6
 
 
+def test_only_newlines_end_lines(tmp_path: Path) -> None:
+    """A diff and a file that are cut keep and count lines with form feeds and other separators as one line."""
+    own_repo = Repo.create(tmp_path)
+    line = "a\f b\v c\x1c d\x85 e\u2028 f\r g"
+    context = "".join(f"{number} {line}\n" for number in range(20))
+    own_repo.commit_file("a.txt", f"{context}{line}\n{context}", "Add")
+    own_repo.commit_file("a.txt", f"{context}new {line}\n{context}", "Change")
+    max_tokens = (ANSWER_OVERHEAD + FILE_OVERHEAD + 100) // 3
+    diff = show(own_repo, "HEAD", "a.txt", max_tokens=max_tokens).diff
+    assert diff is not None and diff.omitted_lines == 6
+    assert diff.text.split("\n")[1:] == [f"-{line}", f"+new {line}", ""]
+    own_repo.commit_file("b.txt", "x" * 1_000 + f"\n{line}\n{line}", "Add another file")
+    content = show(own_repo, "HEAD:b.txt", max_tokens=max_tokens).content
+    assert content is not None
+    assert (content.first_line, content.last_line, content.omitted_lines) == (1, 1, 2)
+
+
 def test_token_limit(repo: Repo) -> None:
     """Message, files, diff and content are cut to the limit, and the omitted lines are counted."""
     content = show(repo, "v1.0:src/net/tcp.py", max_tokens=100).content
