@@ -63,7 +63,7 @@ MAX_SEARCHES: Final = 24
 MAX_TERMS: Final = 4
 # Hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
-# Files that are read for a line or a search term. Each takes 0.3 ms.
+# Files that are read for a line or a search term. Each takes up to 0.7 ms, and 0.1 ms once its lines are cached.
 MAX_READ_FILES: Final = 100
 
 _Search = TypeVar("_Search")
@@ -205,7 +205,7 @@ class LineSearcher:
     def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
         for change in changes:
             self.deadline.check()
-            if text.encode() in self._read_content(change.commit_sha, change.path):
+            if any(text in line for line in self._read_file(change.commit_sha, change.path)):
                 return True
         return False
 
@@ -250,16 +250,11 @@ class LineSearcher:
 
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
         """Return how often a file of a commit has a term, whose first and last word must be whole words there."""
-        text, content = term.encode(), self._read_content(sha, path)
-        if text not in content:
-            return 0
-        start = rb"\b" if re.match(rb"\w", text) else b""
-        end = rb"\b" if re.search(rb"\w$", text) else b""
-        return len(re.findall(start + re.escape(text) + end, content))
-
-    def _read_content(self, sha: str, path: bytes) -> bytes:
-        blob = find_blob(self.repository, sha, path)
-        return self.repository.read_blob(blob) if blob and self.repository.contains(blob) else b""
+        start = r"\b" if re.match(r"\w", term) else ""
+        end = r"\b" if re.search(r"\w$", term) else ""
+        pattern = re.compile(start + re.escape(term) + end)
+        # Finding the term as a text is many times as fast, and most lines do not have it.
+        return sum(len(pattern.findall(line)) for line in self._read_file(sha, path) if term in line)
 
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
         unique = list(dict.fromkeys(search for search in searches if search is not None))

@@ -1,0 +1,73 @@
+"""Search of the index and of earlier files for restored lines and possible earlier commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serve.explain_types import ExplainDetails
+from tests.repos import Repo
+from tests.serve.explain.helpers import explain
+from tests.serve.sample_index import build_index
+
+CONNECT = """\
+def connect(address, retries):
+    socket = open_socket(address)
+    socket.set_timeout(retries * DELAY)
+    return socket
+"""
+OTHER = "import sys\n\n\ndef main():\n    print_usage(sys.argv)\n    sys.exit(2)\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo.create(tmp_path / "repo")
+
+
+def trace(repo: Repo, home: Path, file: str, line: int) -> ExplainDetails:
+    return explain(repo, home, file, line, line, include_evolution=True).meta.explain
+
+
+def list_steps(details: ExplainDetails) -> list[tuple[str, str]]:
+    """Return step and subject of each commit, newest first."""
+    return [(step.step, step.commit_message) for step in details.evolution]
+
+
+def restore(repo: Repo, content: str | bytes) -> None:
+    """Write a file of lines that is removed and restored, and indent its lines, so that the restoration is a step."""
+    content = content.encode() if isinstance(content, str) else content
+    repo.commit_file("net.py", content, "Add connect")
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("net.py", content, "Restore connect")
+    repo.commit_file("net.py", content.replace(b"    ", b"\t"), "Indent")
+
+
+def test_restored_line_that_is_not_utf8(repo: Repo, home: Path) -> None:
+    """A restored line of a Latin-1 file is found."""
+    restore(repo, CONNECT.replace("DELAY", 'parse("größte Verzögerung")').encode("latin-1"))
+    build_index(repo, home)
+    assert list_steps(trace(repo, home, "net.py", 3)) == [
+        ("restored", "Restore connect"),
+        ("introduced", "Add connect"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "encoding", "is_lead"),
+    [
+        ("größte_Verzögerung", "utf-8", True),
+        ("größte_Verzögerung", "latin-1", True),
+        ("größte_Verzögerungé", "utf-8", False),
+        ("é/etc/größte_Verzögerung", "utf-8", True),
+    ],
+)
+def test_lead_that_is_not_ascii(repo: Repo, home: Path, old: str, encoding: str, is_lead: bool) -> None:
+    """A commit that adds the literal of a new line is a lead, also in a Latin-1 file; one of a longer word is none."""
+    repo.commit_file("part.py", f'load("/etc/{old}")\n'.encode(encoding), "Read /etc/größte_Verzögerung")
+    repo.commit_file(
+        "net.py", f'{OTHER}settings = read("/etc/größte_Verzögerung")\n'.encode(encoding), "Use it"
+    )
+    build_index(repo, home)
+    leads = trace(repo, home, "net.py", 7).leads
+    assert len(leads) == is_lead
