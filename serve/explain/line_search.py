@@ -164,8 +164,8 @@ class LineSearcher:
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals of the lines. `find_removed` uses the result.
 
-        Reading the diffs takes 0.1 s, so only lines that a file had before are searched. Raises DeadlineExceeded if the
-        time runs out.
+        Reading the diffs takes 0.1 s, so only lines that a file had before are searched; in a shallow clone, all lines.
+        Raises DeadlineExceeded if the time runs out.
         """
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
@@ -185,10 +185,13 @@ class LineSearcher:
     def _find_first_hunks(
         self, lines: Iterable[UnsourcedLine], changes: Mapping[DiffLinePattern, Sequence[LineChange]]
     ) -> dict[DiffLinePattern, int]:
-        """Return the first hunk to search for each line; none if no file had the line before its commit.
+        """Return the id of the first hunk to search for each line; none if no file had the line before its commit.
 
         `changes`: changes whose text has the terms of a line, oldest first.
         """
+        if self.repository.is_shallow:
+            # No hunk has the lines of the oldest commits of a shallow clone, and a later commit may have removed them.
+            return dict.fromkeys(changes, 0)
         first_hunks: dict[DiffLinePattern, int] = {}
         for line in lines:
             pattern = line.removal_pattern

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from serve.explain import line_search
 from serve.explain_types import ExplainDetails
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
@@ -25,8 +26,8 @@ def repo(tmp_path: Path) -> Repo:
     return Repo.create(tmp_path / "repo")
 
 
-def trace(repo: Repo, home: Path, file: str, line: int) -> ExplainDetails:
-    return explain(repo, home, file, line, line, include_evolution=True).meta.explain
+def trace(repo: Repo, home: Path, file: str, line: int, last_line: int = 0) -> ExplainDetails:
+    return explain(repo, home, file, line, last_line or line, include_evolution=True).meta.explain
 
 
 def list_steps(details: ExplainDetails) -> list[tuple[str, str]]:
@@ -71,3 +72,45 @@ def test_lead_that_is_not_ascii(repo: Repo, home: Path, old: str, encoding: str,
     build_index(repo, home)
     leads = trace(repo, home, "net.py", 7).leads
     assert len(leads) == is_lead
+
+
+def test_restored_line_of_a_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A restored line is found if a shallow clone has its removal, but not the commit that added it."""
+    repo.commit_file("other.py", OTHER, "Start")
+    restore(repo, CONNECT)
+    clone = repo.clone(tmp_path / "shallow", "--depth=4")
+    build_index(clone, home)
+    details = trace(clone, home, "net.py", 3)
+    assert list_steps(details) == [("restored", "Restore connect")]
+    assert "Run `git fetch --unshallow`." in (details.evolution_limitation or "")
+
+
+def test_number_of_searched_lines_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many lines, the first ones are searched, and the answer says so."""
+    restore(repo, CONNECT)
+    build_index(repo, home)
+    assert [step.lines for step in trace(repo, home, "net.py", 2, 3).evolution] == [(2, 3), (2, 3)]
+    monkeypatch.setattr(line_search, "MAX_SEARCHES", 1)
+    details = trace(repo, home, "net.py", 2, 3)
+    assert [(step.step, step.lines) for step in details.evolution] == [
+        ("restored", (2,)),
+        ("introduced", (3,)),
+        ("introduced", (2,)),
+    ]
+    assert details.evolution_limitation == (
+        "Only some of the lines were searched for restored lines and possible earlier commits."
+    )
+
+
+def test_number_of_read_files_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If many files may have a line, its removal is searched without reading all of them; leads may be missing."""
+    restore(repo, CONNECT)
+    repo.commit_file("new.py", "\nother.set_timeout(9)\n", "Use it")
+    build_index(repo, home)
+    assert "Add connect" in [lead.commit_message for lead in trace(repo, home, "new.py", 2).leads]
+    monkeypatch.setattr(line_search, "MAX_READ_FILES", 0)
+    assert trace(repo, home, "new.py", 2).leads == ()
+    assert list_steps(trace(repo, home, "net.py", 3)) == [
+        ("restored", "Restore connect"),
+        ("introduced", "Add connect"),
+    ]
