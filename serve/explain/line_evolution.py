@@ -10,7 +10,6 @@ name, or by a replaced line.
 from __future__ import annotations
 
 import heapq
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer
 from serve.explain.changed_lines import find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, select_copies
+from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, note_unreadable, select_copies
 from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_features
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
@@ -118,9 +117,6 @@ class _Introduction:
     is_searched: bool = False
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """Steps, newest first; leads; and a sentence about what may be missing.
@@ -185,8 +181,7 @@ class LineTracer:
         except (GitTimeout, DeadlineExceeded):
             self.blamer.deadline.is_exceeded = True
         except UnreadableObject as error:
-            logger.warning("Some earlier commits could not be read: %s", error)
-            self.limitations.append("Some earlier commits could not be read.")
+            note_unreadable(error, self.limitations)
 
     def _process_queue(self) -> None:
         """Process the versions, newest first, until the queue is empty or a limit is reached."""
@@ -387,8 +382,6 @@ class LineTracer:
             self.limitations.append(
                 "The search for earlier commits stopped at its limit: some may be missing."
             )
-        if self.searcher and self.searcher.limitation:
-            self.limitations.append(self.searcher.limitation)
         limitation = " ".join(dict.fromkeys(self.limitations)) or None
         return Evolution(
             steps=tuple(
@@ -448,12 +441,12 @@ def trace_evolution(
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines. Ask for fewer.")
     deadline = Deadline.after(MAX_SECONDS)
+    limitations: list[str] = []
     searcher = (
-        LineSearcher(repository, git, reader.index, reader.status.reachability, deadline)
+        LineSearcher(repository, git, reader.index, reader.status.reachability, deadline, limitations)
         if reader.index
         else None
     )
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
-    limitations: list[str] = []
     blamer = RevisionBlamer(repository, git, ignore_revs, deadline, limitations)
     return LineTracer(blamer, reader, searcher, texts, limitations).trace(lines, commit_times)

@@ -6,6 +6,7 @@ search term of a line is a long literal or name.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ from typing import Final, TypeVar
 
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.repository import Repository
+from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.interrupts import Deadline
 from pipeline.text import count_terms
 from serve.explain.blame import BlamedLine
@@ -66,7 +67,10 @@ MAX_CANDIDATE_HUNKS: Final = 300
 # Files that are read for a line or a search term. Each takes up to 0.7 ms, and 0.1 ms once its lines are cached.
 MAX_READ_FILES: Final = 100
 
+
 _Search = TypeVar("_Search")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Lead:
 class LineSearcher:
     """Searcher of the diffs of an open index.
 
-    `limitation`: sentence about what was not searched, or empty. `has_failed`: the index could not be searched.
+    `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched.
     `_removals`: changes that remove each searched line, oldest first. `_first_additions`: the first changes that add a
     search term to a file with a suffix. `_candidates`: changes whose text has all of these terms, oldest first.
     `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit, the keys of its searched texts that
@@ -130,7 +134,7 @@ class LineSearcher:
     index: OpenIndex
     reachability: ReachabilityDelta
     deadline: Deadline
-    limitation: str = ""
+    limitations: list[str]
     has_failed: bool = False
     _removals: dict[DiffLinePattern, Sequence[LineChange]] = field(default_factory=dict)
     _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
@@ -208,8 +212,9 @@ class LineSearcher:
     def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
         for change in changes:
             self.deadline.check()
-            if any(text in line for line in self._read_file(change.commit_sha, change.path)):
-                return True
+            with self._note_unreadable():
+                if any(text in line for line in self._read_file(change.commit_sha, change.path)):
+                    return True
         return False
 
     def search_leads(self, lines: Sequence[UnsourcedLine]) -> None:
@@ -239,8 +244,9 @@ class LineSearcher:
         additions: dict[str, LineChange] = {}
         for change in islice(changes, MAX_READ_FILES):
             self.deadline.check()
-            if change.commit_sha not in additions and self._adds_term(change, term):
-                additions[change.commit_sha] = change
+            with self._note_unreadable():
+                if change.commit_sha not in additions and self._adds_term(change, term):
+                    additions[change.commit_sha] = change
             if len(additions) == LEADS_PER_TERM:
                 break
         return list(additions.values())
@@ -262,7 +268,7 @@ class LineSearcher:
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
         unique = list(dict.fromkeys(search for search in searches if search is not None))
         if len(unique) > MAX_SEARCHES:
-            self.limitation = (
+            self.limitations.append(
                 "Only some of the lines were searched for restored lines and possible earlier commits."
             )
         return unique[:MAX_SEARCHES]
@@ -273,13 +279,21 @@ class LineSearcher:
 
     @contextmanager
     def _note_errors(self) -> Iterator[None]:
-        """Turn an error of the index into the limitation."""
+        """Turn an error of the index into a limitation."""
         try:
             with self.index.translate_errors():
                 yield
         except (DamagedIndex, IndexBusy, StorageError) as error:
             self.has_failed = True
-            self.limitation = " ".join(f"The index could not be searched. {error}".split())
+            self.limitations.append(" ".join(f"The index could not be searched. {error}".split()))
+
+    @contextmanager
+    def _note_unreadable(self) -> Iterator[None]:
+        """Turn an object that cannot be read into a limitation, so that the search goes on without its change."""
+        try:
+            yield
+        except UnreadableObject as error:
+            note_unreadable(error, self.limitations)
 
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
@@ -411,3 +425,9 @@ def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadlin
         return set(map(build_key, texts))
     counts = Counter(map(build_key, output.stdout.decode("utf-8", "replace").split("\n")))
     return {key for key in map(build_key, texts) if counts[key] > MAX_EQUAL_LINES}
+
+
+def note_unreadable(error: UnreadableObject, limitations: list[str]) -> None:
+    """Log that objects of a commit cannot be read, and add a limitation."""
+    logger.warning("Some earlier commits could not be read: %s", error)
+    limitations.append("Some earlier commits could not be read.")

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import UnreadableObject
+from pipeline.git.objects import TreeEntry
+from pipeline.git.repository import Repository
 from serve.explain import line_search
 from serve.explain_types import ExplainDetails
 from tests.repos import Repo
@@ -114,3 +117,28 @@ def test_number_of_read_files_is_bounded(repo: Repo, home: Path, monkeypatch: py
         ("restored", "Restore connect"),
         ("introduced", "Add connect"),
     ]
+
+
+def test_unreadable_candidates_keep_the_others(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the tree of one possible commit is missing, the other commits of restored lines and leads are found."""
+    unreadable = repo.commit_file("plan.py", OTHER, "Plan socket.set_timeout(retries * DELAY)")
+    repo.commit_file("plan.py", f"{OTHER}{OTHER}", "Plan more")
+    restore(repo, CONNECT)
+    repo.commit_file("new.py", "\nother.set_timeout(9)\n", "Use it")
+    build_index(repo, home)
+    find_entry = Repository.find_entry
+
+    def fail_once(repository: Repository, sha: str, path: bytes) -> TreeEntry | None:
+        if sha == unreadable:
+            raise UnreadableObject(sha, "its tree is missing")
+        return find_entry(repository, sha, path)
+
+    monkeypatch.setattr(Repository, "find_entry", fail_once)
+    details = trace(repo, home, "net.py", 3)
+    assert list_steps(details) == [("restored", "Restore connect"), ("introduced", "Add connect")]
+    assert details.evolution_limitation == "Some earlier commits could not be read."
+    details = trace(repo, home, "new.py", 2)
+    assert [lead.commit_message for lead in details.leads] == ["Add connect", "Restore connect"]
+    assert details.evolution_limitation == "Some earlier commits could not be read."
