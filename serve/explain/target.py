@@ -26,8 +26,6 @@ MAX_FILE_BYTES: Final = 100 << 20
 MAX_SUGGESTIONS: Final = 3
 # Least similarity of a suggested path, as `difflib` computes it.
 MIN_NAME_SIMILARITY: Final = 0.8
-# Limit on the commits of a path that are checked for its removal. Few paths have more.
-MAX_CHECKED_COMMITS: Final = 1_000
 # Files that are searched for the lines of a deleted file.
 MAX_SEARCHED_FILES: Final = 200
 # Files that the answer names as their destination.
@@ -291,31 +289,35 @@ def describe_missing_file(
     removals = (find_removal(repository, git, head, path) for path in paths)
     removal = next(filter(None, removals), None)
     if removal is None:
-        return None, _describe_unknown_file(repository, target, head, git)
+        return None, _describe_unknown_file(repository, git, head, target)
     return removal, _try_describe_removal(repository, git, head, removal)
 
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:
-    """Return the newest commit of HEAD that removed a path.
+    """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it.
 
-    None if HEAD's history never had it, or if none of the last MAX_CHECKED_COMMITS that changed it removed it.
+    HEAD does not have the path, so the newest commit that changed it is the one that removed it.
     """
     # At a merge that equals one parent, git skips the other parents, although they may have the file. The second run
     # includes them.
-    for options in (["-1"], ["--full-history", f"-{MAX_CHECKED_COMMITS}"]):
-        output = git.run("rev-list", *options, head, "--", path)
+    for options in ([], ["--full-history"]):
+        output = git.run("rev-list", "-1", *options, head, "--", path)
         if output.exit_code:
             raise UnreadableObject(head, "git cannot list its history")
         for sha in output.stdout.decode().split():
-            if repository.find_entry(sha, path) is not None:
-                continue
             for position, parent in enumerate(repository.read_commit(sha).parents):
-                if repository.find_entry(parent, path) is not None:
+                if _has_path(repository, parent, path):
                     return Removal(sha, parent, position, path)
     return None
 
 
-def _describe_unknown_file(repository: Repository, target: Target, head: str, git: GitProgram) -> str:
+def _has_path(repository: Repository, sha: str, path: bytes) -> bool:
+    """Check whether a commit has a path itself. What a submodule contains belongs to another repository."""
+    entry = repository.find_entry(sha, path)
+    return entry is not None and entry.name == path
+
+
+def _describe_unknown_file(repository: Repository, git: GitProgram, head: str, target: Target) -> str:
     """Say that a file never existed, as far as the clone knows, and suggest similar ones."""
     missing = f"{format_path(target.path)} does not exist in HEAD"
     if target.is_untracked:
@@ -323,8 +325,6 @@ def _describe_unknown_file(repository: Repository, target: Target, head: str, gi
     similar_files = map(escape_in_sentence, find_similar_files(target.path, head, git))
     suggestion = " or ".join(similar_files)
     question = f" Did you mean {suggestion}?" if suggestion else ""
-    if git.run("rev-list", "--full-history", "-1", head, "--", target.path).stdout:
-        return f"{missing}. None of the last {MAX_CHECKED_COMMITS:,} commits that changed it removed it.{question}"
     extent = "nor in the history of this shallow clone" if repository.is_shallow else "and never did"
     return f"{missing} {extent}.{question}"
 
@@ -354,7 +354,7 @@ def _follow_renames(repository: Repository, git: GitProgram, head: str, path: by
     """Return the end of a sentence: the new path of a renamed file and its later renames or removal."""
     clause = format_path(path)
     for _ in range(MAX_RENAMES):
-        if repository.find_entry(head, path) is not None:
+        if _has_path(repository, head, path):
             return f"{clause}. Run `lineage explain` on that file for its later changes."
         removal = find_removal(repository, git, head, path)
         if removal is None:

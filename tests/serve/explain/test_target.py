@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from pipeline.git.commit_graph import create_git_program
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import open_repository
 from serve.explain import target
 from tests.repos import Repo
@@ -339,18 +343,28 @@ def test_merge_drops_a_file_of_a_branch(repo: Repo, home: Path) -> None:
     assert list_line_commits(answer) == [sha] * 3
 
 
-def test_removal_that_is_not_found(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If too many commits changed a file to find its removal, the limitation does not claim that it never existed."""
-    monkeypatch.setattr(target, "MAX_CHECKED_COMMITS", 0)
-    repo.branch("topic")
-    repo.commit_file("topic.py", THREE_LINES, "Add on topic")
-    repo.switch("main")
-    repo.commit_file("main.py", "x\n")
-    repo.git("merge", "--quiet", "--no-commit", "--strategy=ours", "topic")
-    repo.commit("Merge by ours")
-    assert get_limitation(explain(repo, home, "topic.py")) == (
-        "topic.py does not exist in HEAD. None of the last 0 commits that changed it removed it."
-    )
+def test_directory_became_a_submodule(repo: Repo, home: Path) -> None:
+    """A commit that put a submodule in the place of a directory removed the files of the directory."""
+    repo.remove("src/a.py")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},src")
+    sha = repo.commit("Make it a submodule", add=False)
+    repo.git("rm", "--quiet", "--cached", "src")
+    repo.commit("Remove the submodule", add=False)
+    answer = explain(repo, home, "src/a.py")
+    assert f'commit {sha[:12]} ("Make it a submodule") removed it' in get_limitation(answer)
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", "HEAD~2")
+
+
+def test_history_of_an_unknown_file_is_searched_twice(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a path that never existed, git walks the whole history twice: a walk of a large one takes seconds."""
+    repository = open_repository(repo.path)
+    git = create_git_program(repository)
+    run = Mock(side_effect=partial(GitProgram.run, git))
+    monkeypatch.setattr(GitProgram, "run", run)
+    missing = target.Target(b"unknown.py", is_missing=True)
+    note = target.resolve_missing_file(repository, git, repo.head, missing).note
+    assert note == "unknown.py does not exist in HEAD and never did."
+    assert [call.args[0] for call in run.call_args_list].count("rev-list") == 2
 
 
 def test_equal_candidates_are_one_path(repo: Repo) -> None:
