@@ -254,7 +254,7 @@ def test_slashes_in_bracket_expressions_match_as_in_git(repo: Repo) -> None:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.text("[]!^-:\\ac*?", min_size=1, max_size=9).map("[{}".format), min_size=20, max_size=20),
+    st.lists(st.text("[]!^-:\\ac*?", min_size=1, max_size=9).map("[{}".format), min_size=40, max_size=40),
     st.lists(
         st.from_regex(r"a?\[[]\]!^\-:ac/]{0,4}/[]\]!^\-:ac/]{0,4}\][a*]?", fullmatch=True),
         min_size=20,

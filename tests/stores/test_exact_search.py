@@ -85,8 +85,8 @@ def test_condition_of_a_range(shas: Iterable[str] | None, condition: str) -> Non
 
 
 def make_pattern(text: str, sign: str) -> DiffLinePattern:
-    """Return a pattern of lines that begin with a text as a whole word."""
-    return DiffLinePattern(text, rf"(?m)^\{sign}{re.escape(text)}\b")
+    """Return a pattern of whole lines."""
+    return DiffLinePattern(text, rf"(?m)^\{sign}{re.escape(text)}$")
 
 
 @pytest.mark.parametrize("max_contains", [0, 9])
@@ -97,7 +97,7 @@ def test_find_line_changes(max_contains: int, monkeypatch: pytest.MonkeyPatch) -
         "@@ -1 +1 @@\n-a(b\n+c\n",
         "@@ -1 +1 @@\n+a(b\n",
         "@@ -1 +1 @@\n a(b\n",
-        "@@ -1 +1 @@\n+a(b.c\n",
+        "@@ -1 +1 @@\n+a(b.c\n+a(b",
     ]
     connection = create_index([SampleHunk(number, "a.py") for number in range(4, 0, -1)])
     for number, diff in enumerate(diffs, start=1):

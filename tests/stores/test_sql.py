@@ -122,6 +122,7 @@ def test_unknown_encoder(repo: Repo, home: Path) -> None:
     with pytest.raises(LineageError, match="built with the encoder other") as caught:
         run_sql(repo, home, "SELECT embed('text')")
     assert "lineage index --rebuild" in caught.value.hint
+    assert not isinstance(caught.value, sql.SqlError)
 
 
 def test_error_before_the_statement(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.objects import TreeEntry
+from pipeline.git.objects import LATEST_SECONDS, TreeEntry
 from pipeline.git.repository import Repository
 from serve.explain import line_search
+from serve.explain.line_search import UnsourcedLine
 from serve.explain_types import ExplainDetails
+from stores.exact_search import find_line_changes
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
 from tests.serve.sample_index import build_index
+from tests.stores.sample_index import SampleHunk, create_index
 
 CONNECT = """\
 def connect(address, retries):
@@ -75,6 +78,33 @@ def test_lead_that_is_not_ascii(repo: Repo, home: Path, old: str, encoding: str,
     build_index(repo, home)
     leads = trace(repo, home, "net.py", 7).leads
     assert len(leads) == is_lead
+
+
+REMOVED_LINE = "socket.set_timeout(retries * DELAY)"
+
+
+@pytest.mark.parametrize(
+    ("diff", "is_removal"),
+    [
+        (f"-{REMOVED_LINE}\n", True),
+        (f" x\n-\t  {REMOVED_LINE} \t\r\n+y\n", True),
+        (f"-x\n-{REMOVED_LINE}", True),
+        (f"+{REMOVED_LINE}\n", False),
+        (f" {REMOVED_LINE}\n", False),
+        (f"-{REMOVED_LINE} + 1\n", False),
+        (f"-{REMOVED_LINE}é\n", False),
+        (f"-x; {REMOVED_LINE}\n", False),
+        (f"-{REMOVED_LINE.replace('*', '_')}\n", False),
+    ],
+)
+def test_removal_pattern(diff: str, is_removal: bool) -> None:
+    """A diff removes a line if it has the whole line, with any white space around it, after a minus sign."""
+    line = UnsourcedLine("f" * 40, b"net.py", 1, 0, f"    {REMOVED_LINE}\r", "")
+    assert line.removal_pattern is not None
+    connection = create_index([SampleHunk(1, "net.py")])
+    connection.execute("UPDATE hunks SET diff = ?", [f"@@ -1 +1 @@\n{diff}"])
+    (changes,) = find_line_changes(connection, [line.removal_pattern], lambda _: True, 0, LATEST_SECONDS)
+    assert len(changes) == is_removal
 
 
 def test_restored_line_of_a_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
