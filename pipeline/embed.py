@@ -163,20 +163,23 @@ class EmbeddingStage:
             ]
 
     def _build_group(self, entries: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
-        hashes = [self.cache.hash_content(entry) for entry in entries] if self.cache else [b""] * len(entries)
-        cached_vectors = self.cache.load_vectors(entries, hashes) if self.cache else EMBEDDINGS.empty_table()
+        if self.cache is None:
+            hashes, cached_vectors = None, EMBEDDINGS.empty_table()
+        else:
+            hashes = [self.cache.hash_content(entry) for entry in entries]
+            cached_vectors = self.cache.load_vectors(entries, hashes)
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
-        missing = [
-            (entry.text_digest, self._get_text(entry), content_hash)
-            for entry, content_hash in zip(entries, hashes, strict=True)
+        texts = {
+            number: self._get_text(entry)
+            for number, entry in enumerate(entries)
             if entry.text_digest not in cached_digests
-        ]
+        }
         # Long texts first, so that the threads finish together.
-        missing.sort(key=lambda row: len(row[1]), reverse=True)
+        numbers = sorted(texts, key=lambda number: len(texts[number]), reverse=True)
         return TextGroup(
-            digests=tuple(digest for digest, _, _ in missing),
-            texts=tuple(text for _, text, _ in missing),
-            content_hashes=tuple(content_hash for _, _, content_hash in missing) if self.cache else (),
+            digests=tuple(entries[number].text_digest for number in numbers),
+            texts=tuple(texts[number] for number in numbers),
+            content_hashes=tuple(hashes[number] for number in numbers) if hashes else (),
             cached_vectors=cached_vectors,
             text_count=len(entries),
         )

@@ -221,7 +221,10 @@ def _to_bool(value: bool | str | None) -> bool | None:
 
 
 def _mask_bracket_slashes(line: str) -> str:
-    """Replace `/` in bracket expressions, where pathspec would split the pattern; as in git, it still anchors it."""
+    """Replace each `/` in a bracket expression, because pathspec would split the pattern there.
+
+    As in git, such a slash anchors the pattern to the directory.
+    """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
     masked = GLOB_PART.sub(
         lambda part: part[0].replace("/", BRACKET_SLASH) if part["items"] else part[0], pattern

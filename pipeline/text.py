@@ -81,7 +81,7 @@ def build_diff_text(*, diff: str, path: str, change_kind: str) -> str:
 def build_full_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
     """Return the text of a hunk for the full-text index: message, path, symbols, and added or else removed lines.
 
-    It is not truncated.
+    `added`, `removed`: lines of the hunk, of which the index has at most 64 KB each.
     """
     return "\n".join((message, path, *symbols, added or removed))
 

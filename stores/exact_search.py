@@ -264,7 +264,7 @@ def _build_pattern_error(pattern: str, reason: str) -> BadPattern:
     return BadPattern(f"{pattern!r:.200} is not valid: {reason}.", hint=_PATTERN_HINT)
 
 
-# Columns of a LineChange. Only old paths that are not UTF-8 are not git's bytes, so their files are not found.
+# Columns of a LineChange. An old path that is not UTF-8 is recorded as escaped text, so its file is not found.
 _COLUMNS: Final = (
     "hunk_id, commit_sha, coalesce(file_path_bytes, encode(file_path)), encode(old_path), "
     "epoch(commit_date)::BIGINT AS date"
@@ -307,7 +307,10 @@ class DiffLinePattern:
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """Change of a file in a commit; paths as git's bytes; `old_path`: before a rename; `date`: seconds since 1970."""
+    """Change of a file in a commit.
+
+    `path`: git's bytes. `old_path`: path before a rename; escaped text if it is not UTF-8. `date`: seconds since 1970.
+    """
 
     hunk_id: int
     commit_sha: str

@@ -367,7 +367,7 @@ def _build_note(
 def _find_cancelled_commits(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> set[str]:
-    """Return the commits that a later commit of the range reverts, and the reverts of nothing else.
+    """Return the commits that a later commit of the range reverts, and the commits that revert only such commits.
 
     The commits of a reverted pull request are cancelled, and so is a pull request whose commits are all cancelled.
     """

@@ -124,8 +124,10 @@ class ExplainContext:
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
     """Return the target, or one with only a note if git would wait forever for a file that it reads, such as a pipe."""
+    if target.content is None:
+        return target
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)
-    blocking_file = next(filter(blocks_on_open, files), None) if target.content is not None else None
+    blocking_file = next(filter(blocks_on_open, files), None)
     if blocking_file is None:
         return target
     note = f"git would wait forever for {blocking_file}, because it is no regular file."

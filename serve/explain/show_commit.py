@@ -93,9 +93,10 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the list of files, the diff or the content to half of the length at least, and the message to the rest.
+    """Cut the message, and the list of files, the diff or the content, so that both together fit.
 
-    The subject stays, up to `MAX_SUBJECT_CHARS`.
+    The message may take half of the length, and what the other part leaves. Its subject stays, up to
+    `MAX_SUBJECT_CHARS`.
     """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
     message = answer.commit.commit_message

@@ -376,7 +376,10 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
-    """Return the changes from the parent that has the file; empty for a merge that only combines its parents."""
+    """Return the changes from the parent that has the file.
+
+    There are none for a merge in which every file equals that of a parent.
+    """
     diffs = repository.diff_with_parents(removal.commit_sha)
     return diffs[removal.position].changes if diffs else []
 
