@@ -329,13 +329,16 @@ def create_file_reader(repository: Repository) -> Callable[[str, bytes], list[st
 
 def read_lines(repository: Repository, blob: str | None) -> list[str]:
     """Return the lines of a blob; none without a blob, or if it is binary or too large to compare."""
-    if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
-        return []
-    content = repository.read_blob(blob)
-    if is_binary(content):
-        return []
-    lines = content.decode("utf-8", "replace").split("\n")
+    lines = read_text(repository, blob).split("\n")
     return lines if lines[-1] else lines[:-1]
+
+
+def read_text(repository: Repository, blob: str | None) -> str:
+    """Return the text of a blob; empty without a blob, or if it is binary or too large to compare."""
+    if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
+        return ""
+    content = repository.read_blob(blob)
+    return "" if is_binary(content) else content.decode("utf-8", "replace")
 
 
 def _is_source(path: bytes) -> bool:

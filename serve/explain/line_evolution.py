@@ -254,18 +254,10 @@ class LineTracer:
             return
         finder = self._finders.setdefault(sha, SourceFinder(repository, sha))
         sources = finder.find_sources(version.path, traceable, self.blamer.deadline)
-        unsourced = {
-            number: UnsourcedLine(
-                sha,
-                version.path,
-                number,
-                version.date,
-                lines[number - 1],
-                self.queried_texts[min(queried.lines)],
-            )
-            for number, queried in traceable.items()
-            if number not in sources
-        }
+        unsourced: dict[int, UnsourcedLine] = {}
+        for number in sorted(traceable.keys() - sources.keys()):
+            text, queried_text = lines[number - 1], self.queried_texts[min(traceable[number].lines)]
+            unsourced[number] = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
         try:
             sources |= self._find_copies(finder, lines, unsourced)
         except GitTimeout:  # use the sources that are not copies

@@ -30,6 +30,7 @@ from serve.explain.changed_lines import (
     MAX_CANDIDATES,
     create_file_reader,
     find_blob,
+    read_text,
 )
 from serve.explain.line_similarity import (
     build_key,
@@ -64,9 +65,8 @@ MAX_SEARCHES: Final = 24
 MAX_TERMS: Final = 4
 # Hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
-# Files that are read for a line or a search term. Each takes up to 0.7 ms, and 0.1 ms once its lines are cached.
+# Files that are read for a line or a search term. Each takes 0.3 ms.
 MAX_READ_FILES: Final = 100
-
 
 _Search = TypeVar("_Search")
 
@@ -213,7 +213,7 @@ class LineSearcher:
         for change in changes:
             self.deadline.check()
             with self._note_unreadable():
-                if any(text in line for line in self._read_file(change.commit_sha, change.path)):
+                if text in self._read_text(change.commit_sha, change.path):
                     return True
         return False
 
@@ -259,11 +259,15 @@ class LineSearcher:
 
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
         """Return how often a file of a commit has a term, whose first and last word must be whole words there."""
+        text = self._read_text(sha, path)
+        if term not in text:  # this is many times as fast as an expression
+            return 0
         start = r"\b" if re.match(r"\w", term) else ""
         end = r"\b" if re.search(r"\w$", term) else ""
-        pattern = re.compile(start + re.escape(term) + end)
-        # Finding the term as a text is many times as fast, and most lines do not have it.
-        return sum(len(pattern.findall(line)) for line in self._read_file(sha, path) if term in line)
+        return len(re.findall(start + re.escape(term) + end, text))
+
+    def _read_text(self, sha: str, path: bytes) -> str:
+        return read_text(self.repository, find_blob(self.repository, sha, path))
 
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
         unique = list(dict.fromkeys(search for search in searches if search is not None))
