@@ -37,9 +37,9 @@ NODE_FIELDS: Final = ("label", "type", "status", "children")
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 # 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
-# About 40 random bits for ids of nodes and links: short, since each use costs an agent tokens. `generate_id` avoids ids
-# that the map already has.
-_NODE_ID_LENGTH: Final = 8
+# About 40 random bits for ids within a map: short, since each use costs an agent tokens. `generate_id` avoids those
+# that exist.
+_ID_LENGTH: Final = 8
 
 
 class BadNode(LineageError):
@@ -245,7 +245,9 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
         link for link in document.links if link.source not in removed_ids and link.target not in removed_ids
     )
     link_count = len(document.links) - len(links)
-    counts = [f"{_pluralize(len(removed_ids), 'node')} with subtrees"] if len(removed_ids) > len(ids) else []
+    counts = (
+        [f"{_pluralize(len(removed_ids), 'node')} including subtrees"] if len(removed_ids) > len(ids) else []
+    )
     counts += [_pluralize(link_count, "link")] if link_count else []
     suffix = f" ({', '.join(counts)})" if counts else ""
     message = f"Removed {_describe_nodes(document.nodes, ids)}{suffix}"
@@ -279,8 +281,8 @@ def add_note(
 
 
 def generate_id(prefix: str, existing_ids: Collection[str]) -> str:
-    """Return an id for a new node or link that is not in `existing_ids`."""
-    return _generate_random_id(prefix, existing_ids, _NODE_ID_LENGTH)
+    """Return an id for a new part of a map, such as a node or a question, that is not in `existing_ids`."""
+    return _generate_random_id(prefix, existing_ids, _ID_LENGTH)
 
 
 def _generate_random_id(prefix: str, existing_ids: Collection[str], length: int) -> str:

@@ -329,7 +329,7 @@ def test_remove_with_subtree() -> None:
     result = remove_nodes(document, [c, a], NOON)
     assert (result.node_count, result.link_count) == (3, 2)
     assert set(result.document.nodes) == {ROOT, d}
-    assert result.message == "Removed 2 nodes (3 nodes with subtrees, 2 links)"
+    assert result.message == "Removed 2 nodes (3 nodes including subtrees, 2 links)"
     assert_consistent(result.document)
 
 

@@ -151,7 +151,7 @@ test("log entries are shown in words, whatever their labels contain", () => {
   assert.equal(describe("Found it: caller -> callee", { nodeId }), "note||Found it: caller -> callee|");
   assert.equal(describe("Updated 3 nodes"), "change|Changed|3 nodes|");
   assert.equal(describe("Removed 'x'"), "remove|Removed|x|");
-  assert.equal(describe("Removed 'x' (3 nodes with subtrees, 1 link)"), "remove|Removed|x|3 nodes with subtrees, 1 link");
+  assert.equal(describe("Removed 'x' (3 nodes including subtrees, 1 link)"), "remove|Removed|x|3 nodes including subtrees, 1 link");
   assert.equal(describe("Linked 'a' -> 'b': calls"), "link|Linked|a → b|calls");
   assert.equal(describe("Linked 4 pairs, Removed 1 link"), "link|Linked|4 pairs, Removed 1 link|");
   assert.equal(describe("Modify src/a.py: faster", { nodeId, file: "src/a.py" }), "file|Modified|src/a.py|faster");

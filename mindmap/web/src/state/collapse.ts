@@ -12,7 +12,7 @@ const MAX_REJECTED = 24;
 // About three screens of a phone.
 const MAX_ROWS = 40;
 
-/** Part of a map in one pane. `has`: whether the part contains a node with children. `fits`: whether the part fits its pane with these nodes collapsed. */
+/** Part of a map in one pane. `has`: whether the id is that of a node with children in this part. `fits`: whether the part fits its pane with these nodes collapsed. */
 export interface PartToFit {
   has: (id: string) => boolean;
   fits: (collapsed: ReadonlySet<string>) => boolean;
