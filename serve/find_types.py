@@ -107,6 +107,10 @@ class PatternHit:
     provenance: Literal["INFERRED"] = "INFERRED"
 
 
+# End of the explanation of a profile that does not change the search.
+DEFAULT_RETRIEVAL: Final = "default lanes and weights"
+
+
 @dataclass(frozen=True, slots=True)
 class QueryProfile:
     """Intent of a query (`name`), and an explanation of how the intent and the hints changed the search."""
@@ -114,10 +118,13 @@ class QueryProfile:
     name: str
     explanation: str
 
+    @property
+    def changes_search(self) -> bool:
+        """True if the intent or the hints changed the search."""
+        return not self.explanation.endswith(DEFAULT_RETRIEVAL)
+
 
 # Profile of a query without cue words or hints.
-# End of the explanation of a profile that changes nothing.
-DEFAULT_RETRIEVAL: Final = "default lanes and weights"
 DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", f"no cue words; {DEFAULT_RETRIEVAL}")
 
 

@@ -16,7 +16,7 @@ from serve.cli.terminal import format_json
 from serve.commit_types import ChangeHit, CommitDetails, TraceHit
 from serve.excerpts import get_subject
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
-from serve.find_types import DEFAULT_QUERY_PROFILE, FindAnswer, FindMeta, PatternHit
+from serve.find_types import FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
 from serve.text import LEADS_HEADING, SHA_DIGITS, add_path_to_command, escape_controls, format_ranges
 from stores.errors import LineageError
@@ -173,7 +173,7 @@ def _format_find_footer(meta: FindMeta) -> Iterator[Text]:
     if meta.hint:
         yield Text(escape_controls(meta.hint), style="bold yellow")
     profile = meta.query_profile
-    if profile != DEFAULT_QUERY_PROFILE:
+    if profile.changes_search:
         yield Text(f"query profile {profile.name}: {escape_controls(profile.explanation)}", style="dim")
 
 

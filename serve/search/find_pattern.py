@@ -344,28 +344,44 @@ def _build_hints(
         yield describe_empty_index(status)
         return
     yield from build_index_hints(status, uses_vectors=True)
-    if answer_hint := describe_hits(query, best_candidates, is_history_partial=status.has_partial_history):
+    if answer_hint := describe_hits(
+        query,
+        best_candidates,
+        is_history_partial=status.has_partial_history,
+        has_vectors=status.vector_share > 0,
+    ):
         yield answer_hint
         if answer_hint != NO_CONTENT_WORDS:
             yield from _describe_unreadable_commits(status)
 
 
 def describe_hits(
-    query: Query, best_candidates: Sequence[ScoredCandidate], *, is_history_partial: bool = False
+    query: Query,
+    best_candidates: Sequence[ScoredCandidate],
+    *,
+    is_history_partial: bool = False,
+    has_vectors: bool = True,
 ) -> str:
     """Return a hint about hits that are missing or weak; empty if there is nothing to say.
 
     Weak hits of a history that is not indexed completely say nothing about a precedent. Neither do missing hits,
-    unless the query has filters.
+    unless the query has filters. Without vectors, only words find a change.
     """
     lacks_words = FUNCTION_WORDS.issuperset(query.terms)
-    if not best_candidates and (query.filters.has_conditions or not (is_history_partial or lacks_words)):
+    if not best_candidates and not has_vectors:
+        return NO_CONTENT_WORDS if lacks_words else _describe_no_words(query.filters)
+    if not best_candidates and (query.filters.has_conditions or not is_history_partial):
         return _describe_no_hits(query.filters)
     if lacks_words:
         return NO_CONTENT_WORDS
     if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
         return _describe_weak_hits(query.filters)
     return ""
+
+
+def _describe_no_words(filters: QueryFilter) -> str:
+    place = f" that passes the filters ({_format_filters(filters)})" if filters.has_conditions else ""
+    return f"No indexed change{place} has a word of the query."
 
 
 def _describe_no_hits(filters: QueryFilter) -> str:

@@ -355,6 +355,7 @@ class _MergedSearch:
                 is_history_partial=any(
                     search.open_search.status.has_partial_history for search in self.searches
                 ),
+                has_vectors=any(search.open_search.status.vector_share > 0 for search in self.searches),
             )
 
     def _describe_failures(self) -> Iterator[str]:

@@ -23,8 +23,10 @@ def repo(tmp_path: Path) -> Repo:
     return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
-def find(repo: Repo, home: Path, text: str = QUESTION, *, rerank: bool = True) -> FindAnswer:
-    request = FindRequest(text, k=3, rerank=rerank)
+def find(
+    repo: Repo, home: Path, text: str = QUESTION, *, rerank: bool = True, path: str | None = None
+) -> FindAnswer:
+    request = FindRequest(text, k=3, rerank=rerank, path=path)
     return find_pattern(request, repo.path, home, load_encoder=lambda _: WordEncoder())
 
 
@@ -46,9 +48,21 @@ def test_words_answer_before_any_vector(repo: Repo, tmp_path: Path) -> None:
 def test_query_without_words_before_any_vector(repo: Repo, tmp_path: Path, text: str) -> None:
     """Without words only vectors can find a commit. Before there are any, the hint is to use words."""
     run_index(repo, tmp_path / "home", skip_vectors=True)
-    answer = find(repo, tmp_path / "home", text)
+    for path in (None, "*.py"):
+        answer = find(repo, tmp_path / "home", text, path=path)
+        assert answer.hits == ()
+        assert NO_CONTENT_WORDS in (answer.meta.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "filters"), [(None, ""), ("*.py", " that passes the filters (path '*.py')")]
+)
+def test_unknown_word_before_any_vector(repo: Repo, tmp_path: Path, path: str | None, filters: str) -> None:
+    """Without vectors a word that no change has finds nothing, and the hint does not blame history or filters."""
+    run_index(repo, tmp_path / "home", skip_vectors=True)
+    answer = find(repo, tmp_path / "home", "zebra", path=path)
     assert answer.hits == ()
-    assert NO_CONTENT_WORDS in (answer.meta.hint or "")
+    assert f"No indexed change{filters} has a word of the query." in (answer.meta.hint or "")
 
 
 def test_vector_lane_has_only_texts_with_vectors(
