@@ -345,7 +345,7 @@ def open_session(
             return response.connection
         response.connection.close()
         if response.status == STATUS_OTHER_BUILD:
-            stop_headers = {BUILD_HEADER: response.content.decode()}
+            stop_headers = {BUILD_HEADER: response.content.decode("ascii", "replace")}
             if stop_response := _post(paths, STOP_TARGET, stop_headers, b""):
                 stop_response.connection.close()
         elif response.status == STATUS_STOPPING:
@@ -377,23 +377,23 @@ def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes)
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     try:
         connection.sendall("\r\n".join(lines).encode() + body)
-        return _read_response(connection)
+        return _read_response(connection, paths)
     except ConnectionError:
         return _Response(connection, NO_STATUS, b"")
-    except (ValueError, IndexError) as error:
-        connection.close()
-        raise DaemonUnavailable(f"The process at {paths.socket} is no daemon of lineage.") from error
     except BaseException:
         connection.close()
         raise
 
 
-def _read_response(connection: socket.socket) -> _Response:
-    """Read a response. Raise DaemonUnavailable after ACCEPT_TIMEOUT_SECONDS, or if the daemon is suspended."""
+def _read_response(connection: socket.socket, paths: DaemonPaths) -> _Response:
+    """Read a response.
+
+    Raises DaemonUnavailable after ACCEPT_TIMEOUT_SECONDS, if the daemon is suspended, or if another program responds.
+    """
     pid = read_peer_pid(connection)
     deadline = time.monotonic() + ACCEPT_TIMEOUT_SECONDS
     data = b""
-    while not _is_complete(data):
+    while True:
         while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
             if time.monotonic() > deadline or (pid is not None and locks.is_process_suspended(pid)):
                 raise DaemonUnavailable("The daemon does not respond.")
@@ -401,13 +401,25 @@ def _read_response(connection: socket.socket) -> _Response:
         if not received:
             return _Response(connection, NO_STATUS, b"")
         data += received
-    head, _, content = data.partition(b"\r\n\r\n")
-    status = head.split(b" ", 2)[1]  # of `HTTP/1.1 200 OK`
-    return _Response(connection, int(status), content)
+        try:
+            response = _parse_response(data)
+        except (ValueError, IndexError) as error:
+            raise DaemonUnavailable(
+                f"The process at {paths.socket} is no daemon of lineage.",
+                hint="End the program that listens there, and delete the file.",
+            ) from error
+        if response:
+            return _Response(connection, *response)
 
 
-def _is_complete(response: bytes) -> bool:
-    """Return whether all bytes of a response were read. That of a session has no content; its lines come after it."""
-    head, end, content = response.partition(b"\r\n\r\n")
+def _parse_response(data: bytes) -> tuple[int, bytes] | None:
+    """Return the status and the content of a response; None if bytes are missing.
+
+    The response about a session has no content: its lines come after it. Raises ValueError or IndexError for other
+    data than HTTP.
+    """
+    head, end, content = data.partition(b"\r\n\r\n")
     headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
-    return bool(end) and len(content) >= int(headers.get(b"content-length", b"0"))
+    if not end or len(content) < int(headers.get(b"content-length", b"0")):
+        return None
+    return int(head.split(b" ", 2)[1]), content  # of `HTTP/1.1 200 OK`

@@ -232,7 +232,7 @@ def test_another_program_at_the_socket(home: Path, response: bytes) -> None:
             connection.sendall(response + b"\r\n\r\n")
             connection.close()
 
-        thread = threading.Thread(target=respond)
+        thread = threading.Thread(target=respond, daemon=True)
         thread.start()
         with pytest.raises(DaemonUnavailable, match="is no daemon"):
             process.open_session(config.load_settings({"LINEAGE_HOME": str(home)}))
