@@ -30,13 +30,19 @@ MAX_ITEMS: Final = 10
 MAX_NAMED: Final = 10
 
 
-class ItemAnswer(NamedTuple):
-    """Answer to one item of a list. `used`: part of the budget. `is_cut`: a larger share would have more in it."""
+class ShortenedAnswer(NamedTuple):
+    """Answer to one item of a list, cut to a share of the budget. `used`: the part of the budget that it uses."""
 
     text: str
     content: dict[str, Any]
     used: int
-    is_cut: bool
+
+
+class ItemAnswer(NamedTuple):
+    """Complete answer to one item of a list. `size`: the share that it needs. `shorten`: cuts it to a share."""
+
+    size: int
+    shorten: Callable[[int], ShortenedAnswer]
 
 
 def answer_items(
@@ -44,57 +50,70 @@ def answer_items(
     count: int,
     budget: int,
     min_share: int,
-    answer_item: Callable[[Mapping[str, str], int], ItemAnswer],
+    answer_item: Callable[[Mapping[str, str]], ItemAnswer],
 ) -> CallToolResult:
     """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
-    `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `answer_item`
-    takes an item and its share, at least `min_share`. What an item leaves is for later ones, and then for those that
-    were cut, which are answered anew. A single item is answered like a call without a list. Raises LineageError if all
-    items fail.
+    `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `min_share`: least
+    share of an item, even if all shares together exceed the budget. A single item is answered like a call without a
+    list. Raises LineageError if all items fail.
     """
     iterator = iter(items)
     answered = [*islice(iterator, MAX_ITEMS)]
     if count == 1:
-        answer = answer_item(answered[0], budget)
-        return build_call_result(answer.text, answer.content)
-    answers: list[ItemAnswer] = []
-    shares: list[int] = []
-    errors: list[LineageError] = []
-    for number, item in enumerate(answered):
-        check_cancelled()
-        shares.append(max(min_share, budget // (len(answered) - number)))
-        try:
-            answer = answer_item(item, shares[-1])
-        except LineageError as error:
-            errors.append(error)
-            answer = ItemAnswer(_format_error(error), {"error": describe_error(error)}, 0, is_cut=False)
-        budget -= answer.used
-        answers.append(answer)
-    if len(errors) == len(answered):
-        raise _combine_errors(errors)
-    cut_items = [number for number, answer in enumerate(answers) if answer.is_cut]
-    if cut_items and (extra := budget // len(cut_items)) > 0:
-        for number in cut_items:
-            check_cancelled()
-            answers[number] = answer_item(answered[number], shares[number] + extra)
-    blocks = [f"{_format_item(item)}\n{answer.text}" for item, answer in zip(answered, answers, strict=True)]
-    structured: dict[str, Any] = {
-        "results": [
-            {"request": dict(item), **answer.content} for item, answer in zip(answered, answers, strict=True)
-        ]
-    }
+        text, content, _ = answer_item(answered[0]).shorten(budget)
+        return build_call_result(text, content)
+    answers = [_answer_or_describe(item, answer_item) for item in answered]
+    _raise_if_all_failed(answers)
+    sizes = [answer.size if isinstance(answer, ItemAnswer) else 0 for answer in answers]
+    blocks: list[str] = []
+    results: list[dict[str, Any]] = []
+    for position, (item, answer) in enumerate(zip(answered, answers, strict=True)):
+        if isinstance(answer, ItemAnswer):
+            text, content, used = answer.shorten(_compute_share(budget, sizes[position:], min_share))
+            budget -= used
+        else:
+            text, content = _format_error(answer), {"error": describe_error(answer)}
+        blocks.append(f"{_format_item(item)}\n{text}")
+        results.append({"request": dict(item), **content})
+    structured: dict[str, Any] = {"results": results}
     if left_out_count := count - len(answered):
         left_out = [*islice(iterator, MAX_NAMED)]
         structured |= {"left_out": left_out, "left_out_count": left_out_count}
-        blocks.append(_format_left_out([*map(_format_item, left_out)], left_out_count, MAX_ITEMS))
+        blocks.append(_format_left_out([*map(_format_item, left_out)], left_out_count))
     return build_call_result("\n\n".join(blocks), structured)
 
 
-def _combine_errors(errors: Sequence[LineageError]) -> LineageError:
-    """Return the error of a call whose items all fail: the first one, or if they differ, one with the text of each."""
-    texts = dict.fromkeys(map(str, errors))
-    return errors[0] if len(texts) == 1 else BadRequest("\n".join(texts) or "The list is empty.")
+def _answer_or_describe(
+    item: Mapping[str, str], answer_item: Callable[[Mapping[str, str]], ItemAnswer]
+) -> ItemAnswer | LineageError:
+    check_cancelled()
+    try:
+        return answer_item(item)
+    except LineageError as error:
+        return error
+
+
+def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
+    """Return the share of the first of several items.
+
+    Each item gets its size, or of what smaller items leave the same as all other larger items.
+    """
+    equal_share = budget
+    for rank, size in enumerate(sorted(sizes)):
+        equal_share = budget // (len(sizes) - rank)
+        if size > equal_share:
+            break
+        budget -= size
+    return max(min_share, min(sizes[0], equal_share))
+
+
+def _raise_if_all_failed(answers: Sequence[object]) -> None:
+    """Raise the error of a call whose items all fail: the first one, or if they differ, one with the text of each."""
+    errors = [answer for answer in answers if isinstance(answer, LineageError)]
+    if len(errors) == len(answers):
+        texts = dict.fromkeys(map(str, errors))
+        raise errors[0] if len(texts) == 1 else BadRequest("\n".join(texts) or "The list is empty.")
 
 
 def _format_item(item: Mapping[str, str]) -> str:
@@ -104,17 +123,20 @@ def _format_item(item: Mapping[str, str]) -> str:
 def find_all(
     find: Callable[[FindRequest], FindAnswer], request: FindRequest, queries: Sequence[str]
 ) -> list[FindAnswer | LineageError]:
-    """Return the answers to the request with each query, or their errors. Raises LineageError if all fail."""
+    """Return the answers to the request with each of the first `MAX_ITEMS` queries, or their errors.
+
+    Raises LineageError if all fail, and at once if the first fails for another reason than its text.
+    """
     answers: list[FindAnswer | LineageError] = []
-    for query in queries:
+    for query in queries[:MAX_ITEMS]:
         check_cancelled()
         try:
             answers.append(find(replace(request, text=query)))
         except LineageError as error:
+            if not (answers or isinstance(error, BadRequest)):
+                raise  # it does not depend on the query
             answers.append(error)
-    errors = [answer for answer in answers if isinstance(answer, LineageError)]
-    if len(errors) == len(answers):
-        raise _combine_errors(errors)
+    _raise_if_all_failed(answers)
     return answers
 
 
@@ -149,10 +171,10 @@ def build_find_result(
     if len(queries) > len(answers):
         left_out = queries[len(answers) :]
         content |= {"left_out": list(left_out[:MAX_NAMED]), "left_out_count": len(left_out)}
-    return build_call_result(format_find_answers(queries, shortened), content)
+    return build_call_result(_format_find_answers(queries, shortened), content)
 
 
-def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
+def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to several questions; those beyond the last answer are named as left out.
 
     A commit of an earlier answer is one line, and the hint of an earlier answer is not repeated.
@@ -171,7 +193,7 @@ def format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | L
             text = format_find_answer(replace(answer, hits=hits, meta=meta))
         blocks.append(f"Question: {_shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
     if left_out := queries[len(answers) :]:
-        blocks.append(_format_left_out(left_out[:MAX_NAMED], len(left_out), len(answers)))
+        blocks.append(_format_left_out(left_out[:MAX_NAMED], len(left_out)))
     return "\n\n".join(blocks)
 
 
@@ -185,11 +207,11 @@ def _format_error(error: LineageError) -> str:
     return f"Error: {escape_line(describe_error(error))}"
 
 
-def _format_left_out(names: Sequence[str], count: int, limit: int) -> str:
-    """Return a note about the `count` items that a call leaves out, because it answers at most `limit`."""
+def _format_left_out(names: Sequence[str], count: int) -> str:
+    """Return a note about the `count` items that a call leaves out, because it answers at most `MAX_ITEMS`."""
     named = "; ".join(map(_shorten_argument, names))
     others = f" and {count - len(names):,} more" if count > len(names) else ""
-    return f"Note: Left out, as a call answers at most {limit}: {named}{others}"
+    return f"Note: Left out, as a call answers at most {MAX_ITEMS}: {named}{others}"
 
 
 def _shorten_argument(value: str) -> str:

@@ -23,9 +23,8 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.excerpts import get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
-from serve.find_types import DEFAULT_RETRIEVAL, FindAnswer, PatternHit
+from serve.find_types import FindAnswer, PatternHit
 from serve.references import describe_evidence
 from serve.related_types import RelatedAnswer, RelatedFile
 from serve.text import (
@@ -52,8 +51,20 @@ class HitsResult(BaseModel):
     meta: dict[str, Any] = Field(alias="_meta")
 
 
+class FindResult(HitsResult):
+    """Structured content of the answers to one or several questions, in its JSON form.
+
+    `more`: the answers after the first. `error`: of the first. `left_out`: questions without an answer.
+    """
+
+    error: str | None = None
+    more: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    left_out_count: int = 0
+
+
 class SearchResult(BaseModel):
-    """Structured content of a `ChangeSearchAnswer`, in its JSON form; of a list, `results` in place of its fields."""
+    """Structured content of a `ChangeSearchAnswer`, in its JSON form. A list has `results` and what is left out."""
 
     hits: list[dict[str, Any]] = []
     meta: dict[str, Any] = Field({}, alias="_meta")
@@ -63,7 +74,7 @@ class SearchResult(BaseModel):
 
 
 class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form; of a list, `results` in place of its fields."""
+    """Structured content of a `ShowAnswer`, in its JSON form. A list has `results` and what is left out."""
 
     commit: dict[str, Any] = {}
     files: list[dict[str, Any]] = []
@@ -80,7 +91,7 @@ def format_find_answer(answer: FindAnswer) -> str:
     """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint."""
     lines = [line for number, hit in enumerate(answer.hits, 1) for line in _format_pattern_hit(number, hit)]
     profile = answer.meta.query_profile
-    if not profile.explanation.endswith(DEFAULT_RETRIEVAL):
+    if profile.changes_search:
         lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
@@ -180,14 +191,16 @@ def describe_error(error: LineageError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def format_show_answer(answer: ShowAnswer, *, is_shown: bool = False) -> str:
+def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
 
-    `is_shown`: the client has the description of the commit, so one line names it.
+    `is_described`: the client has the description of the commit, so one line names it.
     """
     commit, diff, content = answer.commit, answer.diff, answer.content
-    subject = escape_line(get_subject(commit.commit_message))
-    lines = [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"] if is_shown else _describe_commit(commit)
+    subject = _split_message(commit.commit_message)[0]
+    lines = (
+        [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"] if is_described else _describe_commit(commit)
+    )
     lines += map(_describe_commit_file, answer.files)
     if omitted_count := (answer.file_count or 0) - len(answer.files):
         lines.append(format_count(omitted_count, "other file" if diff else "more file"))

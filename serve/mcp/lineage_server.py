@@ -24,18 +24,13 @@ from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
 from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
 from serve.errors import BadRequest
-from serve.excerpts import (
-    CHARS_PER_TOKEN,
-    Detail,
-    get_subject,
-    limit_tokens,
-    reduce_explain_answer,
-)
+from serve.excerpts import CHARS_PER_TOKEN, Detail, get_subject, limit_tokens, reduce_explain_answer
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindRequest
 from serve.mcp import stdio, tools
-from serve.mcp.answer_lists import ItemAnswer, answer_items, build_find_result, find_all
+from serve.mcp.answer_lists import ItemAnswer, ShortenedAnswer, answer_items, build_find_result, find_all
 from serve.mcp.answer_text import (
+    FindResult,
     HitsResult,
     SearchResult,
     ShowResult,
@@ -96,8 +91,6 @@ SinceArgument: TypeAlias = Annotated[
 UntilArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="Before this time.")]
 AuthorArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="Part of name or email.")]
 RangeArgument: TypeAlias = Annotated[str | tools.HiddenNull, Field(description="git range: `v1.2..v1.3`.")]
-# Most questions of one call of `find_pattern`.
-MAX_QUERIES: Final = 10
 # Most files and lines that `search_changes` returns of a commit; `show_commit` returns all.
 MAX_FILES: Final = 3
 MAX_LINES: Final = 4
@@ -141,7 +134,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         more_queries: Annotated[list[str], Field(description="Up to 9 further questions.")] = [],  # noqa: B006 - Pydantic copies it
         *,
         context: Context[Any, Any],
-    ) -> Annotated[CallToolResult, HitsResult]:
+    ) -> Annotated[CallToolResult, FindResult]:
         request = FindRequest(
             query, k, language, since, path, author, rerank=not no_rerank, until=until, commit_range=range
         )
@@ -153,7 +146,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         else:
             find = partial(backend.find, path=resolver.resolve(repository, context))
         queries = tools.to_list([query, *more_queries])
-        answers = find_all(find, request, queries[:MAX_QUERIES])
+        answers = find_all(find, request, queries)
         return build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
@@ -215,14 +208,26 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, SearchResult]:
         request = ChangeSearchRequest(
-            "", regex, added, removed, oldest, limit, MAX_FILES, MAX_LINES, path, since, until, author, range
+            "",
+            regex,
+            added,
+            removed,
+            oldest,
+            min(limit, MAX_COMMITS),
+            MAX_FILES,
+            MAX_LINES,
+            path,
+            since,
+            until,
+            author,
+            range,
         )
         resolved_path = resolver.resolve(repository, context)
 
         def search_all(patterns: list[str]) -> CallToolResult:
-            search = partial(_search_changes, {}, request, resolved_path, home)
+            search = partial(_search_changes, set(), request, resolved_path, home)
             items = ({"pattern": text} for text in patterns)
-            return answer_items(items, len(patterns), min(limit, MAX_COMMITS), 1, search)
+            return answer_items(items, len(patterns), limit, 1, search)
 
         result = search_all(tools.to_list(pattern))
         texts = tools.parse_json_list(pattern) if isinstance(pattern, str) else []
@@ -246,7 +251,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             len(commits) * len(files),
             max_tokens,
             MIN_SHOW_TOKENS,
-            partial(_show_commit, {}, lines, len(files) > 1, resolver.resolve(repository, context), home),
+            partial(_show_commit, set(), lines, len(files) > 1, resolver.resolve(repository, context), home),
         )
 
     server_tools = [
@@ -305,45 +310,42 @@ def main() -> None:
 
 
 def _search_changes(
-    noted: dict[str | None, Mapping[str, str]],
-    request: ChangeSearchRequest,
-    path: Path,
-    home: Path,
-    item: Mapping[str, str],
-    limit: int,
+    noted: set[str | None], request: ChangeSearchRequest, path: Path, home: Path, item: Mapping[str, str]
 ) -> ItemAnswer:
     """Search for one pattern; see `answer_items`, whose budget is the number of commits.
 
-    `noted`: notes of the answers, each with the first item that has it. The text of later items omits them.
+    `noted`: notes in the texts of earlier items, which later ones omit.
     """
     # Imported here and below, because the database and libgit2 would delay the start of the server.
     from serve.search.exact_search import search_changes
 
-    answer = search_changes(replace(request, pattern=item["pattern"], limit=limit), path, home)
-    details = answer.meta.search
-    hint, limitation = (
-        note if noted.setdefault(note, item) is item else None
-        for note in (answer.meta.hint, details.limitation)
-    )
-    meta = replace(answer.meta, hint=hint, search=replace(details, limitation=limitation))
-    text = format_search_answer(replace(answer, meta=meta))
-    count = len(answer.hits)
-    return ItemAnswer(text, build_content(answer.to_json_dict()), count, is_cut=count < details.commits)
+    answer = search_changes(replace(request, pattern=item["pattern"]), path, home)
+
+    def shorten(limit: int) -> ShortenedAnswer:
+        hits, meta = answer.hits[:limit], answer.meta
+        search = replace(meta.search, shown=len(hits))
+        content = build_content(replace(answer, hits=hits, meta=replace(meta, search=search)).to_json_dict())
+        hint, limitation = (None if note in noted else note for note in (meta.hint, search.limitation))
+        noted.update((hint, limitation))
+        meta = replace(meta, hint=hint, search=replace(search, limitation=limitation))
+        text = format_search_answer(replace(answer, hits=hits, meta=meta))
+        return ShortenedAnswer(text, content, len(hits))
+
+    return ItemAnswer(len(answer.hits), shorten)
 
 
 def _show_commit(
-    shown: dict[str, Mapping[str, str]],
+    described: set[str],
     lines: str | None,
     has_several_paths: bool,
     path: Path,
     home: Path,
     item: Mapping[str, str],
-    max_tokens: int,
 ) -> ItemAnswer:
-    """Show one commit or file; see `answer_items`.
+    """Show one commit or file; see `answer_items`, whose budget is the number of tokens.
 
-    `shown`: commits of the answers, each with the first item that shows it. The text of later items does not repeat the
-    message. With several paths, the files that a commit changes are not listed for each path that it does not change.
+    `described`: commits of earlier items, whose message the texts of later ones do not repeat. With several paths, the
+    files that a commit changes are not listed for each path that it does not change.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
@@ -351,16 +353,23 @@ def _show_commit(
         answer = show_commit(ShowRequest(item["commit"], item.get("path"), lines), path, home=home)
     except FileNotChanged as error:
         if has_several_paths:
-            raise BadRequest(error.message) from error
+            raise BadRequest(error.message, hint=error.remedy) from error
         raise
     commit = answer.commit
-    is_shown = shown.setdefault(commit.commit_sha, item) is not item
-    if is_shown:
+    is_described = commit.commit_sha in described
+    described.add(commit.commit_sha)
+    if is_described:
         answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
-    limited = limit_length(answer, max_tokens)
-    text = format_show_answer(limited, is_shown=is_shown)
-    used = ceil(len(text) / CHARS_PER_TOKEN)
-    return ItemAnswer(text, limited.to_json_dict(), used, is_cut=limited != answer)
+
+    format_answer = partial(format_show_answer, is_described=is_described)
+    size = ceil(len(format_answer(answer)) / CHARS_PER_TOKEN)
+
+    def shorten(max_tokens: int) -> ShortenedAnswer:
+        limited = answer if max_tokens >= size else limit_length(answer, max_tokens)
+        text = format_answer(limited)
+        return ShortenedAnswer(text, limited.to_json_dict(), ceil(len(text) / CHARS_PER_TOKEN))
+
+    return ItemAnswer(size, shorten)
 
 
 def _limit_changes(k: int, max_tokens: int | None) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -18,14 +17,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ListRootsResult, Root, TextContent, Tool
 from pydantic import FileUrl
 
-from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
-from serve.find_types import FindAnswer, FindRequest, PatternHit
+from serve.find_types import PatternHit
 from serve.mcp import lineage_server
-from serve.mcp.answer_lists import ItemAnswer, answer_items, find_all
+from serve.mcp.answer_lists import answer_items
 from serve.mcp.lineage_server import create_lineage_server
-from stores.errors import LineageError
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
@@ -97,7 +94,7 @@ def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
     """The output schema has the names of an answer's fields only, because models read it with every request."""
     tools = list_tools(repo, home)
     names = {
-        "find_pattern": ["hits", "_meta"],
+        "find_pattern": ["hits", "_meta", "error", "more", "left_out", "left_out_count"],
         "explain_change": ["hits", "_meta"],
         "search_changes": ["hits", "_meta", "results", "left_out", "left_out_count"],
         "show_commit": [
@@ -194,20 +191,6 @@ def test_equal_hints_of_questions(repo: Repo, home: Path) -> None:
     assert extract_text(result).count(f"Note: {hint}") == 1
 
 
-def test_cancelled_questions() -> None:
-    """A cancelled call about several questions does not go on to its next question."""
-    flag, asked = threading.Event(), []
-
-    def find(request: FindRequest) -> FindAnswer:
-        asked.append(request.text)
-        flag.set()
-        raise LineageError("Failed.")
-
-    with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
-        find_all(find, FindRequest("a"), ["a", "b"])
-    assert asked == ["a"]
-
-
 def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
     """The text has the count and the commits with quoted lines, or what is left out; wrong expressions are named."""
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
@@ -301,39 +284,6 @@ def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
     text = extract_text(call_tool(server, "show_commit", commit=names, max_tokens=1))
     assert text.count(f" {shared_repo.git('log', '-1', '--format=%s')}\n") == 2
     assert text.count(shared_repo.git("log", "-1", "--format=%ae")) == 1
-
-
-def test_cancelled_list() -> None:
-    """A cancelled call about a list does not go on to its next item."""
-    flag = threading.Event()
-    answered = []
-
-    def answer_item(item: Mapping[str, str], budget: int) -> ItemAnswer:
-        answered.append((item["pattern"], budget))
-        flag.set()
-        return ItemAnswer("", {}, 1, is_cut=False)
-
-    with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
-        answer_items([{"pattern": text} for text in "abc"], 3, 9, 1, answer_item)
-    assert answered == [("a", 3)]
-
-
-def test_shares_of_a_list() -> None:
-    """What items leave of the budget is for later ones, then for those that were cut, and never more than all."""
-    sizes = {"a": 6, "b": 1, "c": 0, "d": 9}
-
-    def answer_item(item: Mapping[str, str], share: int) -> ItemAnswer:
-        size = sizes[item["pattern"]]
-        used = min(size, share)
-        return ItemAnswer(str(used), {}, used, is_cut=used < size)
-
-    def list_used(patterns: str, budget: int) -> list[int]:
-        result = answer_items([{"pattern": text} for text in patterns], len(patterns), budget, 1, answer_item)
-        return [int(block.split("\n")[1]) for block in extract_text(result).split("\n\n")]
-
-    assert list_used("abc", 12) == [6, 1, 0]
-    assert list_used("adcb", 12) == [5, 5, 0, 1]
-    assert list_used("dd", 1) == [1, 1]
 
 
 def test_notes_of_a_list(server: MCPServer[Any]) -> None:
