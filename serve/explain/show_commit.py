@@ -61,7 +61,14 @@ REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an express
 
 
 class FileNotChanged(BadRequest):
-    """Error for a file that the commit does not change. The hint names those that it changes."""
+    """Error for a file that the commit does not change. The hint names those that it changes.
+
+    `remedy`: the last sentence of the hint, how to see the file as it was; it may be empty.
+    """
+
+    def __init__(self, message: str, names: str, remedy: str) -> None:
+        super().__init__(message, hint=f"It changes {names}. {remedy}".rstrip())
+        self.remedy = remedy
 
 
 def show_commit(
@@ -310,7 +317,8 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
     raise FileNotChanged(
         f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
-        hint=f"It changes {names}.{f' {command} shows the file as it was.' if command else ''}",
+        names,
+        f"{command} shows the file as it was." if command else "",
     )
 
 

@@ -81,11 +81,11 @@ def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOp
 
 
 def _describe_pending_change(repository: Repository, suggestions: Sequence[Suggestion]) -> str:
-    """Return what `--write` would do; an empty text if nothing is suggested and written."""
+    """Return what `--write` would do; empty if there are no suggestions and the file has no section of lineage."""
     (change,) = plan_merge(repository, suggestions)
     if change.action != "unchanged":
         effect = (
-            "adds these lines to"
+            "puts these lines into lineage's section of"
             if suggestions
             else "removes lineage's lines, which are no longer suggested, from"
         )

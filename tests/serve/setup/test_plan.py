@@ -56,7 +56,7 @@ def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFi
         "  /docs/  excludes 7 hunks (28%) of 7 commits, 1 of them entirely\n"
         "          documentation: 100% of its 6 files are prose\n"
         "\n"
-        "Nothing was written. `lineage plan --write` adds these lines to .lineageignore.\n"
+        "Nothing was written. `lineage plan --write` puts these lines into lineage's section of .lineageignore.\n"
     )
     assert repo.git("status", "--short") == ""
 
