@@ -22,11 +22,6 @@ from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import blocks_on_open, read_or_empty
 
 FILE_NAME: Final = ".gitattributes"
-# Pattern at the start of a line that is no comment. It can have spaces in quotes (for git) or after a backslash, and
-# libgit2 skips some after a prefix.
-PATTERN: Final = re.compile(
-    rb'[ \t\r]*+(?!#)((?:(?:\[attr\]|[!/])++[ \t\r]*+)?+(?:"(?:[^"\\]|\\.)*+")?+(?:\\[ \t\r]|[^ \t\r])*+)'
-)
 STARS: Final = re.compile(rb"\*+")
 # libgit2 and git match a pattern in time that grows with the length of a name to the power of its number of `*`, and
 # with the depth of the path to the power of its number of `**`. The patterns of 75 repositories have at most two.
@@ -126,5 +121,9 @@ def _is_unusable(file: Path) -> bool:
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:
-    patterns = filter(None, map(PATTERN.match, attributes.split(b"\n")))
-    return any(len(STARS.findall(pattern[1])) > MAX_STARS for pattern in patterns)
+    # Where a pattern ends depends on spaces, quotes and prefixes, which git and libgit2 read differently. So the `*` of
+    # values count, too. A backslash continues a pattern on the next line.
+    lines = attributes.replace(b"\\\n", b"").split(b"\n")
+    return any(
+        len(STARS.findall(line)) > MAX_STARS for line in lines if not line.lstrip(b" \t").startswith(b"#")
+    )

@@ -133,8 +133,8 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     stdin = f"{head}\n".encode()
     git = create_git_program(repository, graph_dir)
+    timeout_seconds = _get_timeout_seconds(git, head)
     try:
-        timeout_seconds = _get_timeout_seconds(git, head)
         output = git.run(*command, f"--object-dir={graph_dir}", stdin=stdin, timeout_seconds=timeout_seconds)
     except GitTimeout:
         graph_file.with_name(LOCK_FILE).unlink(missing_ok=True)
@@ -154,7 +154,10 @@ def _record_tip(graph_dir: Path, head: str) -> None:
 
 def _get_timeout_seconds(git: GitProgram, head: str) -> float:
     count_command = ("rev-list", "--count", f"--max-count={SMALL_HISTORY_COMMITS + 1}", head)
-    count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
+    try:
+        count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
+    except GitTimeout:
+        return MAX_SECONDS
     # Without output the history is damaged, so git will not write a graph of it.
     return MAX_SECONDS if int(count or 0) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
 

@@ -127,7 +127,13 @@ def _parse_include_paths(config: bytes) -> Iterator[str]:
         if part["section"] is not None:
             section = part["section"].lower()
         elif part["value"] and part["name"].lower() == b"path" and section in (b"include", b"includeif"):
-            yield _decode_path(_QUOTE_OR_ESCAPE.sub(rb"\1", part["value"].strip()))
+            value = _QUOTE_OR_ESCAPE.sub(_unescape, part["value"].strip())
+            yield os.fsdecode(value.partition(b"\0")[0])
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    character = match[1] or b""
+    return {b"n": b"\n", b"t": b"\t", b"b": b"\b"}.get(character, character)
 
 
 def is_partial_clone(configuration: Settings) -> bool:
