@@ -288,7 +288,7 @@ class IndexRun:
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
-            while results:  # rows that are written are freed, while those of the next group arrive
+            while results:  # results that are written are freed, while those of the next group arrive
                 for rows in results.pop(0):
                     if isinstance(rows, ParsedFiles):
                         progress = self._write_head(writer, rows, progress)

@@ -147,8 +147,8 @@ def map_groups(
 def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
     with _running_calls:
         result = function(item)
-        # Repositories and their caches are in reference cycles, and workers collect garbage rarely.
-        gc.collect(1)
+        if gc.get_freeze_count():  # in a worker process, which collects garbage rarely
+            gc.collect()  # repositories and their caches are in reference cycles
         return result
 
 
