@@ -109,17 +109,17 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
         configured_files=tuple(configured_paths.values()),
         configured_contents=tuple(read_or_empty(path) for path in configured_paths.values()),
         replacement_config=_list_usable_settings(repository)
-        if any(map(_is_missing, configured_paths.values()))
+        if any(map(_is_unusable, configured_paths.values()))
         else None,
     )
 
 
-def _is_missing(path: Path) -> bool:
-    return not path.exists() or path.is_dir()  # git fails on a directory as on a missing file
+def _is_unusable(path: Path) -> bool:
+    return not path.exists() or path.is_dir()  # git fails on both
 
 
 def _list_usable_settings(repository: Repository) -> tuple[tuple[str, str], ...]:
-    """Return the git configuration without `blame.ignoreRevsFile` settings that name missing files.
+    """Return the git configuration without `blame.ignoreRevsFile` settings that name unusable files.
 
     Settings of included files are listed themselves, and git rejects a relative include in the environment.
     """
@@ -127,7 +127,7 @@ def _list_usable_settings(repository: Repository) -> tuple[tuple[str, str], ...]
         (name, value)
         for name, value in commit_graph.list_settings(repository)
         if not INCLUDE_SETTING.fullmatch(name)
-        and not (name == IGNORE_REVS_SETTING and value and _is_missing(_expand_path(repository, value)))
+        and not (name == IGNORE_REVS_SETTING and value and _is_unusable(_expand_path(repository, value)))
     )
 
 
@@ -260,10 +260,10 @@ class RevisionBlamer:
         with start_revision_blame(self.git, revision, path, numbers, self.ignore_revs) as process:
             return self.read(process)
 
-    def start_with_ignored(
+    def start_without_skipping(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
     ) -> AbstractContextManager[GitProcess]:
-        """Start to blame lines as `blame`, without skipping commits. `options`: further options of `git blame`."""
+        """Start git to blame lines as `blame`, but without skipping commits. `options`: further ones of `git blame`."""
         options = (*options, NO_IGNORE_FILE)
         return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
@@ -275,7 +275,7 @@ class RevisionBlamer:
         guesses = _find_guesses(self.repository, revision, path, result)
         if not guesses:
             return result
-        with self.start_with_ignored(revision, path, guesses) as process:
+        with self.start_without_skipping(revision, path, guesses) as process:
             exact = self.read(process)
         lines = [line for line in result.lines if line.number not in guesses]
         return BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)

@@ -259,7 +259,7 @@ class LineTracer:
             text, queried_text = lines[number - 1], self.queried_texts[min(traceable[number].lines)]
             unsourced[number] = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
         try:
-            sources |= self._find_copies(finder, lines, unsourced)
+            sources |= self._find_copies(version, finder, lines, unsourced)
         except GitTimeout:  # use the sources that are not copies
             self.blamer.deadline.is_exceeded = True
         sources_by_file: _LinesByFile = defaultdict(dict)
@@ -283,7 +283,11 @@ class LineTracer:
             step.queried.add(_QueriedLines(lines, queried.inexact & lines))
 
     def _find_copies(
-        self, finder: SourceFinder, lines: Sequence[str], unsourced: Mapping[int, UnsourcedLine]
+        self,
+        version: _Version,
+        finder: SourceFinder,
+        lines: Sequence[str],
+        unsourced: Mapping[int, UnsourcedLine],
     ) -> dict[int, LineSource]:
         """Return the sources of lines that the commit copied: the original is in the parent and was not removed.
 
@@ -301,11 +305,10 @@ class LineTracer:
             return {}
         self._copy_searches += 1
         parent = finder.parents[0]
-        (path,) = {line.path for line in unsourced.values()}
-        revision = f"{parent}..{finder.sha}"
-        with self.blamer.start_with_ignored(revision, path, candidates, COPY_OPTIONS) as process:
+        revision = f"{parent}..{version.commit_sha}"
+        with self.blamer.start_without_skipping(revision, version.path, candidates, COPY_OPTIONS) as process:
             if self.searcher:
-                self.searcher.load_candidates(unsourced.values())
+                self.searcher.load_candidates(list(unsourced.values()))
             result = self.blamer.read(process)
         copies = (line for line in result.lines if line.origin.commit_sha == parent)
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)

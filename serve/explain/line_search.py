@@ -11,11 +11,11 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 from pipeline.git.changes import decode_path
@@ -149,13 +149,16 @@ class LineSearcher:
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
-    def load_candidates(self, lines: Iterable[UnsourcedLine]) -> None:
-        """Look the lines and their search terms up in the full-text index, which takes 20 ms, for a later search."""
-        searched = list(islice(lines, max(0, MAX_SEARCHES - len(self._candidates))))
-        removals = (_select_terms(pattern.text) for line in searched if (pattern := line.removal_pattern))
-        leads = (_select_lead_terms(term, line.suffix) for line in searched for term in line.search_terms)
-        with self._note_errors():
-            self._find_candidates([*removals, *leads])
+    def load_candidates(self, lines: Sequence[UnsourcedLine]) -> None:
+        """Look lines and their search terms up in the full-text index, as far as `MAX_SEARCHES`, for a later search.
+
+        An error of the index is left to that search.
+        """
+        removals = (_select_terms(pattern.text) for line in lines if (pattern := line.removal_pattern))
+        leads = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
+        searches = islice(chain(removals, leads), max(0, MAX_SEARCHES - len(self._candidates)))
+        with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
+            self._find_candidates(list(searches))
 
     def _find_candidates(self, searches: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
         missing = [terms for terms in dict.fromkeys(searches) if terms not in self._candidates]

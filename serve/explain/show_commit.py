@@ -123,10 +123,15 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
     diff, content = answer.diff, answer.content
     if diff:
         text, omitted = _cut_diff(diff.text, max_chars)
-        diff = replace(diff, text=text, omitted_lines=omitted)
+        diff = replace(diff, text=text, omitted_lines=diff.omitted_lines + omitted)
     if content:
         text, omitted = _cut_lines(content.text, max_chars)
-        content = replace(content, text=text, last_line=content.last_line - omitted, omitted_lines=omitted)
+        content = replace(
+            content,
+            text=text,
+            last_line=content.last_line - omitted,
+            omitted_lines=content.omitted_lines + omitted,
+        )
     commit = replace(answer.commit, commit_message=message)
     return replace(answer, commit=commit, files=tuple(files), diff=diff, content=content)
 

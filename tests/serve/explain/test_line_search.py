@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,11 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.objects import LATEST_SECONDS, TreeEntry
 from pipeline.git.repository import Repository
 from serve.explain import line_search
-from serve.explain.line_search import UnsourcedLine
+from serve.explain.line_search import LineSearcher, UnsourcedLine
 from serve.explain_types import ExplainDetails
+from stores import exact_search
 from stores.exact_search import find_line_changes
+from stores.hunk_details import Connection
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
 from tests.serve.sample_index import build_index
@@ -78,6 +82,34 @@ def test_lead_that_is_not_ascii(repo: Repo, home: Path, old: str, encoding: str,
     build_index(repo, home)
     leads = trace(repo, home, "net.py", 7).leads
     assert len(leads) == is_lead
+
+
+def test_lines_are_looked_up_once_while_git_searches(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While git runs, terms are looked up as far as the limit; the later search looks up only the others."""
+    restore(repo, CONNECT)
+    build_index(repo, home)
+    monkeypatch.setattr(line_search, "MAX_SEARCHES", 2)
+    load_candidates, find_changes = LineSearcher.load_candidates, exact_search.find_changes_with_terms
+    is_git_running: list[bool] = []
+    searches: list[tuple[bool, int]] = []
+
+    def record_loading(searcher: LineSearcher, lines: Sequence[UnsourcedLine]) -> None:
+        is_git_running.append(True)
+        load_candidates(searcher, lines)
+        is_git_running.clear()
+
+    def record_searches(connection: Connection, terms: Sequence[Set[str]], *arguments: Any) -> Any:
+        searches.append((bool(is_git_running), len(terms)))
+        return find_changes(connection, terms, *arguments)
+
+    monkeypatch.setattr(LineSearcher, "load_candidates", record_loading)
+    monkeypatch.setattr(exact_search, "find_changes_with_terms", record_searches)
+    steps = list_steps(trace(repo, home, "net.py", 2, 3))
+    assert steps == [("restored", "Restore connect"), ("introduced", "Add connect")]
+    during_git = [count for is_running, count in searches if is_running]
+    assert sum(during_git) == 2 and max(during_git) == 2
 
 
 REMOVED_LINE = "socket.set_timeout(retries * DELAY)"
