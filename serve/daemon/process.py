@@ -394,9 +394,12 @@ def _read_response(connection: socket.socket, paths: DaemonPaths) -> _Response:
     deadline = time.monotonic() + ACCEPT_TIMEOUT_SECONDS
     data = b""
     while True:
-        while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
-            if time.monotonic() > deadline or (pid is not None and locks.is_process_suspended(pid)):
-                raise DaemonUnavailable("The daemon does not respond.")
+        can_read = bool(select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0])
+        is_suspended = not can_read and pid is not None and locks.is_process_suspended(pid)
+        if is_suspended or time.monotonic() > deadline:
+            raise DaemonUnavailable("The daemon does not respond.")
+        if not can_read:
+            continue
         received = connection.recv(READ_BYTES)
         if not received:
             return _Response(connection, NO_STATUS, b"")
