@@ -95,9 +95,9 @@ def _answer_or_describe(
 
 
 def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
-    """Return the share of the first of several items.
+    """Return the share of the first of several items: its size, if the budget suffices for all.
 
-    Each item gets its size, or of what smaller items leave the same as all other larger items.
+    If not, the items that exceed an equal share get equal shares of what the smaller ones leave.
     """
     equal_share = budget
     for rank, size in enumerate(sorted(sizes)):
@@ -133,8 +133,9 @@ def find_all(
         try:
             answers.append(find(replace(request, text=query)))
         except LineageError as error:
-            if not (answers or isinstance(error, BadRequest)):
-                raise  # it does not depend on the query
+            depends_on_query = isinstance(error, BadRequest)
+            if not answers and not depends_on_query:
+                raise
             answers.append(error)
     _raise_if_all_failed(answers)
     return answers

@@ -246,12 +246,14 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
     ) -> Annotated[CallToolResult, ShowResult]:
         files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
         commits = tools.to_list(commit)
+        resolved_path = resolver.resolve(repository, context)
+        show = partial(_show_commit, set(), lines, max_tokens, len(files) > 1, resolved_path, home)
         return answer_items(
             ({"commit": name, **file} for name in commits for file in files),
             len(commits) * len(files),
             max_tokens,
             MIN_SHOW_TOKENS,
-            partial(_show_commit, set(), lines, len(files) > 1, resolver.resolve(repository, context), home),
+            show,
         )
 
     server_tools = [
@@ -337,12 +339,13 @@ def _search_changes(
 def _show_commit(
     described: set[str],
     lines: str | None,
+    max_tokens: int,
     has_several_paths: bool,
     path: Path,
     home: Path,
     item: Mapping[str, str],
 ) -> ItemAnswer:
-    """Show one commit or file; see `answer_items`, whose budget is the number of tokens.
+    """Show one commit or file; see `answer_items`, whose budget is `max_tokens`.
 
     `described`: commits of earlier items, whose message the texts of later ones do not repeat. With several paths, the
     files that a commit changes are not listed for each path that it does not change.
@@ -350,7 +353,8 @@ def _show_commit(
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
     try:
-        answer = show_commit(ShowRequest(item["commit"], item.get("path"), lines), path, home=home)
+        request = ShowRequest(item["commit"], item.get("path"), lines, max(max_tokens, MIN_SHOW_TOKENS))
+        answer = show_commit(request, path, home=home)
     except FileNotChanged as error:
         if has_several_paths:
             raise BadRequest(error.message, hint=error.remedy) from error
@@ -364,8 +368,8 @@ def _show_commit(
     format_answer = partial(format_show_answer, is_described=is_described)
     size = ceil(len(format_answer(answer)) / CHARS_PER_TOKEN)
 
-    def shorten(max_tokens: int) -> ShortenedAnswer:
-        limited = answer if max_tokens >= size else limit_length(answer, max_tokens)
+    def shorten(share: int) -> ShortenedAnswer:
+        limited = answer if share >= size else limit_length(answer, share)
         text = format_answer(limited)
         return ShortenedAnswer(text, limited.to_json_dict(), ceil(len(text) / CHARS_PER_TOKEN))
 

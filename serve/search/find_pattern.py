@@ -380,8 +380,13 @@ def describe_hits(
 
 
 def _describe_no_words(filters: QueryFilter) -> str:
-    place = f" that passes the filters ({_format_filters(filters)})" if filters.has_conditions else ""
-    return f"No indexed change{place} has a word of the query."
+    if not filters.has_conditions:
+        return "No indexed change has a word of the query."
+    if filters.commit_range and not filters.commit_range.commits:
+        return ""
+    unknown_language = _describe_unknown_language(filters.language)
+    place = f"that passes the filters ({_format_filters(filters)})"
+    return f"No indexed change {place} has a word of the query.{unknown_language}"
 
 
 def _describe_no_hits(filters: QueryFilter) -> str:
