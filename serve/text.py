@@ -39,8 +39,8 @@ SHORT_SHA_DIGITS: Final = 10
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-# Characters that are not displayed (Unicode's Default_Ignorable_Code_Point) can hide a text that a model reads from
-# people. Emoji and some scripts need joiners (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F).
+# Characters that are not displayed, and line separators, can hide a text that a model reads from people. Joiners
+# (U+200C, U+200D) and variation selectors from U+FE00 to U+FE0F stay: emoji and some scripts need them.
 _INVISIBLE_CHARACTERS: Final = (
     *(0x00AD, 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x200B, 0x2028, 0x2029),
     *(*range(0x2060, 0x2066), *range(0x206A, 0x2070), 0x3164, 0xFEFF, 0xFFA0),

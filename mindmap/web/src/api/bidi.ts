@@ -33,7 +33,7 @@ export function isolateBidi(text: string): string {
 }
 
 // The controls, the marks that set the direction of the characters beside them, and other characters that are not
-// displayed. Emoji and some scripts need joiners (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F).
+// displayed, except joiners (U+200C, U+200D) and the variation selectors that emoji need (U+FE00 to U+FE0F).
 const HIDDEN_CHARACTERS =
   /[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0\u{1BCA0}-\u{1BCA3}\u{1D173}-\u{1D17A}\u{E0000}-\u{E0FFF}]/gu;
 
