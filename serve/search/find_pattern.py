@@ -368,10 +368,10 @@ def describe_hits(
     unless the query has filters. Without vectors, only words find a change.
     """
     lacks_words = FUNCTION_WORDS.issuperset(query.terms)
-    if not best_candidates and not has_vectors:
-        return NO_CONTENT_WORDS if lacks_words else _describe_no_words(query.filters)
+    if lacks_words and not (best_candidates or has_vectors):
+        return NO_CONTENT_WORDS
     if not best_candidates and (query.filters.has_conditions or not is_history_partial):
-        return _describe_no_hits(query.filters)
+        return _describe_no_hits(query.filters) if has_vectors else _describe_no_words(query.filters)
     if lacks_words:
         return NO_CONTENT_WORDS
     if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
