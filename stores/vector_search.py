@@ -77,6 +77,9 @@ MAX_MESSAGE_CHARS: Final = 4_000
 # About 60 MB of messages and vectors. For a longer history, each query reads the messages of its candidates.
 MAX_CACHED_MESSAGES: Final = 100_000
 
+# Share of the texts up to which only those that pass the filters are read. A single row takes three times as long as
+# one of a block: with a filter for one text in fifty, a query took 2 ms of processor time instead of 31.
+MAX_GATHERED_SHARE: Final = 0.25
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
 COSINE_DECIMALS: Final = 9
 # Added to the cosine of a hunk in a preferred path. Whitened cosines are near 0.2 for unrelated texts and 0.6 for
@@ -329,7 +332,10 @@ def search(
     hnsw = text_vectors.hnsw
     # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
     if hnsw is None or not mask.is_included.all() or mask.is_preferred.any():
-        scores = text_vectors.compute_scores(query)[rows]
+        is_small = len(rows) < MAX_GATHERED_SHARE * len(text_vectors.vectors)
+        scores = (
+            text_vectors.compute_scores(query, rows) if is_small else text_vectors.compute_scores(query)[rows]
+        )
     else:
         is_candidate = np.isin(rows, hnsw.find_candidates(text_vectors.whiten_query(query), limit))
         positions = positions[is_candidate]

@@ -113,8 +113,10 @@ def test_hunks_without_a_vector() -> None:
     assert search_vectors(connection, QUERY) == ()
 
 
-def test_filter_applies_before_the_limit() -> None:
-    """A filter removes rows before the ranking is cut to its limit, and changes no score."""
+@pytest.mark.parametrize("gathered_share", [0.0, 1.0])
+def test_filter_applies_before_the_limit(gathered_share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter removes rows before the ranking is cut to its limit, and changes no score, whichever rows are read."""
+    monkeypatch.setattr(vector_search, "MAX_GATHERED_SHARE", gathered_share)
     connection = create_index(LARGE)
     unfiltered = search_vectors(connection, QUERY, limit=len(LARGE))
     expected = [hit for hit in unfiltered if LARGE[hit.hunk_id].language == "rust"]
