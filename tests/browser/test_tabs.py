@@ -52,10 +52,13 @@ def test_hidden_tab_reloads_when_visible(site: Site, context: BrowserContext) ->
     """A hidden tab requests nothing while agents write, and reloads when it becomes visible."""
     site.create_map(maps.create_small_map())
     page = open_tab(context, site, [])
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
+    card = f".card[aria-label^='{ACTIVE_TASK},']"
+    expect(page.locator(card)).to_be_visible()
     page.evaluate(SET_HIDDEN, True)
     visible_page = open_tab(context, site, [])
+    expect(visible_page.locator(card)).to_be_visible()
+    requests: list[str] = []  # without those about the new map, which can be late
+    page.on("request", lambda request: requests.append(request.url))
     site.change_map(
         lambda document: (
             update_nodes(
