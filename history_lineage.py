@@ -8,7 +8,6 @@ replace them, in this process and in those that it starts.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 
@@ -42,23 +41,28 @@ def mindmap() -> int:
 
 
 def prepare_process() -> None:
-    """Let Ctrl-C end this process without a traceback, and give the user's paths the lowest priority."""
+    """Give the user's paths the lowest priority, and let Ctrl-C end this process without a traceback."""
+    demote_user_paths()
+    import signal
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    demote_user_paths()
 
 
 def demote_user_paths() -> None:
     """Move the entries of PYTHONPATH behind all others, and hide PYTHONPATH from child processes.
 
-    If this program itself was found through PYTHONPATH, the variable keeps that entry.
+    Empty and relative entries are removed: they name the working directory, which may be a stranger's repository, or
+    directories in it. If this program itself was found through PYTHONPATH, the variable keeps that entry.
     """
-    user_paths = [
-        os.path.abspath(entry) for entry in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if entry
-    ]
-    sys.path.sort(key=lambda entry: entry in user_paths)  # a stable sort
+    variable = os.environ.pop("PYTHONPATH", "")
+    entries = variable.split(os.pathsep) if variable else []
     installation = os.path.dirname(os.path.abspath(__file__))
-    if installation in user_paths:
+    user_paths = {os.path.abspath(entry) for entry in entries if os.path.isabs(entry)}
+    relative_paths = {os.path.abspath(entry) for entry in entries} - user_paths - {installation}
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) not in relative_paths]
+    sys.path.sort(key=lambda entry: entry in user_paths)  # a stable sort
+    if installation in map(os.path.abspath, entries):
         os.environ["PYTHONPATH"] = installation
     # Child processes do not import from their working directory.
     os.environ["PYTHONSAFEPATH"] = "1"

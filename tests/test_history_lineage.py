@@ -30,15 +30,17 @@ def user_packages(tmp_path: Path) -> Path:
     return folder
 
 
-def run_script(user_packages: Path, home: Path, *command: str | Path, stdin: str = "") -> str:
-    """Run an installed console script with the packages on PYTHONPATH and in the working directory."""
+def run_script(
+    user_packages: Path, home: Path, *command: str | Path, stdin: str = "", python_path: str | None = None
+) -> str:
+    """Run an installed console script in the directory of the packages, by default with it on PYTHONPATH."""
     program, *arguments = map(str, command)
     result = subprocess.run(
         [str(Path(sys.executable).with_name(program)), *arguments],
         cwd=user_packages,
         env=os.environ
         | {
-            "PYTHONPATH": f"{user_packages}{os.pathsep}{os.pathsep}.",
+            "PYTHONPATH": python_path or f"{user_packages}{os.pathsep}{os.pathsep}.",
             "LINEAGE_HOME": str(home),
             "MINDMAP_DATA_DIR": str(home / "maps"),
         },
@@ -71,6 +73,26 @@ def test_packages_of_the_user_are_not_imported(user_packages: Path, home: Path, 
     for program in (("lineage-mcp",), ("mindmap", "mcp")):
         answer = run_script(user_packages, home, *program, stdin=json.dumps(INITIALIZE_REQUEST) + "\n")
         assert json.loads(answer)["result"]["serverInfo"]
+
+
+@pytest.mark.parametrize(
+    "python_path", [f"{os.pathsep}/opt/x", f"/opt/x{os.pathsep}", os.pathsep, ".", "../packages"]
+)
+def test_working_directory_is_not_imported(user_packages: Path, home: Path, python_path: str) -> None:
+    """An empty or relative entry of PYTHONPATH imports nothing from the working directory."""
+    run_script(user_packages, home, "lineage", "status", "--all", python_path=python_path)
+    run_script(user_packages, home, "mindmap", "list", python_path=python_path)
+
+
+def test_working_directory_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Relative entries are removed and absolute ones moved to the end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), "", str(tmp_path / "lib"), "/user", "/library"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "lib", "/user/"]))
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    history_lineage.demote_user_paths()
+    assert sys.path == ["/library", "/user"]
+    assert "PYTHONPATH" not in os.environ
 
 
 def test_installation_on_pythonpath_stays(monkeypatch: pytest.MonkeyPatch) -> None:
