@@ -52,7 +52,7 @@ def prepare_process() -> None:
 def demote_user_paths() -> None:
     """Move the entries of PYTHONPATH behind all others, and hide PYTHONPATH from child processes.
 
-    Empty and relative entries are removed: they name the working directory, which may be a stranger's repository, or
+    Empty and relative entries are removed: they name the working directory, which may be a repository by others, or
     directories in it. If this program itself was found through PYTHONPATH, the variable keeps that entry.
     """
     variable = os.environ.pop("PYTHONPATH", "")
