@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 ALL: Final = "*"
 # Names of repositories in a message.
 MAX_NAMES: Final = 10
+# Limit of a git command on a workspace of mindmap, for which an agent or the page waits.
+MINDMAP_GIT_SECONDS: Final = 60.0
 
 
 def locate_index(home: Path, repository: Repository) -> IndexLocation:
@@ -132,7 +135,7 @@ def open_git(path: str) -> GitRunner:
     from pipeline.git.commit_graph import create_git_program
     from pipeline.git.repository import open_repository
 
-    return create_git_program(open_repository(Path(path)))
+    return replace(create_git_program(open_repository(Path(path))), timeout_seconds=MINDMAP_GIT_SECONDS)
 
 
 def find_git(path: str) -> GitRunner | None:

@@ -59,6 +59,9 @@ RUN_TIMEOUT_SECONDS: Final = 300.0
 CANCEL_POLL_SECONDS: Final = 0.1
 
 
+_running_processes: Final[set[subprocess.Popen[bytes]]] = set()
+
+
 class GitNotFound(LineageError):
     """There is no git program on PATH."""
 
@@ -119,6 +122,7 @@ class GitProgram:
     `filter_settings`: names of `filter.*` settings to disable.
     `commit_graph_dir`: object directory that has only a commit-graph, which git reads in addition; None for none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses those.
+    `timeout_seconds`: limit of a run; None for RUN_TIMEOUT_SECONDS.
     """
 
     git_dir: Path
@@ -127,6 +131,7 @@ class GitProgram:
     filter_settings: tuple[str, ...] = ()
     commit_graph_dir: Path | None = None
     replacement_config: tuple[tuple[str, str], ...] | None = None
+    timeout_seconds: float | None = None
 
     @contextmanager
     def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
@@ -154,19 +159,21 @@ class GitProgram:
             if error.errno == errno.E2BIG:
                 raise TooLongForGit from error
             raise
+        _running_processes.add(process)
         with process, _feed_stdin(process, stdin or b""):
             try:
                 yield GitProcess(process)
             finally:
+                _running_processes.discard(process)
                 if process.poll() is None:
                     _kill(process)
 
     def run(
         self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
     ) -> GitOutput:
-        """Run git to its end; raise GitTimeout after `timeout_seconds`, by default RUN_TIMEOUT_SECONDS."""
+        """Run git to its end; raise GitTimeout after `timeout_seconds`, by default the program's limit."""
         with self.start(*arguments, stdin=stdin) as git_process:
-            return git_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
+            return git_process.wait(timeout_seconds or self.timeout_seconds or RUN_TIMEOUT_SECONDS)
 
     def build_environment(self) -> Mapping[str, str]:
         """Return the environment to run git in: the inherited one without its GIT_ variables, plus the overrides."""
@@ -234,6 +241,12 @@ class GitProcess:
                 if time.monotonic() >= deadline:
                     raise GitTimeout(timeout_seconds or 0) from error
         return GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
+
+
+def kill_running() -> None:
+    """Kill the git processes of all threads, before an exit that does not wait for the threads."""
+    for process in tuple(_running_processes):
+        _kill(process)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

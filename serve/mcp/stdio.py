@@ -30,6 +30,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from pipeline.git import git_cli
 from serve import logs, process
 
 _ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
@@ -79,6 +80,7 @@ def serve_stdio(
 
     def exit_process(code: int) -> NoReturn:
         on_exit()
+        git_cli.kill_running()
         with suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(code)

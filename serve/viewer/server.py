@@ -25,6 +25,7 @@ from mindmap.document import utc_now
 from mindmap.export import FORMATS
 from mindmap.git_sync import WorkspaceSync
 from mindmap.questions import add_comment, answer_question
+from pipeline.git import git_cli
 from serve import config, server_common
 from serve.api_types import to_json_dict
 from serve.backend import Backend
@@ -126,6 +127,7 @@ def run_viewer(
     has_finished = asyncio.run(_run_until_shutdown(directory, listener, backend, on_ready))
     if not has_finished:
         # A normal exit would wait for the threads, however long git takes.
+        git_cli.kill_running()
         logger.warning("event=ended running tasks were abandoned")
         sys.stderr.flush()
         sys.stdout.flush()

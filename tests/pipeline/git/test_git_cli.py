@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL
 from threading import Event, Thread, Timer
@@ -21,6 +21,7 @@ from pipeline.git.git_cli import (
 )
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
+from tests.processes import wait_for_end
 from tests.repos import Repo
 
 # Arguments of git for a program that runs until it is killed.
@@ -87,14 +88,14 @@ def fail_to_start(_: Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def wait_for_end(pid: int) -> bool:
-    """Wait up to 5 seconds until a process has ended or is a zombie. Return False if neither happened."""
-    for _ in range(100):
-        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False).stdout
-        if not state.strip() or state.startswith(b"Z"):
-            return True
-        time.sleep(0.05)
-    return False
+def test_running_git_is_killed_before_an_exit(repo: Repo) -> None:
+    """`kill_running` ends the git processes of all threads, and a program can have a limit of its own."""
+    git = replace(commit_graph.create_git_program(open_repository(repo.path)), timeout_seconds=0.2)
+    with git.start(*WAIT_ALIAS) as first, git.start(*WAIT_ALIAS) as second:
+        git_cli.kill_running()
+        assert all(process.wait().exit_code == -SIGKILL for process in (first, second))
+    with pytest.raises(GitTimeout, match="within 0 seconds"):
+        git.run(*WAIT_ALIAS)
 
 
 def test_exponential_ignore_pattern_ends(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

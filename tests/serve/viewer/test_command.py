@@ -16,6 +16,7 @@ from mindmap.map_store import MapStore
 from serve.viewer import discovery, server
 from stores.mindmap_files import MindmapDirectory
 from tests.mindmap.sample_maps import NOON, create_map
+from tests.processes import wait_for_end
 from tests.repos import Repo
 from tests.serve.daemon.daemons import create_client
 from tests.serve.viewer.helpers import ViewerClient, start_viewer_process, wait_until
@@ -143,12 +144,12 @@ def test_invalid_port(tmp_path: Path, port: str) -> None:
 
 
 def test_stop_during_slow_task(tmp_path: Path) -> None:
-    """A git command that hangs delays the viewer's shutdown by a few seconds only."""
+    """A git command that hangs delays the viewer's shutdown by a few seconds only, and ends with it."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "x\n")
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
-    git.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 20\n")
+    git.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/started\nexec sleep 300\n")
     git.chmod(0o755)
     maps = MapStore(tmp_path / "maps")
     document = create_map(workspace=str(repo.path))
@@ -166,6 +167,7 @@ def test_stop_during_slow_task(tmp_path: Path) -> None:
             _, err = process.communicate(timeout=server.SHUTDOWN_SECONDS + 10)
         assert process.returncode == 0
         assert err == "level=warning event=ended running tasks were abandoned\n"
+    assert wait_for_end(int((tmp_path / "started").read_text()))
     assert not (maps.path / discovery.ADDRESS_FILE).exists()
 
 
