@@ -371,7 +371,7 @@ def describe_hits(
     if lacks_words and not (best_candidates or has_vectors):
         return NO_CONTENT_WORDS
     if not best_candidates and (query.filters.has_conditions or not is_history_partial):
-        return _describe_no_hits(query.filters) if has_vectors else _describe_no_words(query.filters)
+        return _describe_no_hits(query.filters, has_vectors=has_vectors)
     if lacks_words:
         return NO_CONTENT_WORDS
     if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
@@ -379,23 +379,17 @@ def describe_hits(
     return ""
 
 
-def _describe_no_words(filters: QueryFilter) -> str:
+def _describe_no_hits(filters: QueryFilter, *, has_vectors: bool) -> str:
     if not filters.has_conditions:
-        return "No indexed change has a word of the query."
+        return (
+            "HEAD reaches no indexed change." if has_vectors else "No indexed change has a word of the query."
+        )
     if filters.commit_range and not filters.commit_range.commits:
         return ""
-    unknown_language = _describe_unknown_language(filters.language)
-    place = f"that passes the filters ({_format_filters(filters)})"
-    return f"No indexed change {place} has a word of the query.{unknown_language}"
-
-
-def _describe_no_hits(filters: QueryFilter) -> str:
-    if not filters.has_conditions:
-        return "HEAD reaches no indexed change."
-    if filters.commit_range and not filters.commit_range.commits:
-        return ""
-    unknown_language = _describe_unknown_language(filters.language)
-    return f"No indexed change passes the filters: {_format_filters(filters)}.{unknown_language}"
+    names, unknown_language = _format_filters(filters), _describe_unknown_language(filters.language)
+    if has_vectors:
+        return f"No indexed change passes the filters: {names}.{unknown_language}"
+    return f"No indexed change that passes the filters ({names}) has a word of the query.{unknown_language}"
 
 
 def _describe_weak_hits(filters: QueryFilter) -> str:
