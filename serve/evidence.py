@@ -162,7 +162,10 @@ class EvidenceLoader:
 
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the reachable commits with the same patch, for each of the given commits that has possible copies."""
-        candidates = self.find_candidates(shas) if self.find_candidates else {}
+        new_shas = [sha for sha in shas if sha not in self._possible_copies]
+        if self.find_candidates and new_shas:
+            found = self.find_candidates(new_shas)
+            self._possible_copies.update({sha: found.get(sha, ()) for sha in new_shas})
 
         def get_patch_id(sha: str) -> bytes | None:
             if sha not in self._patch_ids:
@@ -176,8 +179,13 @@ class EvidenceLoader:
                 for other in others[:MAX_COPY_CANDIDATES]
                 if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
             )
-            for sha, others in candidates.items()
+            for sha in shas
+            if (others := self._possible_copies.get(sha))
         }
+
+    @cached_property
+    def _possible_copies(self) -> dict[str, Sequence[str]]:
+        return {}
 
     @cached_property
     def _patch_ids(self) -> dict[str, bytes | None]:

@@ -182,12 +182,16 @@ def search_symbol_names(
     mask: FilterMask,
     *,
     quoted_symbols: tuple[QuotedSymbol, ...] = (),
+    touched_parts: Ints | None = None,
     limit: int = LANE_DEPTH,
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks with the best matching symbol names, best first.
 
     quoted_symbols: names that the query quotes. With them, common terms count and a single matching term is enough.
+    touched_parts: result of `count_touched_parts` for these names; None to count here.
     """
+    if touched_parts is None:
+        touched_parts = count_touched_parts(connection, snapshot, quoted_symbols)
     text_count = int(np.count_nonzero(snapshot.hunks.word_counts))
     weights = _to_units(
         compute_inverse_document_frequency(lookup.text_scores.document_frequencies, text_count)
@@ -198,7 +202,7 @@ def search_symbol_names(
         else ~_find_common_terms(snapshot, lookup.text_scores)
     )
     touched_scores = _score_touched_symbols(
-        connection, snapshot, lookup.name_postings.select_terms(is_term_used), quoted_symbols, weights
+        snapshot, lookup.name_postings.select_terms(is_term_used), touched_parts, weights
     )
     head_scores = _score_head_symbols(
         connection, snapshot, lookup.term_ids[is_term_used], quoted_symbols, weights[is_term_used]
@@ -243,17 +247,13 @@ def _find_common_terms(snapshot: Snapshot, text_scores: Bm25Scores) -> Bools:
 
 
 def _score_touched_symbols(
-    connection: duckdb.DuckDBPyConnection,
-    snapshot: Snapshot,
-    name_postings: Postings,
-    quoted_symbols: tuple[QuotedSymbol, ...],
-    weights: Ints,
+    snapshot: Snapshot, name_postings: Postings, touched_parts: Ints, weights: Ints
 ) -> SymbolNameScores:
     """Score the names of the symbols that each hunk touched."""
     hunks = snapshot.hunks
     scores = _score_bm25(name_postings, hunks.symbol_word_counts).scores
     matched_weight = _sum_weights(name_postings, weights, len(hunks))
-    scores = scores * QUOTED_NAME_BOOST ** count_touched_parts(connection, snapshot, quoted_symbols)
+    scores = scores * QUOTED_NAME_BOOST**touched_parts
     return SymbolNameScores(scores, matched_weight)
 
 

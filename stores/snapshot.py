@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import duckdb
 import numpy as np
@@ -256,8 +256,7 @@ class Snapshot:
         return sum(int(column.nbytes) for column in columns) + (self.postings.bytes if self.postings else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class RankedHunk:
+class RankedHunk(NamedTuple):
     """Hunk in the ranking of a retriever, with its commit and path."""
 
     hunk_id: int

@@ -269,7 +269,7 @@ def compute_features(
         commits=tuple(candidate.commit_sha for candidate in candidates),
         matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
         has_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], np.bool_),
-        literal_matches=_match_literal_hints(connection, query, results)[positions],
+        literal_matches=_match_literal_hints(results)[positions],
         rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
     )
 
@@ -301,10 +301,10 @@ def build_change(details: HunkDetails) -> ChangeText:
     return ChangeText(details.commit_message, text)
 
 
-def _match_literal_hints(connection: Connection, query: Query, results: RetrieverResults) -> Bools:
+def _match_literal_hints(results: RetrieverResults) -> Bools:
     """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
     # 1 if the hunk changes a symbol of a quoted name, 2 if the symbol also has the quoted parent.
-    parts = fulltext.count_touched_parts(connection, results.loaded_snapshot.snapshot, query.symbols)
+    parts = results.touched_parts
     return np.column_stack((results.filter_mask.is_preferred, parts >= 1, parts == 2))
 
 
@@ -320,16 +320,23 @@ def _compute_hunk_similarities(
     results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> tuple[Floats, Floats]:
     """Return the similarity of each candidate's text to the query, plain and whitened."""
-    loaded_snapshot = results.loaded_snapshot
+    snapshot, texts = results.loaded_snapshot.snapshot, results.loaded_snapshot.text_vectors
     hunk_ids = [candidate.hunk_id for candidate in candidates]
-    vectors = vector_search.get_hunk_vectors(loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids)
-    whitening = loaded_snapshot.text_vectors.whitening
-    whitened_vectors = whitening.transform(vectors.astype(np.float64))
-    whitened_query = whitening.transform_query(results.query_vector.astype(np.float64))
-    return (
-        _impute_missing(vector_search.compute_cosine_similarities(vectors, results.query_vector), vectors),
-        _impute_missing(vector_search.compute_cosine_similarities(whitened_vectors, whitened_query), vectors),
-    )
+    vectors = vector_search.get_hunk_vectors(snapshot, texts, hunk_ids)
+    similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector)
+    positions = snapshot.hunks.positions.find_positions(np.array(hunk_ids, np.int64))
+    whitened_similarities = _compute_whitened_similarities(results, positions)
+    return _impute_missing(similarities, vectors), _impute_missing(whitened_similarities, vectors)
+
+
+def _compute_whitened_similarities(results: RetrieverResults, positions: Ints) -> Floats:
+    """Return the whitened similarity of the hunks at these positions to the query; 0 for a text without a vector."""
+    texts = results.loaded_snapshot.text_vectors
+    rows = texts.rows[positions]
+    has_vector = rows >= 0
+    similarities = np.zeros(len(rows))
+    similarities[has_vector] = texts.compute_scores(results.query_vector, rows[has_vector])
+    return np.round(similarities, vector_search.COSINE_DECIMALS)
 
 
 def _compute_commit_features(
@@ -358,21 +365,17 @@ def _compare_other_files(
     query: Query, results: RetrieverResults, commits: frozenset[str]
 ) -> tuple[dict[str, float], dict[str, bool]]:
     """Return "similarity of other files" and "file asked for" of each commit, by its hunks that pass the filters."""
-    texts, hunks = results.loaded_snapshot.text_vectors, results.loaded_snapshot.snapshot.hunks
+    hunks = results.loaded_snapshot.snapshot.hunks
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
     commit_info = hunks.commit_info.take(positions)
     shas, paths = (commit_info.column(name).to_pylist() for name in ("commit_sha", "file_path"))
 
-    rows = texts.rows[positions]
-    has_vector = rows >= 0
-    scores = np.zeros(len(rows))
-    scores[has_vector] = np.maximum(texts.compute_scores(results.query_vector, rows[has_vector]), 0)
-    rounded_scores = np.round(scores, vector_search.COSINE_DECIMALS).tolist()
+    scores = np.maximum(_compute_whitened_similarities(results, positions), 0).tolist()
 
     requested_roles = query.roles | {"source"}
     scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
     has_file = dict.fromkeys(commits, False)
-    for sha, path, score in zip(shas, paths, rounded_scores, strict=True):
+    for sha, path, score in zip(shas, paths, scores, strict=True):
         scores_by_commit[sha].append(score)
         has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in requested_roles)
     similarities = {

@@ -75,6 +75,8 @@ MAX_SHOWN_SYMBOLS: Final = 40
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
+# Commits that are compared for each hit to answer, so that others can take the place of copies.
+COMPARED_COMMITS_PER_HIT: Final = 2
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
 NO_PRECEDENT: Final = (
@@ -260,10 +262,16 @@ def select_hits(
     ranked_candidates: Sequence[ScoredCandidate], query: Query, evidence: EvidenceLoader
 ) -> tuple[ScoredCandidate, ...]:
     """Return a hunk for each of the best `query.k` commits. Commits with the same patch are one hit."""
-    # Twice the commits are compared, so that others can take the place of copies.
-    best_candidates = select_best_hunks(ranked_candidates, 2 * query.k, query.roles)
+    best_candidates = select_best_hunks(ranked_candidates, COMPARED_COMMITS_PER_HIT * query.k, query.roles)
+    return merge_copied_commits(best_candidates, evidence)[: query.k]
+
+
+def merge_copied_commits(
+    best_candidates: Sequence[ScoredCandidate], evidence: EvidenceLoader
+) -> tuple[ScoredCandidate, ...]:
+    """Merge candidates whose commits have the same patch; see `merge_copies`."""
     copies = evidence.find_copies([scored.candidate.commit_sha for scored in best_candidates])
-    return merge_copies(best_candidates, copies)[: query.k]
+    return merge_copies(best_candidates, copies)
 
 
 def compute_recency_weight(commit_date: datetime, query: Query) -> float:

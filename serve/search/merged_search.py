@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -38,12 +38,13 @@ from serve.index_status import (
 )
 from serve.search.features import READ_COMMITS, CandidateFeatures, build_rerank_inputs, compute_features
 from serve.search.find_pattern import (
+    COMPARED_COMMITS_PER_HIT,
     OpenSearch,
     PatternSearcher,
     build_hits,
     compute_recency_weight,
     describe_hits,
-    select_hits,
+    merge_copied_commits,
 )
 from serve.search.query import validate_request
 from serve.search.rerank import (
@@ -52,8 +53,9 @@ from serve.search.rerank import (
     ScoredCandidate,
     get_sort_key,
     rerank_by_features,
+    select_best_hunks,
 )
-from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, select_candidates
+from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers_with_vector, select_candidates
 from serve.text import add_path_to_commands
 from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
@@ -85,8 +87,8 @@ def find_in_repositories(
     validate_request(request, now)
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
-    encoders = _QueryVectorCache(searcher.load_encoder)
     with ExitStack() as stack:
+        encoders = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))
         merged = _MergedSearch(
             [
                 stack.enter_context(closing(_IndexSearch(searcher, repository, request, now, encoders)))
@@ -96,37 +98,33 @@ def find_in_repositories(
         merged.run_step(_IndexSearch.retrieve)
         merged.select_candidates()
         merged.run_step(lambda search: search.rerank(reranker))
-        merged.choose_hits()
+        merged.keep_best_commits(COMPARED_COMMITS_PER_HIT)
+        merged.run_step(_IndexSearch.merge_copies)
+        merged.keep_best_commits()
         merged.run_step(_IndexSearch.build_hits)
         merged.drop_failed_hits()
         return merged.build_answer()
 
 
 class _QueryVectorCache:
-    """Query vectors by encoder, shared by the searches of all indexes. Thread-safe."""
+    """Query vectors by encoder, shared by the searches of all indexes and computed in one thread. Thread-safe."""
 
     def __init__(self, load_encoder: Callable[[EncoderName], Encoder]) -> None:
-        self.load = load_encoder
+        self.load_encoder = load_encoder
+        self._pool = ThreadPoolExecutor(1, "encoder")
         self._lock = Lock()
-        self._vectors: dict[tuple[EncoderName, tuple[str, ...]], NDArray[np.float32]] = {}
+        self._vectors: dict[tuple[EncoderName, str], Future[NDArray[np.float32]]] = {}
 
-    def encode(self, name: EncoderName, texts: Sequence[str]) -> NDArray[np.float32]:
-        key = name, tuple(texts)
+    def encode(self, name: EncoderName, text: str) -> Future[NDArray[np.float32]]:
+        """Return a matrix whose only row is the vector of the text, which may still be computed."""
         with self._lock:
-            if key not in self._vectors:
-                self._vectors[key] = self.load(name).encode(texts)
-            return self._vectors[key]
+            if (name, text) not in self._vectors:
+                self._vectors[name, text] = self._pool.submit(lambda: self.load_encoder(name).encode([text]))
+            return self._vectors[name, text]
 
-
-@dataclass(frozen=True, slots=True)
-class _CachedEncoder:
-    """Encoder of one index that reads the cache."""
-
-    encoders: _QueryVectorCache
-    name: EncoderName
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.encoders.encode(self.name, texts)
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 class _IndexSearch:
@@ -136,8 +134,7 @@ class _IndexSearch:
 
     - `ranked_candidates`: candidates by the probability of their features.
     - `rerank_ids`: hunks of those to rerank; `read_commits`: number of commits of them that the cross-encoder reads.
-    - `best_candidates`: reranked, one for each commit.
-    - `hit_candidates`: those that become hits.
+    - `best_candidates`: reranked, one for each commit, the best first; in the end those that become hits.
     """
 
     def __init__(
@@ -153,7 +150,6 @@ class _IndexSearch:
         self.rerank_ids: set[int] = set()
         self.read_commits = 0
         self.best_candidates: tuple[ScoredCandidate, ...] = ()
-        self.hit_candidates: list[ScoredCandidate] = []
         self.hits: tuple[PatternHit, ...] = ()
         self.open_search: OpenSearch
         self._searcher, self._request, self._now, self._encoders = searcher, request, now, encoders
@@ -170,8 +166,10 @@ class _IndexSearch:
             )
             if not search.status.commits:
                 return
-            encoder = _CachedEncoder(self._encoders, search.status.encoder_name)
-            self._results = run_retrievers(search.connection, search.load_snapshot, search.query, encoder)
+            vectors = self._encoders.encode(search.status.encoder_name, search.query.text)
+            self._results = run_retrievers_with_vector(
+                search.connection, search.load_snapshot, search.query, vectors
+            )
             self._candidates = select_candidates(self._results, search.query)
             if self._candidates:
                 self._features = compute_features(
@@ -189,19 +187,26 @@ class _IndexSearch:
             inputs = build_rerank_inputs(query.text, self._results.details, candidates)
             inputs = replace(inputs, max_commits=self.read_commits)
             ranked = self._rank(candidates, self._features.select(rows, inputs), reranker)
-            self.best_candidates = select_hits(ranked, query, self.open_search.evidence)
+            self.best_candidates = select_best_hunks(ranked, COMPARED_COMMITS_PER_HIT * query.k, query.roles)
+
+    def merge_copies(self) -> None:
+        """Merge the best candidates whose commits have the same patch."""
+        if not self.best_candidates:
+            return
+        with self._close_on_error():
+            self.best_candidates = merge_copied_commits(self.best_candidates, self.open_search.evidence)
 
     def build_hits(self) -> None:
         """Build the hits."""
-        if not self.hit_candidates:
+        if not self.best_candidates:
             return
-        encoder = self._encoders.load(self.open_search.status.encoder_name)
+        encoder = self._encoders.load_encoder(self.open_search.status.encoder_name)
         with self._close_on_error():
             hits = build_hits(
                 self.open_search.connection,
                 self.open_search.query,
                 self._results,
-                self.hit_candidates,
+                self.best_candidates,
                 encoder,
             )
             hits = self.open_search.evidence.add_to(hits)
@@ -255,7 +260,7 @@ class _MergedSearch:
     def __init__(self, searches: list[_IndexSearch]) -> None:
         self.searches = searches
         self.failures: dict[NamedRepository, LineageError] = {}
-        self._hit_candidates: list[tuple[ScoredCandidate, _IndexSearch]] = []
+        self._best_candidates: list[tuple[ScoredCandidate, _IndexSearch]] = []
 
     def run_step(self, step: Callable[[_IndexSearch], None]) -> None:
         """Run a step of every search, in parallel. Searches that fail are left out from then on."""
@@ -304,19 +309,25 @@ class _MergedSearch:
                     distinct_commits.add(candidate.commit_sha)
                     search.read_commits += 1
 
-    def choose_hits(self) -> None:
-        """Choose the commits with the highest probability in any index; ties are in the order of the names."""
+    def keep_best_commits(self, commits_per_hit: int = 1) -> None:
+        """Keep the best candidates of all indexes, `commits_per_hit` for each hit to answer.
+
+        A commit counts in the index where it is most probable; ties are in the order of the names.
+        """
         best = ((scored, search) for search in self.searches for scored in search.best_candidates)
         by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
         for scored, search in sorted(best, key=_get_sort_key):
             by_commit.setdefault(scored.candidate.commit_sha, (scored, search))
-        self._hit_candidates = list(islice(by_commit.values(), self.searches[0].open_search.query.k))
-        for scored, search in self._hit_candidates:
-            search.hit_candidates.append(scored)
+        count = commits_per_hit * self.searches[0].open_search.query.k
+        self._best_candidates = list(islice(by_commit.values(), count))
+        for search in self.searches:
+            search.best_candidates = tuple(
+                scored for scored, owner in self._best_candidates if owner is search
+            )
 
     def drop_failed_hits(self) -> None:
-        """Drop the hits of searches that have failed since the hits were chosen."""
-        self._hit_candidates = [entry for entry in self._hit_candidates if entry[1] in self.searches]
+        """Drop the candidates of searches that have failed since they were chosen."""
+        self._best_candidates = [entry for entry in self._best_candidates if entry[1] in self.searches]
 
     def build_answer(self) -> FindAnswer:
         """Build the answer from the hits of the searches, which have the order of their candidates."""
@@ -330,7 +341,7 @@ class _MergedSearch:
         ]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
-            tuple(next(hits[search.repository]) for _, search in self._hit_candidates),
+            tuple(next(hits[search.repository]) for _, search in self._best_candidates),
             FindMeta(
                 IndexState(
                     None, sum(status.commits_behind for status in statuses), min(indexed_at, default=None)
@@ -351,7 +362,7 @@ class _MergedSearch:
         if any(search.open_search.status.commits for search in self.searches):
             yield describe_hits(
                 self.searches[0].open_search.query,
-                [scored for scored, _ in self._hit_candidates],
+                [scored for scored, _ in self._best_candidates],
                 is_history_partial=any(
                     search.open_search.status.has_partial_history for search in self.searches
                 ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -27,7 +27,7 @@ from serve.search.query import Query
 from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
-from stores.snapshot import LANE_DEPTH, FilterMask, RankedHunk, Snapshot, apply_filter, select_top_k_at
+from stores.snapshot import LANE_DEPTH, FilterMask, Ints, RankedHunk, Snapshot, apply_filter, select_top_k_at
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class RetrieverResults:
 
     `query_vector` is the encoded query. `term_lookup` has the postings of the query's terms. `filter_mask` marks the
     hunks of the snapshot that pass the query's filters. `messages` holds the message of every commit in a lane.
-    `details` loads the details of hunks. `referring_hunks` are those of the query's referring commits.
+    `details` loads the details of hunks. `touched_parts` counts the parts of a quoted symbol that each hunk touched.
+    `referring_hunks` are those of the query's referring commits.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -55,6 +56,7 @@ class RetrieverResults:
     filter_mask: FilterMask
     messages: CommitMessages
     details: HunkDetailsCache
+    touched_parts: Ints
     referring_hunks: tuple[RankedHunk, ...] = ()
 
     @property
@@ -79,16 +81,29 @@ def run_retrievers(
     A thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as pool:
-        vector_future = pool.submit(encoder.encode, [query.text])
-        loaded_snapshot = load_snapshot()
-        snapshot = loaded_snapshot.snapshot
-        check_cancelled()
-        filter_mask = apply_filter(connection, snapshot, query.filters)
-        term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
-        hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
-        check_cancelled()
-        symbol_lane = _search_symbol_names(connection, loaded_snapshot, query, term_lookup, filter_mask)
-        query_vector = vector_future.result()[0]
+        vectors = pool.submit(encoder.encode, [query.text])
+        return run_retrievers_with_vector(connection, load_snapshot, query, vectors)
+
+
+def run_retrievers_with_vector(
+    connection: Connection,
+    load_snapshot: Callable[[], LoadedSnapshot],
+    query: Query,
+    vectors: Future[npt.NDArray[np.float32]],
+) -> RetrieverResults:
+    """Compute the lanes as `run_retrievers`. `vectors`: a matrix whose only row is the encoded query."""
+    loaded_snapshot = load_snapshot()
+    snapshot = loaded_snapshot.snapshot
+    check_cancelled()
+    filter_mask = apply_filter(connection, snapshot, query.filters)
+    term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
+    hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
+    check_cancelled()
+    touched_parts = fulltext.count_touched_parts(connection, snapshot, query.symbols)
+    symbol_lane = _search_symbol_names(
+        connection, loaded_snapshot, query, term_lookup, filter_mask, touched_parts
+    )
+    query_vector = vectors.result()[0]
     check_cancelled()
     nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
     referring_hunks = _find_referring_hunks(snapshot, query.referring_commits, filter_mask)
@@ -105,6 +120,7 @@ def run_retrievers(
         filter_mask=filter_mask,
         messages=messages,
         details=HunkDetailsCache(connection, loaded_snapshot.diffs),
+        touched_parts=touched_parts,
         referring_hunks=referring_hunks,
     )
 
@@ -140,7 +156,7 @@ def order_with_messages(
     message_vectors = messages.get_vectors([hunk.commit_sha for hunk in hunks])
     similarities = vector_search.compute_cosine_similarities(message_vectors, query_vector).tolist()
     rescored_hunks = (
-        replace(hunk, score=(1 - MESSAGE_WEIGHT) * hunk.score + MESSAGE_WEIGHT * similarity)
+        hunk._replace(score=(1 - MESSAGE_WEIGHT) * hunk.score + MESSAGE_WEIGHT * similarity)
         for hunk, similarity in zip(hunks, similarities, strict=True)
     )
     return tuple(sorted(rescored_hunks, key=lambda hunk: -hunk.score))
@@ -152,6 +168,7 @@ def _search_symbol_names(
     query: Query,
     term_lookup: TermLookup,
     filter_mask: FilterMask,
+    touched_parts: Ints,
 ) -> tuple[RankedHunk, ...]:
     if not query.retrieval_profile.uses_symbol_lane:
         return ()
@@ -159,7 +176,12 @@ def _search_symbol_names(
         # If the query quotes names, its other words are no symbols.
         term_lookup = fulltext.look_up_terms(connection, loaded_snapshot.snapshot, query.symbol_terms)
     return fulltext.search_symbol_names(
-        connection, loaded_snapshot.snapshot, term_lookup, filter_mask, quoted_symbols=query.symbols
+        connection,
+        loaded_snapshot.snapshot,
+        term_lookup,
+        filter_mask,
+        quoted_symbols=query.symbols,
+        touched_parts=touched_parts,
     )
 
 
