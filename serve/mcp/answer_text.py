@@ -45,46 +45,19 @@ _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
 class HitsResult(BaseModel):
-    """Structured content of an answer with hits, in its JSON form."""
-
-    hits: list[dict[str, Any]]
-    meta: dict[str, Any] = Field(alias="_meta")
-
-
-class FindResult(HitsResult):
-    """Structured content of the answers to one or several questions, in its JSON form.
-
-    `more`: the answers after the first. `error`: of the first. `left_out`: questions without an answer.
-    """
-
-    error: str | None = None
-    more: list[dict[str, Any]] = []
-    left_out: list[str] = []
-    left_out_count: int = 0
-
-
-class SearchResult(BaseModel):
-    """Structured content of a `ChangeSearchAnswer`, in its JSON form. A list has `results` and what is left out."""
+    """Structured content of an answer with hits, in its JSON form. Answers to lists have further fields."""
 
     hits: list[dict[str, Any]] = []
     meta: dict[str, Any] = Field({}, alias="_meta")
-    results: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    left_out_count: int = 0
 
 
 class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form. A list has `results` and what is left out."""
+    """Structured content of a `ShowAnswer`, in its JSON form. Answers to lists have other fields."""
 
     commit: dict[str, Any] = {}
     files: list[dict[str, Any]] = []
-    file_count: int | None = None
     diff: dict[str, Any] | None = None
     content: dict[str, Any] | None = None
-    limitation: str | None = None
-    results: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    left_out_count: int = 0
 
 
 def format_find_answer(answer: FindAnswer) -> str:
