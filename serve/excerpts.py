@@ -5,7 +5,7 @@
 
 `Detail.NORMAL` keeps the first hit of a search whole and reduces the others to subject, three files and two changed
 lines. In an explanation it keeps 400 characters of all messages (subjects count, but are never cut), four changed
-lines of each commit and two leads.
+lines of each commit and two leads. It leaves out sign-offs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ CONTEXT_LINES: Final = 3
 # Replaces the lines above a window.
 OMITTED_MARK: Final = "…"
 _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
+# Trailer that repeats the author.
+_SIGN_OFF: Final = re.compile(r"\nSigned-off-by: .*")
 
 # Files and changed lines of a hit of a search that is not shown in full.
 MAX_REDUCED_FILES: Final = 3
@@ -161,7 +163,9 @@ def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str
     if detail is Detail.FULL:
         return answer
     hits = tuple(
-        hit if number == 0 and detail is Detail.NORMAL else _reduce_pattern_hit(hit, detail, terms)
+        replace(hit, commit_message=_remove_sign_offs(hit.commit_message))
+        if number == 0 and detail is Detail.NORMAL
+        else _reduce_pattern_hit(hit, detail, terms)
         for number, hit in enumerate(answer.hits)
     )
     return replace(answer, hits=hits)
@@ -177,7 +181,7 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     remaining_chars = 0 if detail is Detail.COMPACT else MAX_MESSAGE_CHARS
     hits = []
     for hit in answer.hits:
-        message = cut_message(hit.commit_message, remaining_chars)
+        message = cut_message(_remove_sign_offs(hit.commit_message), remaining_chars)
         remaining_chars = max(0, remaining_chars - len(message))
         hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
     explain = replace(answer.meta.explain, leads=_select_leads(answer.meta.explain.leads))
@@ -223,6 +227,10 @@ def cut_message(message: str, max_chars: int) -> str:
     text = message[:max_chars]
     words = text if message[max_chars].isspace() else re.sub(r"\S+$", "", text)
     return f"{words.rstrip()} …" if len(text) - len(words) <= MAX_CUT_WORD else f"{text}…"
+
+
+def _remove_sign_offs(message: str) -> str:
+    return _SIGN_OFF.sub("", message)
 
 
 def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:

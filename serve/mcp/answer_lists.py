@@ -164,7 +164,7 @@ def build_find_result(
             contents.append({"error": describe_error(answer)})
         shortened.append(answer)
     first_content, *others = contents
-    content = {"hits": [], "_meta": {}, **first_content}  # an error has neither, but the schema requires both
+    content = {"hits": [], "_meta": {}, **first_content}  # an error has neither, but clients read both
     if others:
         content["more"] = [
             {"query": query, **other} for query, other in zip(queries[1:], others, strict=False)

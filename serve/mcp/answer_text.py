@@ -9,7 +9,7 @@ authors and paths follow a fixed prefix on their line. Control characters are es
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, Field
@@ -45,46 +45,19 @@ _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
 class HitsResult(BaseModel):
-    """Structured content of an answer with hits, in its JSON form."""
-
-    hits: list[dict[str, Any]]
-    meta: dict[str, Any] = Field(alias="_meta")
-
-
-class FindResult(HitsResult):
-    """Structured content of the answers to one or several questions, in its JSON form.
-
-    `more`: the answers after the first. `error`: of the first. `left_out`: questions without an answer.
-    """
-
-    error: str | None = None
-    more: list[dict[str, Any]] = []
-    left_out: list[str] = []
-    left_out_count: int = 0
-
-
-class SearchResult(BaseModel):
-    """Structured content of a `ChangeSearchAnswer`, in its JSON form. A list has `results` and what is left out."""
+    """Structured content of an answer with hits, in its JSON form. Answers to lists have further fields."""
 
     hits: list[dict[str, Any]] = []
     meta: dict[str, Any] = Field({}, alias="_meta")
-    results: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    left_out_count: int = 0
 
 
 class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form. A list has `results` and what is left out."""
+    """Structured content of a `ShowAnswer`, in its JSON form. Answers to lists have other fields."""
 
     commit: dict[str, Any] = {}
     files: list[dict[str, Any]] = []
-    file_count: int | None = None
     diff: dict[str, Any] | None = None
     content: dict[str, Any] | None = None
-    limitation: str | None = None
-    results: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    left_out_count: int = 0
 
 
 def format_find_answer(answer: FindAnswer) -> str:
@@ -104,8 +77,10 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     shown_note = f", {shown} shown" if shown < total else ""
     asked = f"Line {first}" if first == last else f"Lines {first}-{last}"
     lines = [f"{asked}: {format_commit_count(total)}{shown_note}"] if total else []
+    path = ""
     for number, hit in enumerate(answer.hits, 1):
-        lines += _format_explain_hit(number, hit)
+        lines += _format_explain_hit(number, hit, path)
+        path = hit.file_path
     if details.related_commits:
         lines.append("Before and after in the file's history:")
         lines += map(_format_related_commit, details.related_commits)
@@ -130,8 +105,10 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
     """Return the text of an answer of `search_changes`: the count, the commits, then what limits them."""
     details = answer.meta.search
     lines = [f"{details.count}, {details.order} first" if details.commits > 1 else details.count]
+    numbers: dict[str, int] = {}
     for number, hit in enumerate(answer.hits, 1):
-        lines += _format_change_hit(number, hit)
+        lines += _format_change_hit(number, hit, [numbers[sha] for sha in hit.also if sha in numbers])
+        numbers[hit.commit_sha] = number
     return "\n".join([*lines, *_format_note(answer.meta.hint), *_format_note(details.limitation)])
 
 
@@ -213,11 +190,15 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str
     return "\n".join([*lines, *_format_note(answer.limitation)])
 
 
-def _format_change_hit(number: int, hit: ChangeHit) -> Iterator[str]:
+def _format_change_hit(number: int, hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of a hit. `copies`: numbers of earlier hits with the same patch, so that it is not repeated."""
     subject = _split_message(hit.commit_subject)[0]
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
     author = escape_line(hit.commit_author)
     yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
+    if copies:
+        yield f"same change as {copies[0]}"
+        return
     for file in hit.files:
         yield f"file: {escape_line(file.path)}{_format_line_counts(file.added, file.removed)}"
         yield from _quote(
@@ -275,14 +256,15 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
     yield from _fence(hit.diff_excerpt)
 
 
-def _format_explain_hit(number: int, hit: ExplainHit) -> Iterator[str]:
+def _format_explain_hit(number: int, hit: ExplainHit, previous_path: str) -> Iterator[str]:
     subject, *body = _split_message(hit.commit_message)
     date = _format_date(hit.commit_date, hit.author_date)
     author = escape_line(hit.commit_author)
     evidence = _describe_evidence(hit, hit.commit_message)
     yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
     noun = "line" if len(hit.blame_lines) == 1 else "lines"
-    yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}; in {escape_line(hit.file_path)}"
+    path = "" if hit.file_path == previous_path else f"; in {escape_line(hit.file_path)}"
+    yield f"{noun} {', '.join(format_ranges(hit.blame_lines))}{path}"
     yield from _quote(body)
     yield from _fence(hit.diff_excerpt)
 

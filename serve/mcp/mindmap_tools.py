@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from anyio import to_thread
 from mcp.server.mcpserver.tools import Tool
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from mindmap import links, tree, validation
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
@@ -93,10 +93,10 @@ class MindmapTools:
     def create_mindmap(
         self,
         title: str,
-        workspacePath: Annotated[str | tools.HiddenNull, Field(description="git work tree, absolute")] = None,
+        workspacePath: Annotated[str | tools.HiddenNull, Field(description="absolute")] = None,
         nodes: Annotated[
             list[mindmap_types.NodeInput] | tools.HiddenNull,
-            WithJsonSchema({"description": "as in add_nodes", "type": "array", "items": {"type": "object"}}),
+            tools.describe_list("as in add_nodes", "object"),
         ] = None,
     ) -> mindmap_types.CreateResult:
         """Start a map. With workspacePath, changed files attach to the task in progress. Tell the user where the viewer
@@ -122,13 +122,11 @@ class MindmapTools:
 
     def list_mindmaps(
         self,
-        query: Annotated[str, Field(description="words in title, labels or files")] = "",
-        workspacePath: Annotated[
-            str | tools.HiddenNull, Field(description="workspace or a directory in it, absolute")
-        ] = None,
-        limit: Annotated[int, Field(ge=1, description=f"at most {MAX_LISTED}")] = 10,
+        query: str = "",
+        workspacePath: str | tools.HiddenNull = None,
+        limit: Annotated[int, Field(ge=1)] = 10,
     ) -> mindmap_types.MapListing:
-        """List maps, newest first. Continue one rather than create another."""
+        """List maps. Continue one rather than create another."""
         directory = validation.normalize_workspace(workspacePath) if workspacePath is not None else None
         map_list = self.store.list_maps(
             lambda document: (
@@ -141,17 +139,24 @@ class MindmapTools:
     def get_mindmap(
         self,
         mindmapId: str,
-        nodeId: Annotated[str, Field(description="only its subtree")] = ROOT,
-        query: Annotated[str, Field(description="only nodes with all these words")] = "",
-        full: Annotated[bool, Field(description="all fields: many tokens")] = False,
+        nodeId: Annotated[str, Field(description="subtree")] = ROOT,
+        query: str = "",
+        full: bool = False,
     ) -> mindmap_types.MapView:
-        """Read a map as an outline with ids. [ ] planned, [~] in progress, [x] completed, [!] blocked."""
+        """Read a map as an outline with ids ([~] in progress, [!] blocked)."""
         return mindmap_types.build_view(self.store.read(mindmapId), nodeId, query, full=full)
 
     def add_nodes(
         self,
         mindmapId: str,
-        nodes: list[mindmap_types.NodeInput],
+        nodes: Annotated[
+            list[mindmap_types.NodeInput],
+            tools.describe_list(
+                "label, type (default task; plan, file, code, note, component, data_flow, decision, hypothesis, risk), "
+                "status, children (nodes)",
+                "object",
+            ),
+        ],
         parentId: str = ROOT,
     ) -> mindmap_types.ChangeResult:
         """Add nodes. Only plan, task and code (a region to write) have a status and count as progress."""
@@ -159,11 +164,17 @@ class MindmapTools:
         return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, utc_now()))
 
     def update_nodes(
-        self, mindmapId: str, updates: list[mindmap_types.NodeUpdateInput]
+        self,
+        mindmapId: str,
+        updates: Annotated[
+            list[mindmap_types.NodeUpdateInput],
+            tools.describe_list(
+                "id, label, type, status (planned, in_progress, completed, blocked), reason (if blocked)",
+                "object",
+            ),
+        ],
     ) -> mindmap_types.ChangeResult:
-        """Change nodes. Set a task in_progress when you start it, and completed when it is done. The root's label is
-        the title.
-        """
+        """Change nodes, such as a task to in_progress or completed. The root's label is the title."""
         changes = [update.to_update() for update in updates]
         return self._change(mindmapId, lambda document: update_nodes(document, changes, utc_now()))
 
@@ -172,7 +183,7 @@ class MindmapTools:
         mindmapId: str,
         nodeIds: list[str],
         parentId: str,
-        position: Annotated[int, Field(ge=0, description="from 0")] | tools.HiddenNull = None,
+        position: Annotated[int, Field(ge=0)] | tools.HiddenNull = None,
     ) -> mindmap_types.ChangeResult:
         """Move nodes with their subtrees."""
         return self._change(
@@ -187,13 +198,16 @@ class MindmapTools:
         self,
         mindmapId: str,
         add: Annotated[
-            list[mindmap_types.LinkInput] | tools.HiddenNull, Field(description="same ends and label: update")
+            list[mindmap_types.LinkInput] | tools.HiddenNull,
+            tools.describe_list(
+                "from, to, label, style (solid, dashed: hypothesis, animated: stream), notes; "
+                "same ends and label: update",
+                "object",
+            ),
         ] = None,
         remove: Annotated[
             list[mindmap_types.LinkRemovalInput] | tools.HiddenNull,
-            WithJsonSchema(
-                {"description": "by id, or from, to, label", "type": "array", "items": {"type": "object"}}
-            ),
+            tools.describe_list("id, or from, to, label", "object"),
         ] = None,
     ) -> mindmap_types.ChangeResult:
         """Add or remove labelled arrows between nodes (calls, depends on, contradicts)."""
@@ -206,28 +220,22 @@ class MindmapTools:
     def log_file_touch(  # noqa: PLR0913, PLR0917 - one argument for each field of a touch
         self,
         mindmapId: str,
-        path: Annotated[str, Field(description="absolute, or in the workspace")],
-        action: Annotated[
-            mindmap_types.Action | tools.HiddenNull, Field(description="default: modify")
-        ] = None,
+        path: str,
+        action: mindmap_types.Action | tools.HiddenNull = None,
         nodeId: Annotated[str | tools.HiddenNull, Field(description="default: task in progress")] = None,
         previousPath: str | tools.HiddenNull = None,
         lines: Annotated[str | tools.HiddenNull, Field(description="10-20")] = None,
         symbols: list[str] | tools.HiddenNull = None,
         changes: Annotated[
             list[mindmap_types.CodeChangeInput] | tools.HiddenNull,
-            WithJsonSchema(
-                {
-                    "description": "kind (add, modify, fix, refactor, rename, remove, test), symbol, previousSymbol, "
-                    "detail",
-                    "type": "array",
-                    "items": {"type": "object"},
-                }
+            tools.describe_list(
+                "kind (add, modify, fix, refactor, rename, remove, test), symbol, previousSymbol, detail",
+                "object",
             ),
         ] = None,
         summary: str | tools.HiddenNull = None,
     ) -> mindmap_types.AttachResult:
-        """Log what you did to a file, or that reading it was important. Updates a touch of the same path."""
+        """Log a change or an important read of a file."""
         touch = TouchInput(
             path,
             action,
@@ -247,9 +255,7 @@ class MindmapTools:
         self,
         mindmapId: str,
         workspacePath: Annotated[str | tools.HiddenNull, Field(description="if the map has none")] = None,
-        targetNodeId: Annotated[
-            str | tools.HiddenNull, Field(description="default: task in progress")
-        ] = None,
+        targetNodeId: str | tools.HiddenNull = None,
     ) -> mindmap_types.AttachResult:
         """Attach all files that differ from HEAD, and watch the workspace. Call it when you continue a map and before
         you finish.
@@ -295,9 +301,9 @@ class MindmapTools:
         mindmapId: str,
         questionId: str,
         seconds: Annotated[int, Field(ge=0, le=MAX_WAIT_SECONDS)] = 45,
-        withdraw: Annotated[bool, Field(description="remove the question if it has no answer")] = False,
+        withdraw: bool = False,
     ) -> mindmap_types.AnswerResult:
-        """Wait until the user answers or comments."""
+        """Wait until the user answers or comments, or withdraw the question."""
         if withdraw:
             _, result = await to_thread.run_sync(
                 self.store.change,
@@ -311,7 +317,7 @@ class MindmapTools:
     def delete_mindmap(
         self,
         mindmapId: str,
-        confirm: Annotated[bool, Field(strict=True, description="true if the user asked")] = False,
+        confirm: Annotated[bool, Field(strict=True, description="if the user asked")] = False,
     ) -> mindmap_types.ChangeResult:
         """Delete a map permanently."""
         if not confirm:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mindmap import export, tree
@@ -19,7 +19,6 @@ from mindmap.links import LinkRemoval, NewLink
 from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
 from mindmap.tree import HINT_LABEL_LENGTH, Progress, compute_progress, shorten_label
-from serve.mcp.tools import HiddenNull
 from serve.text import escape_line
 from stores.errors import LineageError
 
@@ -39,8 +38,6 @@ MAX_NODES_FOUND: Final = 50
 RECENT_ACTIVITY_COUNT: Final = 5
 # About 50,000 tokens; more would fill most of an agent's context.
 MAX_FULL_CHARACTERS: Final = 200_000
-# Schema of an argument whose values another tool's schema lists. The error for a wrong value lists them, too.
-_WITHOUT_VALUES: Final = WithJsonSchema({"type": "string"})
 
 
 class _ToolInput(BaseModel):
@@ -52,8 +49,8 @@ class NodeInput(_ToolInput):
 
     label: str
     type: NodeType = "task"
-    status: Annotated[Status | HiddenNull, _WITHOUT_VALUES] = None
-    children: Annotated[list[dict[str, Any]], Field(description="nested nodes")] = []
+    status: Status | None = None
+    children: list[dict[str, Any]] = []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the node as `flatten_nodes` expects it."""
@@ -64,10 +61,10 @@ class NodeUpdateInput(_ToolInput):
     """A node's new values."""
 
     id: str
-    label: str | HiddenNull = None
-    type: Annotated[NodeType | HiddenNull, _WITHOUT_VALUES] = None
-    status: Status | HiddenNull = None
-    reason: Annotated[str | HiddenNull, Field(description="if blocked")] = None
+    label: str | None = None
+    type: NodeType | None = None
+    status: Status | None = None
+    reason: str | None = None
 
     def to_update(self) -> NodeUpdate:
         """Return the update as `update_nodes` expects it."""
@@ -80,8 +77,8 @@ class LinkInput(_ToolInput):
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
     label: str = ""
-    style: Annotated[Style | HiddenNull, Field(description="dashed: hypotheses; animated: streams")] = None
-    notes: str | HiddenNull = None
+    style: Style | None = None
+    notes: str | None = None
 
     def to_link(self) -> NewLink:
         """Return the link as `change_links` expects it."""
@@ -91,10 +88,10 @@ class LinkInput(_ToolInput):
 class LinkRemovalInput(_ToolInput):
     """A link to remove, by its id or its ends."""
 
-    id: str | HiddenNull = None
-    source: Annotated[str | HiddenNull, Field(alias="from")] = None
-    target: Annotated[str | HiddenNull, Field(alias="to")] = None
-    label: str | HiddenNull = None
+    id: str | None = None
+    source: Annotated[str | None, Field(alias="from")] = None
+    target: Annotated[str | None, Field(alias="to")] = None
+    label: str | None = None
 
     def to_removal(self) -> LinkRemoval:
         """Return the removal as `change_links` expects it."""
@@ -106,8 +103,8 @@ class CodeChangeInput(_ToolInput):
 
     kind: Kind
     symbol: str
-    previous_symbol: str | HiddenNull = None
-    detail: str | HiddenNull = None
+    previous_symbol: str | None = None
+    detail: str | None = None
 
     def to_change(self) -> CodeChange:
         """Return the change as a part of a document."""

@@ -82,9 +82,12 @@ else:
     TextOrList: TypeAlias = Annotated[str, _TextOrListSchema()]
 
 
-def describe_list(description: str) -> WithJsonSchema:
-    """Return the schema of a list of texts, for an argument that may also be a single text."""
-    return WithJsonSchema({"description": description, "type": "array", "items": {"type": "string"}})
+def describe_list(description: str | None = None, item_type: str = "string") -> WithJsonSchema:
+    """Return the schema of a list of texts or objects, for an argument whose own schema would be longer.
+
+    It may also accept a single text. The description names the fields of objects; errors describe wrong ones.
+    """
+    return WithJsonSchema({"description": description, "type": "array", "items": {"type": item_type}})
 
 
 def create_read_only_annotations() -> ToolAnnotations:
@@ -128,7 +131,6 @@ def create_tool(
     tool.fn_metadata.arg_model.model_rebuild(force=True)
     schema = tool.fn_metadata.arg_model.model_json_schema(by_alias=True)
     tool.parameters = _strip_input_schema(schema, schema.get("$defs", {}))
-    tool.fn_metadata.output_schema = _simplify_output_schema(tool.fn_metadata.output_schema)
     return tool
 
 
@@ -139,6 +141,17 @@ class _StrictTool(Tool):
     """
 
     returns_text: bool = False
+
+    @functools.cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """Names of the fields of the structured content; None if the text is the same JSON, which names them.
+
+        Some clients send the schema to the model with every request, where a complete one costs more than the answers.
+        """
+        schema = self.fn_metadata.output_schema
+        if schema is None or not self.returns_text:
+            return None
+        return {"type": "object", "properties": {name: {} for name in schema["properties"]}}
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -269,14 +282,6 @@ def _is_redundant(name: str, part: Any) -> bool:
         or (name == "additionalProperties" and isinstance(part, bool))
         or (name == "minimum" and part in (0, 1))
     )
-
-
-def _simplify_output_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a schema with the names of the answer's fields; the documentation describes them.
-
-    Some clients send it to the model with every request, where a complete one costs more than the answers.
-    """
-    return schema and {"type": "object", "properties": {name: {} for name in schema["properties"]}}
 
 
 def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:

@@ -1,4 +1,4 @@
-"""Benchmark of tokens: the tool definitions of both MCP servers, and the answers of lineage.
+"""Benchmark of tokens: the tool definitions and instructions of both MCP servers, and the answers of lineage.
 
 python -m tests.bench.tokens CLONE...
 
@@ -28,6 +28,8 @@ from tests.bench.report import BenchmarkOptions, Row, main
 # Upper bounds of the definitions of all tools of both servers, with and without output schemas.
 MAX_DEFINITION_TOKENS: Final = 2_600
 MAX_INPUT_DEFINITION_TOKENS: Final = 1_800
+# Upper bound of the instructions of both servers, which say once what definitions would repeat.
+MAX_INSTRUCTION_TOKENS: Final = 300
 MAX_FIND_TOKENS: Final = 1_300
 MAX_EXPLAIN_TOKENS: Final = 600
 EXPLAINED_LINES: Final = 10
@@ -65,6 +67,13 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
             sum(count(_to_json(tool)) for tool in inputs),
             MAX_INPUT_DEFINITION_TOKENS,
             "names, descriptions, arguments",
+        ),
+        Row(
+            history.name,
+            "instructions of both servers, tokens",
+            sum(count(server.instructions or "") for server in (lineage, mindmap.server)),
+            MAX_INSTRUCTION_TOKENS,
+            "most clients send them once a session",
         ),
         Row(
             history.name,

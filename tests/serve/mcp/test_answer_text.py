@@ -181,6 +181,33 @@ def test_explain_answer() -> None:
     )
 
 
+def test_path_of_an_explanation_is_not_repeated() -> None:
+    """A hit names its file only if the one before has another, as before a rename."""
+    hits = [
+        replace(EXPLAIN_HIT, commit_sha=sha * 10, file_path=path)
+        for sha, path in (("1", "upload.py"), ("2", "upload.py"), ("3", "old.py"))
+    ]
+    text = format_explain_answer(build_explain_answer(*hits, details=ExplainDetails((7, 12), 3, 1.0, None)))
+    places = [line for line in text.splitlines() if line.startswith("lines 7")]
+    assert places == ["lines 7-9, 12; in upload.py", "lines 7-9, 12", "lines 7-9, 12; in old.py"]
+
+
+def test_copies_in_a_search() -> None:
+    """The lines of a commit with the same patch as an earlier hit are not repeated."""
+    file = MatchingFile("a.py", "modified", 1, 0, (MatchingLine("+", 3, "limit = 2"),))
+    first = ChangeHit("1" * 40, "Limit", "Ada", "2024-02-01T10:00:00Z", None, (file,), 1, also=("2" * 40,))
+    copy = replace(first, commit_sha="2" * 40, also=("1" * 40,))
+    search = ChangeSearchDetails(2, 2, "newest")
+    meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), search)
+    assert format_search_answer(ChangeSearchAnswer((first, copy), meta)).splitlines()[1:] == [
+        "1. 1111111111 2024-02-01 Ada: Limit · also 2222222222",
+        "file: a.py +1",
+        "> +3 limit = 2",
+        "2. 2222222222 2024-02-01 Ada: Limit · also 1111111111",
+        "same change as 1",
+    ]
+
+
 def test_evolution_of_lines() -> None:
     """Each earlier commit has its lines, step, subject and the line; a `?` marks an inferred step."""
     step = EvolutionStep(
@@ -240,6 +267,19 @@ def test_normal_detail_of_a_search() -> None:
     assert reduce_find_answer(answer, Detail.FULL, ()) == answer
     compact = reduce_find_answer(answer, Detail.COMPACT, ())
     assert {(hit.diff_excerpt, hit.commit_message) for hit in compact.hits} == {(None, "Retry uploads")}
+
+
+def test_sign_offs() -> None:
+    """The default detail leaves out sign-offs, which repeat the author; full messages have them."""
+    message = "Retry uploads\n\nServers close idle connections.\n\nSigned-off-by: Ada <a@b>\nFixes: #3"
+    found = build_find_answer(replace(PATTERN_HIT, commit_message=message))
+    details = ExplainDetails((7, 12), 1, 1.0, None)
+    explained = build_explain_answer(replace(EXPLAIN_HIT, commit_message=message), details=details)
+    short = "Retry uploads\n\nServers close idle connections.\n\nFixes: #3"
+    assert reduce_find_answer(found, Detail.NORMAL, ()).hits[0].commit_message == short
+    assert reduce_explain_answer(explained, Detail.NORMAL).hits[0].commit_message == short
+    assert reduce_find_answer(found, Detail.FULL, ()).hits[0].commit_message == message
+    assert reduce_explain_answer(explained, Detail.FULL).hits[0].commit_message == message
 
 
 def test_detail_of_an_explanation() -> None:

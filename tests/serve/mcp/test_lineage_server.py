@@ -27,6 +27,14 @@ from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
 
+# Arguments whose name and type say how to use them.
+SELF_EXPLANATORY = {
+    *("query", "language", "until", "author", "detail", "max_tokens", "file", "line_start", "include_diff"),
+    *("ignore_whitespace", "follow_moves", "oldest", "limit"),
+}
+MAX_DEFINITION_TOKENS = 1_150
+CHARS_PER_DEFINITION_TOKEN = 4
+
 
 def create_server(repo: Repo, home: Path) -> MCPServer[Any]:
     return create_lineage_server(InProcessBackend(home), home, repo.path)
@@ -47,8 +55,9 @@ def list_tools(repo: Repo, home: Path) -> dict[str, Tool]:
 
 
 def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
-    """All tools describe their use, the inputs whose name does not, and say that they change nothing."""
+    """All tools describe their use, one the inputs whose name does not, and say that they change nothing."""
     tools = list_tools(repo, home)
+    described: set[str] = set()
     assert set(tools) == {"find_pattern", "explain_change", "search_changes", "show_commit"}
     for tool in tools.values():
         assert "Use it" in (tool.description or "")
@@ -58,11 +67,12 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
             "read_only_hint": True,
             "open_world_hint": False,
         }
-        described = {
-            name for name, field in tool.input_schema["properties"].items() if "description" in field
-        }
-        self_explanatory = {"line_start", "include_diff", "limit", "max_tokens"}
-        assert described >= set(tool.input_schema["properties"]) - self_explanatory
+        properties = tool.input_schema["properties"]
+        assert all("type" in field for field in properties.values())
+        described |= {name for name, field in properties.items() if "description" in field}
+        undescribed = set(properties) - described - SELF_EXPLANATORY
+        assert all(f"`{name}`" in (tool.description or "") for name in undescribed), undescribed
+    assert not described & SELF_EXPLANATORY
     defaults = {
         name: field.get("default")
         for name, field in tools["explain_change"].input_schema["properties"].items()
@@ -91,22 +101,21 @@ def test_only_tools_are_advertised(server: MCPServer[Any]) -> None:
 
 
 def test_output_schema_names_the_fields(repo: Repo, home: Path) -> None:
-    """The output schema has the names of an answer's fields only, because models read it with every request."""
+    """The output schema has the names of the main fields only, because models read it with every request."""
     tools = list_tools(repo, home)
-    names = {
-        "find_pattern": ["hits", "_meta", "error", "more", "left_out", "left_out_count"],
-        "explain_change": ["hits", "_meta"],
-        "search_changes": ["hits", "_meta", "results", "left_out", "left_out_count"],
-        "show_commit": [
-            *(field.name for field in fields(ShowAnswer)),
-            "results",
-            "left_out",
-            "left_out_count",
-        ],
-    }
-    for name, field_names in names.items():
-        schema = tools[name].output_schema
+    for name, tool in tools.items():
+        field_names = ["commit", "files", "diff", "content"] if name == "show_commit" else ["hits", "_meta"]
+        schema = tool.output_schema
         assert schema == {"type": "object", "properties": {field: {} for field in field_names}}
+    assert {"commit", "files", "diff", "content"} <= {field.name for field in fields(ShowAnswer)}
+
+
+def test_definitions_are_short(repo: Repo, home: Path) -> None:
+    """All definitions together are few tokens, as clients send them to the model with every request."""
+    definitions = [
+        tool.model_dump_json(by_alias=True, exclude_none=True) for tool in list_tools(repo, home).values()
+    ]
+    assert sum(map(len, definitions)) / CHARS_PER_DEFINITION_TOKEN <= MAX_DEFINITION_TOKENS
 
 
 def test_structured_content(server: MCPServer[Any]) -> None:

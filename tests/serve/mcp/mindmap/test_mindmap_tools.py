@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Implementation, TextContent, TextResourceContents
+from pydantic import BaseModel
 
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
+from serve.mcp import mindmap_types
 from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from serve.mcp.mindmap_tools import MAX_LISTED
 from serve.viewer import discovery
@@ -25,7 +28,7 @@ from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
 
 # An agent reads all schemas before its first call; at four characters a token.
-MAX_TOKENS = 2_400
+MAX_TOKENS = 1_650
 
 
 def test_tool_descriptions(mindmap_server: MindmapServer) -> None:
@@ -49,11 +52,33 @@ def test_tool_descriptions(mindmap_server: MindmapServer) -> None:
         assert hints.read_only_hint is (True if is_read_only else None)
         assert hints.destructive_hint is (None if is_read_only or is_destructive else False)
         assert hints.open_world_hint is False
-        assert tool.description and tool.output_schema
+        # The text is the structured content as JSON, so that an output schema would add nothing.
+        assert tool.description and tool.output_schema is None
     tools_json = json.dumps(
         [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     )
     assert len(tools_json) / 4 <= MAX_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "model", "values"),
+    [
+        ("add_nodes", "nodes", mindmap_types.NodeInput, mindmap_types.NodeType),
+        ("update_nodes", "updates", mindmap_types.NodeUpdateInput, mindmap_types.Status),
+        ("link_nodes", "add", mindmap_types.LinkInput, mindmap_types.Style),
+        ("link_nodes", "remove", mindmap_types.LinkRemovalInput, None),
+        ("log_file_touch", "changes", mindmap_types.CodeChangeInput, mindmap_types.Kind),
+    ],
+)
+def test_descriptions_of_objects(
+    mindmap_server: MindmapServer, tool: str, argument: str, model: type[BaseModel], values: object
+) -> None:
+    """The description of a list of objects names all their fields and values, as the schema does not."""
+    tools = {each.name: each for each in anyio.run(mindmap_server.server.list_tools)}
+    schema = tools[tool].input_schema["properties"][argument]
+    assert (schema["type"], schema["items"]) == ("array", {"type": "object"})
+    words = set(re.findall(r"\w+", schema["description"]))
+    assert words >= {*model.model_json_schema()["properties"], *get_args(values)}
 
 
 def test_workspace_of_the_first_sync_stays(
