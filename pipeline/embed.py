@@ -1,11 +1,11 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
-The texts come from the index, so an interrupted stage continues with the texts that are left. Cache entries are keyed
-by a hash of the source content (message plus diff), not of the generated text. A lookup also compares the text digest,
-so a hit is always the vector of exactly that text.
+The texts come from the index, so an interrupted stage continues with the texts that are left. The key of a cache entry
+is a hash of the source content (message and diff), not of the text to embed. A lookup also compares the digest of that
+text, so it finds only vectors of exactly the same text.
 
-It runs in this process or on a Dask cluster. Only texts travel to the workers of a cluster, and only vectors back. The
-workers need this package, but no repository and no index.
+The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
+only vectors. Its workers need this package, but no repository and no index.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from stores.history import CacheUsage
 from stores.schema import EMBEDDINGS, VECTOR
 from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
-# A killed run loses at most the vectors of two transactions, a few seconds of work.
+# Texts whose vectors are written at once. A killed run loses at most two transactions, a few seconds of work.
 TEXTS_PER_TRANSACTION: Final = 512
-# Enough to make the cost of a task small, few enough to keep all threads busy until the end of a transaction.
+# Texts per call of the encoder: enough that starting a task costs little, few enough that all threads are busy until
+# the end of a transaction.
 TEXTS_PER_TASK: Final = 16
 
 
@@ -54,9 +55,10 @@ class EncodeTask:
 class TextGroup:
     """Texts whose vectors are written in one transaction.
 
-    `digests`, `texts`: those to encode, longest first.
-    `content_hashes`: keys in the cache of the texts to encode; empty without a cache.
-    `cached_vectors`: rows (digest, vector) of the other texts. `text_count`: number of all texts of the group.
+    `texts`: texts that the cache lacks, longest first. `digests`: their digests, in the same order.
+    `content_hashes`: their keys in the cache, in the same order; empty without a cache.
+    `cached_vectors`: rows (digest, vector) of the texts that the cache has.
+    `text_count`: number of all texts of the group.
     """
 
     digests: tuple[bytes, ...]
@@ -67,12 +69,12 @@ class TextGroup:
 
 
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
-    """Run a task: return one unit vector per text."""
+    """Return one unit vector per text of the task, in order: an array of shape (texts, dimension)."""
     return task.encoder.encode(task.texts)
 
 
 class EmbeddingCacheSession:
-    """Embedding cache during an index run, with counts of lookups and hits."""
+    """Embedding cache during an index run, with the number of lookups and hits."""
 
     def __init__(self, cache: EmbeddingCache, mode: EmbedCacheMode) -> None:
         self._cache = cache
@@ -82,7 +84,10 @@ class EmbeddingCacheSession:
     def load_vectors(
         self, pending: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
     ) -> pa.Table:
-        """Return a row (digest, vector) for each of the texts that the cache has, given their `hash_content`."""
+        """Return a row (digest, vector) for each pending text that the cache has.
+
+        `content_hashes`: result of `hash_content` for each pending text.
+        """
         digests = [entry.text_digest for entry in pending]
         cached_vectors = self._cache.look_up(pa.table([content_hashes, digests], schema=LOOKUP_SCHEMA))
         self._lookup_count += len(pending)
@@ -90,7 +95,10 @@ class EmbeddingCacheSession:
         return cached_vectors
 
     def store_vectors(self, content_hashes: Sequence[bytes], new_vectors: pa.RecordBatch) -> None:
-        """Add vectors that were not in the cache, under the hashes of their content."""
+        """Add vectors to the cache.
+
+        `content_hashes`: cache key of each vector. `new_vectors`: rows (digest, vector).
+        """
         hashes = pa.array(content_hashes, ENTRY_SCHEMA.field("content_hash").type)
         self._cache.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
 
@@ -99,7 +107,7 @@ class EmbeddingCacheSession:
         return CacheUsage(self._cache.count(), self._lookup_count, self._hit_count)
 
     def hash_content(self, entry: PendingHunk | PendingMessage) -> bytes:
-        """Return the cache key of a text."""
+        """Return the cache key of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
             return entry.text_digest  # in this mode the text is the diff itself
         parts = [entry.message]
@@ -112,11 +120,11 @@ class EmbeddingCacheSession:
 class EmbeddingStage:
     """Embedding stage of an index run.
 
-    `profile`: collects the time of the encoder and of the index.
+    `profile`: receives the times of the encoder and of the index.
     `cache`: None if the run uses no embedding cache.
-    `diff_only`: embed only the diff of a hunk.
-    `jobs`: threads that encode; None leaves the number to `joblib.parallel_config`.
-    `texts_per_task`: texts per call of the encoder.
+    `diff_only`: embed only the diff of a hunk, and not its semantic text.
+    `jobs`: number of threads that encode; None leaves it to `joblib.parallel_config`.
+    `texts_per_task`: texts per call of the encoder. `texts_per_transaction`: texts whose vectors are written at once.
     """
 
     encoder: Encoder
@@ -130,7 +138,7 @@ class EmbeddingStage:
     _groups: deque[TextGroup] = field(default_factory=deque, init=False)
 
     def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
-        """Embed pending texts; after each transaction yield how many are done so far.
+        """Embed the pending texts. After each transaction, yield the number of texts embedded so far.
 
         `pending`: rows of `stores.vectors.list_pending_texts`.
         `completed_commit`: HEAD to record as completely indexed in the last transaction.
@@ -140,17 +148,20 @@ class EmbeddingStage:
         while True:
             storage_seconds = self.profile.seconds.get("storage", 0.0)
             with self.profile.measure("embed"):
-                arrays = next(results, None)
-            # The call above also reads the texts of the next group, whose time is in the phase "storage" already.
+                vectors_by_task = next(results, None)
+            # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage", so
+            # subtract it here.
             self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
-            if arrays is None:
+            if vectors_by_task is None:
                 return
             group = self._groups.popleft()
             done_count += group.text_count
-            self._write_group(group, arrays, completed_commit if done_count == pending.num_rows else None)
+            is_last = done_count == pending.num_rows
+            self._write_group(group, vectors_by_task, completed_commit if is_last else None)
             yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
+        """Yield the tasks of each group, and append the group to `_groups`."""
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
@@ -192,9 +203,9 @@ class EmbeddingStage:
         return entry.semantic_text
 
     def _write_group(
-        self, group: TextGroup, arrays: Sequence[NDArray[np.float32]], completed_commit: str | None
+        self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
-        new_vectors = build_vector_rows(group.digests, arrays)
+        new_vectors = build_vector_rows(group.digests, vectors_by_task)
         if self.cache is not None:
             self.cache.store_vectors(group.content_hashes, new_vectors)
         rows = pa.concat_tables([group.cached_vectors.cast(EMBEDDINGS), pa.Table.from_batches([new_vectors])])
@@ -208,7 +219,10 @@ class EmbeddingStage:
 
 
 def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.float32]]) -> pa.RecordBatch:
-    """Return rows (digest, vector) of `schema.EMBEDDINGS`. `arrays`: vectors of the texts in order, shape (n, 384)."""
+    """Return rows (digest, vector) of `schema.EMBEDDINGS`.
+
+    `arrays`: vectors of consecutive texts, each array of shape (texts, dimension); together one vector per digest.
+    """
     values = np.concatenate([np.empty(0, np.float32), *(array.reshape(-1) for array in arrays)])
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), type=VECTOR)
     return pa.record_batch(
@@ -216,8 +230,9 @@ def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.floa
     )
 
 
-# Longest wait for the scheduler of a Dask cluster, in seconds.
+# Longest wait for a connection to the Dask scheduler.
 CONNECT_SECONDS: Final = 10
+# Name under which pip installs this package.
 DISTRIBUTION: Final = "history-lineage"
 
 
@@ -227,10 +242,10 @@ class ClusterUnavailable(LineageError):
 
 @contextmanager
 def use_cluster(scheduler: str) -> Iterator[int]:
-    """Run the tasks of joblib on the workers of this Dask scheduler, during the body of the `with` statement.
+    """Run the tasks of joblib on the workers of a Dask scheduler, during the body of the `with` statement.
 
-    Yields the number of threads of the cluster. `scheduler`: address such as `tcp://host:8786`.
-    Raises ClusterUnavailable before any work is sent.
+    Yields the number of threads of all workers. `scheduler`: address such as `tcp://host:8786`.
+    Raises ClusterUnavailable, before any text is sent, if the cluster cannot be used.
     """
     import joblib
 
@@ -255,13 +270,16 @@ def use_cluster(scheduler: str) -> Iterator[int]:
 
 
 def describe_worker() -> str:
-    """Return the version of this package and a digest of its models; equal ones give equal vectors."""
+    """Return the version of this package and a digest of its models. Machines on which both are equal embed alike."""
     checksums = (base.MODELS_DIR / base.CHECKSUM_FILE).read_bytes()
     return f"{metadata.version(DISTRIBUTION)}, models {hashlib.sha256(checksums).hexdigest()[:12]}"
 
 
 def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
-    """Raise ClusterUnavailable unless all workers have this package in this version. `descriptions`: by address."""
+    """Raise ClusterUnavailable without workers, or if one has another version of this package or other models.
+
+    `descriptions`: result of `describe_worker` on each worker, or the error it raised, by the worker's address.
+    """
     if not descriptions:
         raise ClusterUnavailable(
             f"The Dask scheduler at {scheduler} has no workers.",

@@ -1,4 +1,4 @@
-"""Worker task: read a batch of commits and build all of its rows except the vectors."""
+"""Worker task: read batches of commits, and build all of their rows except the vectors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ class PathFilter(Protocol):
     """Filter of changed paths: the ignore rules, or the paths of recorded hunks."""
 
     def is_ignored(self, path: str) -> bool:
-        """Return whether a path has no hunk."""
+        """Return whether changes of this path get no hunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
     """Consecutive batches of commits to extract. A worker receives it pickled and opens the repository by its path.
 
-    `diff_only`: embed only the diff of a hunk (cache mode `diff`).
+    `repository`: path for `open_repository`. `rules`: filter of the changed paths. `batches`: SHAs of each batch.
+    `diff_only`: only the diff of a hunk will be embedded (cache mode `diff`).
     """
 
     repository: Path
@@ -42,7 +43,10 @@ class ExtractTask:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedBatch:
-    """Rows of a batch, in the schemas of `stores.schema`. Row numbers count from 0 in each batch."""
+    """Rows of a batch, in the schemas of `stores.schema`. Hunks are numbered from 0 in each batch.
+
+    `shas`: all commits of the batch, also those without rows. `profile`: times of its phases.
+    """
 
     shas: tuple[str, ...]
     commits: pa.RecordBatch
@@ -55,13 +59,13 @@ class ExtractedBatch:
 
     @property
     def hunk_count(self) -> int:
-        """Number of hunks of files, without those of messages."""
+        """Number of hunks of files. Hunks that have only the message of a commit are not counted."""
         return pc.sum(pc.not_equal(self.hunks["content_kind"], "message")).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedHunk:
-    """Hunk with its commit and the symbols it touched."""
+    """Hunk with its commit and the symbols that it touches."""
 
     commit: Commit
     hunk: Hunk
@@ -84,11 +88,9 @@ class CommitContents:
 
 
 def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
-    """Return the rows of each batch. A commit that cannot be read has only a row in `unreadable_commits`.
-
-    All batches of a task share the parsed versions of files.
-    """
-    repository, symbol_finder = open_repository(task.repository), TouchedSymbolFinder()
+    """Return the rows of each batch. A commit that cannot be read has only a row in `unreadable_commits`."""
+    repository = open_repository(task.repository)
+    symbol_finder = TouchedSymbolFinder()  # one for all batches, because it caches parsed versions of files
     return tuple(
         _extract_batch(repository, shas, task.rules, symbol_finder, diff_only=task.diff_only)
         for shas in task.batches
@@ -119,9 +121,9 @@ def _read_commit(
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:
-    """Add a commit and its hunks to `contents`. A commit with only ignored files is left out.
+    """Add a commit and its hunks to `contents`, unless all files that it changes are ignored.
 
-    A commit that changes no file itself gets a hunk for its message.
+    A commit without changed files gets a hunk that has only its message.
     """
     profile = contents.profile
     with profile.measure("diff"):
@@ -248,7 +250,7 @@ def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch
 
 
 def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
-    """Return (document, term, frequency) rows. Documents are numbered from 0 in the given order."""
+    """Return (document, term, frequency) rows. `documents`: frequency of each term, per document, numbered from 0."""
     return build_record_batch(
         schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],
@@ -258,6 +260,6 @@ def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
 
 
 def build_record_batch(schema: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
-    """Return a record batch with the columns in the order of the schema. Raises KeyError if one is missing."""
+    """Return a record batch with the given columns, in the order of the schema. Raises KeyError if one is missing."""
     arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
     return pa.record_batch(arrays, schema=schema)
