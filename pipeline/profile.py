@@ -1,7 +1,8 @@
 """Timings of the phases of an index run, for the summary and the `--profile` line.
 
-Seconds are wall time, not CPU time. Times of worker phases are sums over all workers; `get_elapsed_times` divides them
-by the number of workers, so that no phase exceeds the run. The `--profile` line has the sums.
+Seconds are wall time, not CPU time. The time of a phase that workers run in parallel is the sum over all workers, and
+the `--profile` line has this sum. `get_elapsed_times` divides it by the number of workers, so that no phase takes
+longer than the run.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ PROFILE_FIELDS: Final = {
     "fts": "fts_insert_ms",
     "symbols": "head_symbols_ms",
 }
-# Phases that the summary shows.
+# Phases in the summary.
 SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "text", "symbols", "fts")
 
 
 @dataclass(slots=True)
 class Profile:
-    """Seconds by phase, and totals. Each worker returns its own profile with the rows of a batch."""
+    """Seconds by phase, and totals, of a run or a part of it. Workers return a profile with the rows of each batch.
+
+    `diff_bytes`: characters of all diffs. `added_lines`: added lines of all hunks.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     diff_bytes: int = 0
@@ -45,7 +49,7 @@ class Profile:
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
-        """Add the wall time of the `with` statement's body to a phase."""
+        """Add the wall time of the body of the `with` statement to the phase `name`."""
         start_time = time.perf_counter()
         try:
             yield
@@ -53,7 +57,7 @@ class Profile:
             self.add_time(name, time.perf_counter() - start_time)
 
     def add_time(self, name: str, seconds: float) -> None:
-        """Add seconds to a phase; negative ones subtract."""
+        """Add seconds to the phase `name`, or subtract them if negative."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def merge(self, other: Profile) -> None:
@@ -80,7 +84,7 @@ def _get_divisor(name: str, workers: int) -> int:
 
 
 def record_times(file: Path, profile: Profile) -> None:
-    """Add the times of a run to the totals in the JSON file, which covers all runs since the index was built.
+    """Add the times of a run to those in a JSON file, which are totals of all runs since the index was built.
 
     If the file cannot be written, log a warning.
     """
@@ -90,12 +94,12 @@ def record_times(file: Path, profile: Profile) -> None:
         temp_file.touch(mode=0o600)
         temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
         temp_file.replace(file)
-    except OSError as error:  # the run has succeeded
+    except OSError as error:  # no error of the run, which has succeeded
         logger.warning("The times of this run were not recorded: %s", error)
 
 
 def load_times(file: Path) -> dict[str, float]:
-    """Return the seconds by phase that `record_times` has added up; empty without a file, or with a damaged one."""
+    """Return the seconds by phase in the file of `record_times`; empty if it is missing or damaged."""
     if not file.is_file():
         return {}
     try:
