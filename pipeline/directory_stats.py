@@ -105,8 +105,8 @@ class DirectoryStats:
     `path`: path of the directory with a slash at the end; ROOT for the files in no directory.
     `commits`: commits that changed a file in it.
     `hunks`: changed files, summed over the commits; `code_hunks`: those of code that is not generated.
-    `files`: distinct paths that ever existed. `code_files`, `prose_files`, `data_files`: those of a kind, without
-    generated code.
+    `files`: distinct paths that ever existed; `prose_files`, `data_files`: those of prose and of data; `code_files`:
+    those of code that is not generated.
     `inspected_files`: files whose content was read, or whose name only generated files have.
     `generated_files`: inspected files that are generated.
     """

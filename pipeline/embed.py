@@ -82,15 +82,15 @@ class EmbeddingCacheSession:
         self._lookup_count = self._hit_count = 0
 
     def load_vectors(
-        self, pending: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
+        self, pending_texts: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
     ) -> pa.Table:
         """Return a row (digest, vector) for each pending text that the cache has.
 
         `content_hashes`: result of `hash_content` for each pending text.
         """
-        digests = [entry.text_digest for entry in pending]
+        digests = [pending_text.text_digest for pending_text in pending_texts]
         cached_vectors = self._cache.look_up(pa.table([content_hashes, digests], schema=LOOKUP_SCHEMA))
-        self._lookup_count += len(pending)
+        self._lookup_count += len(pending_texts)
         self._hit_count += cached_vectors.num_rows
         return cached_vectors
 
@@ -103,16 +103,21 @@ class EmbeddingCacheSession:
         self._cache.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
 
     def get_usage(self) -> CacheUsage:
-        """Return the number of entries, and of lookups and hits so far."""
+        """Return the number of cache entries, and of lookups and hits so far."""
         return CacheUsage(self._cache.count(), self._lookup_count, self._hit_count)
 
-    def hash_content(self, entry: PendingHunk | PendingMessage) -> bytes:
+    def hash_content(self, pending_text: PendingHunk | PendingMessage) -> bytes:
         """Return the cache key of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return entry.text_digest  # in this mode the text is the diff itself
-        parts = [entry.message]
-        if isinstance(entry, PendingHunk):
-            parts += [entry.change_kind, entry.old_path or "", entry.file_path, entry.diff]
+            return pending_text.text_digest  # in this mode the text is the diff itself
+        parts = [pending_text.message]
+        if isinstance(pending_text, PendingHunk):
+            parts += [
+                pending_text.change_kind,
+                pending_text.old_path or "",
+                pending_text.file_path,
+                pending_text.diff,
+            ]
         return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -165,42 +170,44 @@ class EmbeddingStage:
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
-                entries = load_pending_texts(connection, rows)
-            group = self._build_group(entries)
+                pending_texts = load_pending_texts(connection, rows)
+            group = self._build_group(pending_texts)
             self._groups.append(group)
             yield [
                 EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task])
                 for first in range(0, len(group.texts), self.texts_per_task)
             ]
 
-    def _build_group(self, entries: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
+    def _build_group(self, pending_texts: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
         if self.cache is None:
-            hashes, cached_vectors = None, EMBEDDINGS.empty_table()
+            content_hashes, cached_vectors = None, EMBEDDINGS.empty_table()
         else:
-            hashes = [self.cache.hash_content(entry) for entry in entries]
-            cached_vectors = self.cache.load_vectors(entries, hashes)
+            content_hashes = [self.cache.hash_content(pending_text) for pending_text in pending_texts]
+            cached_vectors = self.cache.load_vectors(pending_texts, content_hashes)
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
-        texts = {
-            number: self._get_text(entry)
-            for number, entry in enumerate(entries)
-            if entry.text_digest not in cached_digests
+        text_by_number = {
+            number: self._get_text(pending_text)
+            for number, pending_text in enumerate(pending_texts)
+            if pending_text.text_digest not in cached_digests
         }
         # Long texts first, so that the threads finish together.
-        numbers = sorted(texts, key=lambda number: len(texts[number]), reverse=True)
+        numbers = sorted(text_by_number, key=lambda number: len(text_by_number[number]), reverse=True)
         return TextGroup(
-            digests=tuple(entries[number].text_digest for number in numbers),
-            texts=tuple(texts[number] for number in numbers),
-            content_hashes=tuple(hashes[number] for number in numbers) if hashes else (),
+            digests=tuple(pending_texts[number].text_digest for number in numbers),
+            texts=tuple(text_by_number[number] for number in numbers),
+            content_hashes=tuple(content_hashes[number] for number in numbers) if content_hashes else (),
             cached_vectors=cached_vectors,
-            text_count=len(entries),
+            text_count=len(pending_texts),
         )
 
-    def _get_text(self, entry: PendingHunk | PendingMessage) -> str:
-        if isinstance(entry, PendingMessage):
-            return entry.message
+    def _get_text(self, pending_text: PendingHunk | PendingMessage) -> str:
+        if isinstance(pending_text, PendingMessage):
+            return pending_text.message
         if self.diff_only:
-            return build_diff_text(diff=entry.diff, path=entry.file_path, change_kind=entry.change_kind)
-        return entry.semantic_text
+            return build_diff_text(
+                diff=pending_text.diff, path=pending_text.file_path, change_kind=pending_text.change_kind
+            )
+        return pending_text.semantic_text
 
     def _write_group(
         self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None

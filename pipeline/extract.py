@@ -64,7 +64,7 @@ class ExtractedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedHunk:
+class CommitHunk:
     """Hunk with its commit and the symbols that it touches."""
 
     commit: Commit
@@ -82,7 +82,7 @@ class CommitContents:
     """Commits and hunks read so far from a batch."""
 
     commits: list[Commit] = field(default_factory=list)
-    hunks: list[TouchedHunk] = field(default_factory=list)
+    hunks: list[CommitHunk] = field(default_factory=list)
     unreadable_commits: list[UnreadableObject] = field(default_factory=list)
     profile: Profile = field(default_factory=Profile)
 
@@ -133,17 +133,17 @@ def _read_commit(
         return
     hunks = changes.hunks or (build_message_hunk(changes.merged_paths, is_merge=len(commit.parents) > 1),)
     with profile.measure("parse"):
-        touched_hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
+        commit_hunks = [CommitHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
     contents.commits.append(commit)
-    contents.hunks.extend(touched_hunks)
+    contents.hunks.extend(commit_hunks)
     profile.diff_bytes += sum(len(hunk.diff) for hunk in changes.hunks)
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 
 def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: bool) -> ExtractedBatch:
     with contents.profile.measure("text"):
-        hunk_terms = [_count_hunk_terms(entry) for entry in contents.hunks]
-        symbol_terms = [count_terms(" ".join(entry.symbol_names)) for entry in contents.hunks]
+        hunk_terms = [_count_hunk_terms(commit_hunk) for commit_hunk in contents.hunks]
+        symbol_terms = [count_terms(" ".join(commit_hunk.symbol_names)) for commit_hunk in contents.hunks]
         return ExtractedBatch(
             shas=shas,
             commits=_build_commit_rows(contents.commits),
@@ -156,27 +156,27 @@ def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: 
         )
 
 
-def _count_hunk_terms(entry: TouchedHunk) -> Counter[str]:
+def _count_hunk_terms(commit_hunk: CommitHunk) -> Counter[str]:
     return count_terms(
         build_full_text(
-            message=entry.commit.message,
-            path=entry.hunk.file_path,
-            symbols=entry.symbol_names,
-            added=entry.hunk.added_text,
-            removed=entry.hunk.removed_text,
+            message=commit_hunk.commit.message,
+            path=commit_hunk.hunk.file_path,
+            symbols=commit_hunk.symbol_names,
+            added=commit_hunk.hunk.added_text,
+            removed=commit_hunk.hunk.removed_text,
         )
     )
 
 
-def _build_semantic_text(entry: TouchedHunk) -> str:
+def _build_semantic_text(commit_hunk: CommitHunk) -> str:
     return build_semantic_text(
-        message=entry.commit.message,
-        path=entry.hunk.file_path,
-        language=detect_language(entry.hunk.file_path),
-        symbols=entry.symbol_names,
-        change_kind=entry.hunk.change_kind,
-        added=entry.hunk.added_text,
-        removed=entry.hunk.removed_text,
+        message=commit_hunk.commit.message,
+        path=commit_hunk.hunk.file_path,
+        language=detect_language(commit_hunk.hunk.file_path),
+        symbols=commit_hunk.symbol_names,
+        change_kind=commit_hunk.hunk.change_kind,
+        added=commit_hunk.hunk.added_text,
+        removed=commit_hunk.hunk.removed_text,
     )
 
 
@@ -199,19 +199,21 @@ def _build_commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
 
 
 def _build_hunk_rows(
-    entries: Sequence[TouchedHunk],
+    commit_hunks: Sequence[CommitHunk],
     hunk_terms: Sequence[Counter[str]],
     symbol_terms: Sequence[Counter[str]],
     *,
     diff_only: bool,
 ) -> pa.RecordBatch:
-    semantic_texts = [_build_semantic_text(entry) for entry in entries]
-    embedded_texts = [_build_diff_text(entry.hunk) for entry in entries] if diff_only else semantic_texts
-    hunks = [entry.hunk for entry in entries]
+    semantic_texts = [_build_semantic_text(commit_hunk) for commit_hunk in commit_hunks]
+    embedded_texts = (
+        [_build_diff_text(commit_hunk.hunk) for commit_hunk in commit_hunks] if diff_only else semantic_texts
+    )
+    hunks = [commit_hunk.hunk for commit_hunk in commit_hunks]
     return build_record_batch(
         schema.HUNKS,
-        hunk_id=range(len(entries)),
-        commit_sha=[entry.commit.sha for entry in entries],
+        hunk_id=range(len(commit_hunks)),
+        commit_sha=[commit_hunk.commit.sha for commit_hunk in commit_hunks],
         file_path=[hunk.file_path for hunk in hunks],
         file_path_bytes=[hunk.file_path_bytes for hunk in hunks],
         old_path=[hunk.old_path for hunk in hunks],
@@ -229,8 +231,10 @@ def _build_hunk_rows(
     )
 
 
-def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
-    pairs = [(number, symbol) for number, entry in enumerate(entries) for symbol in entry.symbols]
+def _build_symbol_rows(commit_hunks: Sequence[CommitHunk]) -> pa.RecordBatch:
+    pairs = [
+        (number, symbol) for number, commit_hunk in enumerate(commit_hunks) for symbol in commit_hunk.symbols
+    ]
     return build_record_batch(
         schema.HUNK_SYMBOLS,
         hunk_id=[number for number, _ in pairs],
@@ -244,8 +248,8 @@ def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
 def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch:
     return build_record_batch(
         schema.UNREADABLE,
-        commit_sha=[entry.sha for entry in errors],
-        reason=[entry.reason for entry in errors],
+        commit_sha=[error.sha for error in errors],
+        reason=[error.reason for error in errors],
     )
 
 

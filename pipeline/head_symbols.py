@@ -120,8 +120,15 @@ def build_deletion(paths: Sequence[str]) -> ParsedFiles:
 def _build_rows(
     paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
-    symbols = [(parsed.file, entry) for parsed in parsed_files for entry in parsed.outline.symbols]
-    term_counts = [_count_name_terms(entry.symbol.name, entry.siblings) for _, entry in symbols]
+    symbols = [
+        (parsed.file, symbol_in_chunk)
+        for parsed in parsed_files
+        for symbol_in_chunk in parsed.outline.symbols
+    ]
+    term_counts = [
+        _count_name_terms(symbol_in_chunk.symbol.name, symbol_in_chunk.siblings)
+        for _, symbol_in_chunk in symbols
+    ]
     return ParsedFiles(
         replaced_paths=tuple(paths),
         unreadable_paths=tuple(unreadable_paths),
@@ -135,14 +142,14 @@ def _build_rows(
             schema.HEAD_SYMBOLS,
             symbol_id=range(len(symbols)),
             file_path=[file.path for file, _ in symbols],
-            kind=[entry.symbol.kind for _, entry in symbols],
-            name=[entry.symbol.name for _, entry in symbols],
-            parent=[entry.symbol.parent for _, entry in symbols],
-            start_line=[entry.symbol.start_line for _, entry in symbols],
-            end_line=[entry.symbol.end_line for _, entry in symbols],
-            source_text=[entry.symbol.source_text for _, entry in symbols],
-            sibling_names=[list(entry.siblings) for _, entry in symbols],
-            chunk=[entry.chunk_index for _, entry in symbols],
+            kind=[symbol_in_chunk.symbol.kind for _, symbol_in_chunk in symbols],
+            name=[symbol_in_chunk.symbol.name for _, symbol_in_chunk in symbols],
+            parent=[symbol_in_chunk.symbol.parent for _, symbol_in_chunk in symbols],
+            start_line=[symbol_in_chunk.symbol.start_line for _, symbol_in_chunk in symbols],
+            end_line=[symbol_in_chunk.symbol.end_line for _, symbol_in_chunk in symbols],
+            source_text=[symbol_in_chunk.symbol.source_text for _, symbol_in_chunk in symbols],
+            sibling_names=[list(symbol_in_chunk.siblings) for _, symbol_in_chunk in symbols],
+            chunk=[symbol_in_chunk.chunk_index for _, symbol_in_chunk in symbols],
             word_count=[counts.total() for counts in term_counts],
         ),
         chunks=_build_chunk_rows(parsed_files),

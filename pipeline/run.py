@@ -291,9 +291,7 @@ class IndexRun:
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
-            while (
-                results
-            ):  # `pop` frees what is written, because the results of the next group arrive meanwhile
+            while results:  # `pop` frees each result, because those of the next group arrive meanwhile
                 for rows in results.pop(0):
                     if isinstance(rows, ParsedFiles):
                         progress = self._write_head(writer, rows, progress)

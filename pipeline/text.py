@@ -106,7 +106,7 @@ def tokenize(text: str) -> TermsByToken:
 
 
 def flatten_terms(tokens: TermsByToken) -> list[str]:
-    """Return the terms of all tokens in text order, without the whole tokens. `tokens`: result of `tokenize`."""
+    """Return the stems of the parts of all tokens, in text order. `tokens`: result of `tokenize`."""
     return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 
 

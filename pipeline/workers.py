@@ -32,7 +32,7 @@ IDLE_SECONDS: Final = 5
 GC_THRESHOLD: Final = 100_000
 # Name of joblib's thread that sends tasks to the worker processes and receives their results.
 MANAGER_THREAD: Final = "ExecutorManagerThread"
-# Time between two checks of a worker process whether its parent still runs.
+# Time between two checks in a worker process whether its parent still runs.
 PARENT_POLL_SECONDS: Final = 1.0
 
 # Address space that a run needs at its start, for the stacks of threads and the first blocks of DuckDB and pyarrow.
@@ -54,8 +54,8 @@ class WorkerDied(LineageError):
     """A worker process ended during a task."""
 
 
-class _RunningCalls:
-    """Number of calls of tasks that run in threads of this process."""
+class _RunningTasks:
+    """Number of tasks that run in threads of this process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -71,12 +71,12 @@ class _RunningCalls:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until no call runs, because the C++ code of the encoder aborts if the process exits during a call."""
+        """Wait until no task runs, because the C++ code of the encoder aborts if the process exits during a task."""
         with self._changed:
             self._changed.wait_for(lambda: not self._count)
 
 
-_running_calls: Final = _RunningCalls()
+_running_tasks: Final = _RunningTasks()
 
 
 def count_usable_cpus() -> int:
@@ -124,7 +124,7 @@ def map_groups(
         if jobs != 1 and _uses_processes(prefer):
             interrupts.start_resource_tracker()
             stack.enter_context(_end_tasks_if_manager_fails())
-        stack.callback(_running_calls.wait)
+        stack.callback(_running_tasks.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
@@ -145,7 +145,7 @@ def map_groups(
 
 def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
     """Call the function of `map_groups` in a worker."""
-    with _running_calls:
+    with _running_tasks:
         result = function(item)
         if gc.get_freeze_count():  # only in a worker process: `initialize_worker`
             gc.collect()  # frees repositories and their caches, which are in reference cycles

@@ -164,13 +164,10 @@ def start_run(
             record_start(connection, unreachable=())
     # Outside of a transaction, because walking a long history takes seconds, and queries can read the index meanwhile.
     watermark = summary.last_indexed_commit if summary else None
+    if unreadable_commits:  # they may be anywhere, so walk the whole histories
+        watermark, recorded_tips = None, frozenset()
     candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
-    # With unreadable commits, walk the whole history of the branches, as `list_candidate_commits` does for HEAD.
-    branch_candidates = (
-        list_branch_candidates(repository, branch_tips, candidates, watermark=None)
-        if unreadable_commits
-        else list_branch_candidates(repository, branch_tips, candidates, watermark, recorded_tips)
-    )
+    branch_candidates = list_branch_candidates(repository, branch_tips, candidates, watermark, recorded_tips)
     delta = (
         compute_reachability_delta(repository, head, summary.head_commit) if summary else ReachabilityDelta()
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
 # Name of each encoder's vector space: model, and version after the last slash. Raise the version whenever the bundled
-# file or the preparation of its input changes. `get_encoder_name` reads the part before the first slash.
+# file or the preparation of its input changes. `component_versions` reads the part before the first slash.
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 

@@ -166,15 +166,14 @@ def _encode_bytes(field: int, value: bytes) -> bytes:
 
 def _encode_node(node: Node) -> bytes:
     output = node.output.encode()
+    attributes = [_encode_attribute(name, value) for name, value in node.attributes.items()]
     return b"".join(
         [
             *(_encode_bytes(1, name.encode()) for name in node.inputs),  # input
             _encode_bytes(2, output),  # output
             _encode_bytes(3, output),  # name: that of the output
             _encode_bytes(4, node.operator.encode()),  # op_type
-            *(
-                _encode_bytes(5, _encode_attribute(name, value)) for name, value in node.attributes.items()
-            ),  # attribute
+            *(_encode_bytes(5, attribute) for attribute in attributes),  # attribute
             *([_encode_bytes(7, node.domain.encode())] if node.domain else []),  # domain
         ]
     )

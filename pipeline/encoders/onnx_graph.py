@@ -8,7 +8,7 @@
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
   separately and the last layers together. The score combines four parts: the similarity of the tokens before and after
   the last layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of the two mean vectors, and a
-  dense layer over these.
+  dense layer over the mean vectors.
 
 Import this module only to load a model: it imports NumPy, which most commands do not need.
 """

@@ -107,7 +107,7 @@ def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[s
     check_built_in(provider)
     ort = load_runtime()
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # fatal errors only: others are raised
+    options.log_severity_level = 4  # fatal errors only: the others are raised
     for name, size in dimensions.items():
         options.add_free_dimension_override_by_name(name, size)
     if provider != CPU:

@@ -86,27 +86,27 @@ class TreeDiff(Protocol):
 class PlainDiff:
     """Diff of regular files that were edited, added or deleted, without renames."""
 
-    def __init__(self, sha: str, changes: list[FileChange], sources: BlobSource) -> None:
+    def __init__(self, sha: str, changes: list[FileChange], blob_source: BlobSource) -> None:
         self._sha = sha
-        self._sources = sources
+        self._blob_source = blob_source
         self.changes = changes
 
     def read_patch(self, change: FileChange) -> RawPatch:
         """Return the patch of a change, with the attributes of its path applied."""
         with ErrorTranslation(self._sha):
-            load_blob = self._sources.load_blob
+            load_blob = self._blob_source.load_blob
             old_blob = load_blob(change.old_blob) if change.old_blob else None
             new_blob = load_blob(change.new_blob) if change.new_blob else None
-            return _create_patch(old_blob, new_blob, self._sources.find_attribute_path(change.path))
+            return _create_patch(old_blob, new_blob, self._blob_source.find_attribute_path(change.path))
 
 
 class Libgit2Diff:
     """Diff of any two trees through libgit2."""
 
-    def __init__(self, sha: str, trees: TreePair, sources: BlobSource) -> None:
+    def __init__(self, sha: str, trees: TreePair, blob_source: BlobSource) -> None:
         self._sha = sha
         self._trees = trees
-        self._sources = sources
+        self._blob_source = blob_source
         self._diff = _compare_trees(trees)
         self._selected_paths: set[bytes] | None = None
 
@@ -143,7 +143,7 @@ class Libgit2Diff:
             if exceeds_rename_limit(self.changes):
                 self.changes = pair_exact_renames(self.changes)
                 return
-            oversized_files = find_oversized_files(self.changes, self._sources.read_size)
+            oversized_files = find_oversized_files(self.changes, self._blob_source.read_size)
             if oversized_files:
                 pairs = self._find_pairs_without(oversized_files)
                 self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
@@ -153,7 +153,7 @@ class Libgit2Diff:
                 if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
                     self.changes = pair_exact_renames(self.changes)
             self.changes = pair_long_renames(
-                self.changes, self._sources.read_size, lambda blob: self._sources.load_blob(blob).data
+                self.changes, self._blob_source.read_size, lambda blob: self._blob_source.load_blob(blob).data
             )
 
     def _find_pairs_without(
@@ -192,7 +192,7 @@ class Libgit2Diff:
     def _diff_contents(self, change: FileChange) -> RawPatch:
         old = self._load_content(change.old_mode, change.old_blob)
         new = self._load_content(change.new_mode, change.new_blob)
-        return _create_patch(old, new, self._sources.find_attribute_path(change.path))
+        return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
 
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
         """Return what git compares: the blob of a file or symlink, or a line with the commit of a submodule."""
@@ -200,7 +200,7 @@ class Libgit2Diff:
             return None
         if mode == SUBMODULE_MODE:
             return _format_submodule(sha)
-        return self._sources.load_blob(sha)
+        return self._blob_source.load_blob(sha)
 
 
 def _build_index_without(tree: pygit2.Tree, excluded_changes: Sequence[FileChange]) -> pygit2.Index:

@@ -22,7 +22,7 @@ TOKEN_CHARACTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """Symbol of a file. Its lines, counted from 1 and inclusive, contain its decorators.
+    """Symbol of a file, with its decorators. Lines count from 1 and are inclusive.
 
     `parent`: names of the enclosing symbols, joined by dots.
     """

@@ -41,7 +41,7 @@ MAX_CACHED_BYTES: Final = 1_000_000
 # much memory as the tree of this many bytes.
 MIN_ENTRY_BYTES: Final = 10
 
-# Number of paths without a cached version above which they are deleted. A high number makes this rare.
+# Most paths to keep without a cached version. With many, they have to be deleted less often.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -337,7 +337,7 @@ def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
 
 
 def _get_old_end_point(edit: Edit) -> tuple[int, int]:
-    """Return row and column of the end of an edit's old range, if it starts where the new range does."""
+    """Return row and column of the end of an edit's old range, after the start has moved to that of the new range."""
     rows = edit.old_end.row_column[0] - edit.old_start.row_column[0]
     row, column = edit.new_start.row_column
     return row + rows, edit.old_end.row_column[1] + (0 if rows else column - edit.old_start.row_column[1])
