@@ -24,19 +24,19 @@ class PathFilter(Protocol):
     """Filter of changed paths: the ignore rules, or the paths of recorded hunks."""
 
     def is_ignored(self, path: str) -> bool:
-        """Return whether changes of this path get no hunk."""
+        """Return whether the path is excluded: its changes get no hunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
     """Consecutive batches of commits to extract. A worker receives it pickled and opens the repository by its path.
 
-    `repository`: path for `open_repository`. `rules`: filter of the changed paths. `batches`: SHAs of each batch.
+    `repository`: path for `open_repository`. `path_filter`: excludes changed paths. `batches`: SHAs of each batch.
     `diff_only`: only the diff of a hunk will be embedded (cache mode `diff`).
     """
 
     repository: Path
-    rules: PathFilter
+    path_filter: PathFilter
     batches: tuple[tuple[str, ...], ...]
     diff_only: bool = False
 
@@ -65,7 +65,7 @@ class ExtractedBatch:
 
 @dataclass(frozen=True, slots=True)
 class CommitHunk:
-    """Hunk with its commit and the symbols that it touches."""
+    """Hunk of a commit, with the symbols that it touches."""
 
     commit: Commit
     hunk: Hunk
@@ -92,7 +92,7 @@ def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
     repository = open_repository(task.repository)
     symbol_finder = TouchedSymbolFinder()  # one for all batches, because it caches parsed versions of files
     return tuple(
-        _extract_batch(repository, shas, task.rules, symbol_finder, diff_only=task.diff_only)
+        _extract_batch(repository, shas, task.path_filter, symbol_finder, diff_only=task.diff_only)
         for shas in task.batches
     )
 
@@ -100,7 +100,7 @@ def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
 def _extract_batch(
     repository: Repository,
     shas: tuple[str, ...],
-    rules: PathFilter,
+    path_filter: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     *,
     diff_only: bool,
@@ -108,7 +108,7 @@ def _extract_batch(
     contents = CommitContents()
     for sha in shas:
         try:
-            _read_commit(repository, sha, rules, symbol_finder, contents)
+            _read_commit(repository, sha, path_filter, symbol_finder, contents)
         except UnreadableObject as error:
             contents.unreadable_commits.append(UnreadableObject(sha, error.reason))
     return _build_batch(shas, contents, diff_only=diff_only)
@@ -117,7 +117,7 @@ def _extract_batch(
 def _read_commit(
     repository: Repository,
     sha: str,
-    rules: PathFilter,
+    path_filter: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:
@@ -128,7 +128,7 @@ def _read_commit(
     profile = contents.profile
     with profile.measure("diff"):
         commit = repository.read_commit(sha)
-        changes = extract_hunks(repository, sha, rules.is_ignored)
+        changes = extract_hunks(repository, sha, path_filter.is_ignored)
     if changes.all_ignored:
         return
     hunks = changes.hunks or (build_message_hunk(changes.merged_paths, is_merge=len(commit.parents) > 1),)

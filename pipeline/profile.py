@@ -34,6 +34,8 @@ PROFILE_FIELDS: Final = {
 }
 # Phases in the summary.
 SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "text", "symbols", "fts")
+# Shorter phases are left out of the summary.
+MIN_SUMMARY_SECONDS: Final = 0.001
 
 
 @dataclass(slots=True)
@@ -48,39 +50,43 @@ class Profile:
     added_lines: int = 0
 
     @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        """Add the wall time of the body of the `with` statement to the phase `name`."""
+    def measure(self, phase: str) -> Iterator[None]:
+        """Add the wall time of the body of the `with` statement to a phase."""
         start_time = time.perf_counter()
         try:
             yield
         finally:
-            self.add_time(name, time.perf_counter() - start_time)
+            self.add_time(phase, time.perf_counter() - start_time)
 
-    def add_time(self, name: str, seconds: float) -> None:
-        """Add seconds to the phase `name`, or subtract them if negative."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+    def add_time(self, phase: str, seconds: float) -> None:
+        """Add seconds to a phase, or subtract them if negative."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def merge(self, other: Profile) -> None:
         """Add the times and totals of another profile."""
-        for name, seconds in other.seconds.items():
-            self.add_time(name, seconds)
+        for phase, seconds in other.seconds.items():
+            self.add_time(phase, seconds)
         self.diff_bytes += other.diff_bytes
         self.added_lines += other.added_lines
 
     def get_elapsed_times(self, workers: int) -> list[tuple[str, float]]:
-        """Return (phase, elapsed seconds) of SUMMARY_PHASES, longest first, without those under a millisecond."""
-        times = ((name, self.seconds.get(name, 0.0) / _get_divisor(name, workers)) for name in SUMMARY_PHASES)
-        return sorted(((name, s) for name, s in times if s >= 0.001), key=lambda pair: -pair[1])
+        """Return (phase, elapsed seconds) of SUMMARY_PHASES, longest first, without those under MIN_SUMMARY_SECONDS."""
+        times = [
+            (phase, self.seconds.get(phase, 0.0) / _get_divisor(phase, workers)) for phase in SUMMARY_PHASES
+        ]
+        long_times = [(phase, seconds) for phase, seconds in times if seconds >= MIN_SUMMARY_SECONDS]
+        return sorted(long_times, key=lambda pair: pair[1], reverse=True)
 
     def to_json_line(self, **details: int | str) -> str:
         """Return the JSON object of `--profile` in one line: milliseconds, bytes, lines, and further `details`."""
-        times = {key: round(self.seconds.get(name, 0.0) * 1000) for name, key in PROFILE_FIELDS.items()}
+        times = {key: round(self.seconds.get(phase, 0.0) * 1000) for phase, key in PROFILE_FIELDS.items()}
         totals = {"total_diff_bytes": self.diff_bytes, "total_added_lines": self.added_lines}
         return json.dumps(times | totals | details)
 
 
-def _get_divisor(name: str, workers: int) -> int:
-    return max(workers, 1) if name in WORKER_PHASES else 1
+def _get_divisor(phase: str, workers: int) -> int:
+    """Return the number of workers whose times the seconds of a phase add up."""
+    return max(workers, 1) if phase in WORKER_PHASES else 1
 
 
 def record_times(file: Path, profile: Profile) -> None:
@@ -92,7 +98,7 @@ def record_times(file: Path, profile: Profile) -> None:
     temp_file = file.with_name(f"{file.name}.draft")
     try:
         temp_file.touch(mode=0o600)
-        temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
+        temp_file.write_text(json.dumps({phase: round(seconds, 3) for phase, seconds in total.items()}))
         temp_file.replace(file)
     except OSError as error:  # no error of the run, which has succeeded
         logger.warning("The times of this run were not recorded: %s", error)
@@ -103,6 +109,6 @@ def load_times(file: Path) -> dict[str, float]:
     if not file.is_file():
         return {}
     try:
-        return {name: float(seconds) for name, seconds in json.loads(file.read_text()).items()}
+        return {phase: float(seconds) for phase, seconds in json.loads(file.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

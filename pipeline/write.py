@@ -139,7 +139,7 @@ def start_run(
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # Others cannot be read: this clone has lost them, or they are at its shallow boundary.
+    # The other ones cannot be read: this clone has lost them, or they are at its shallow boundary.
     commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
@@ -157,9 +157,8 @@ def start_run(
         components=current_versions,
         branch_patterns=branch_patterns,
     )
-    if (
-        summary is None
-    ):  # record now, because a rebuild has deleted these settings and the walk may be interrupted
+    if summary is None:
+        # Record now, because a rebuild has deleted these settings, and the walk may be interrupted.
         with writer.open_batch() as connection:
             record_start(connection, unreachable=())
     # Outside of a transaction, because walking a long history takes seconds, and queries can read the index meanwhile.
