@@ -1,23 +1,23 @@
 """Index pipeline: from the commits of a repository to the rows of its index.
 
-A hunk is the diff of one file in one commit. A chunk is a group of syntax nodes of a file.
+A hunk is the diff of one file in one commit. A chunk is a run of consecutive syntax nodes of a file.
 
 Stages, in order:
 
-- `run`: index run: extracts and writes all commits, then embeds their texts; calls every stage below
-- `walk`: commits to index, parents first, in batches; reachability of HEAD
+- `run`: main line of an index run: extracts and writes all commits, then embeds their texts; calls the other stages
+- `walk`: commits to index, parents first, in batches; changes of the set of commits that HEAD reaches
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
 - `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
 - `embed`: vectors of texts that have none, newest commits first; lookup in the embedding cache; Dask cluster
 - `write`: start of a run, one transaction per batch with the watermark, end of a run
 - `head_symbols`: symbols and chunks of the files at HEAD; parses only files that changed
-- `history_refresh`: with `--force`, outdated symbols and terms of the history, extracted again
+- `history_refresh`: new symbols and terms for outdated ones of the history, with `--force`
 
 Used by the stages:
 
 - `git`: access to git repositories: objects, diffs, merges, and the git program
-- `syntax`: source code parsing with tree-sitter: symbols and chunks of a file, symbols that a hunk touches
+- `syntax`: parsing of source code with tree-sitter: symbols and chunks of a file, symbols that a hunk touches
 - `encoders`: embedding models and the cross-encoder, and their runtime
 - `ignore`: ignore rules: built-in defaults, git attributes, `.lineageignore`
 - `ignore_suggestions`: ignore patterns that `lineage plan` suggests
@@ -26,7 +26,7 @@ Used by the stages:
 - `options`: options of an index and of index runs: encoder, precision, embedding cache mode, hardware
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib; limits of malloc
-- `interrupts`: cancellation of requests; termination signals, and their deferral
+- `interrupts`: cancellation of requests; handling and deferral of termination signals
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; imported by nothing else
 """

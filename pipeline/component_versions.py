@@ -1,4 +1,4 @@
-"""Versions of the components that write rows. Raise a number when the meaning of its component's output changes.
+"""Versions of the components that write rows. Raise a component's version when it writes other rows.
 
 This module has no heavy imports, so that `lineage status` can compare the versions with those of an index without
 loading a parser or a model.
@@ -15,8 +15,8 @@ from stores.compatibility import EMBEDDING_DIMENSION, ComponentVersions
 from stores.migrations import SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
-PARSER_VERSION: Final = "1"
-JAVASCRIPT_PARSER_VERSION: Final = "2"
+PARSER_VERSION: Final = "1"  # of Rust, Python, Java and Kotlin
+JAVASCRIPT_PARSER_VERSION: Final = "2"  # of TypeScript, too
 SEMANTIC_TEXT_VERSION: Final = "1"
 WORDS_VERSION: Final = "1"
 
@@ -27,12 +27,12 @@ def get_embedding_models() -> dict[EncoderName, str]:
 
 
 def get_encoder_name(model: str | None) -> EncoderName | None:
-    """Return the encoder of a recorded model name, ignoring the model's version; None if unknown."""
-    family = (model or "").partition("/")[0]
-    return next(
-        (encoder for encoder, name in get_embedding_models().items() if name.partition("/")[0] == family),
-        None,
-    )
+    """Return the encoder with this model name, in any version; None if no bundled encoder has it."""
+    name_without_version = (model or "").partition("/")[0]
+    for encoder, bundled_model in get_embedding_models().items():
+        if bundled_model.partition("/")[0] == name_without_version:
+            return encoder
+    return None
 
 
 def get_component_versions(
@@ -40,8 +40,8 @@ def get_component_versions(
 ) -> ComponentVersions:
     """Return the component versions of this program.
 
-    `embed_cache`: mode of the embedding cache; None matches every mode of an index. `encoder_name`: None means the
-    default encoder.
+    `embed_cache`: mode of the embedding cache; None is compatible with an index in any mode.
+    `encoder_name`: None for the default encoder, MiniLM.
     """
     return ComponentVersions(
         schema=str(SCHEMA_VERSION),

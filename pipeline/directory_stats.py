@@ -1,7 +1,7 @@
 """Changes per directory, from the paths that each commit of a history changed.
 
-The paths come from the git program, five times as fast as libgit2 with rename detection. A renamed file counts as two
-changed files, under its old and its new path: pairing them would require reading both.
+The git program lists the paths without rename detection, in a fifth of the time that libgit2 takes with it. So a
+renamed file counts as two changed files, one under the old path and one under the new path.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.repository import Repository
 
-# Of the user's settings, this plumbing command follows only the order of files and `submodule.<name>.ignore`: the last
-# two options cancel them. `--name-status`: the status of each path distinguishes it from the name of a commit.
-# `-c`: for a merge, list the paths that differ from every parent.
+# `-c`: for a merge, list the paths that differ from every parent. `--name-status`: print a status before each path, so
+# that no path is taken for the SHA of a commit. The last two options override user settings.
 DIFF_TREE_ARGUMENTS: Final = (
     "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-status", "--no-renames", "-O/dev/null",
     "--ignore-submodules=none",
 )  # fmt: skip
-# Bytes of git's output read at once.
+# Bytes of git's output to read at once.
 READ_BYTES: Final = 1 << 20
-# Deeper directories are not listed; their files count for the directories above.
+# Depth of the deepest directories with stats. Files in deeper directories count for those above.
 MAX_DEPTH: Final = 8
-ROOT: Final = ""  # path used for the files in no directory
+# `DirectoryStats.path` of the files in no directory.
+ROOT: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChanges:
-    """Changes of a history. Change i is of path `paths[path_numbers[i]]` in the commit with number `commit_numbers[i]`.
+    """Paths that the commits of a history changed.
 
-    `total_commits`: commits of the history. `read_commits`: those that git could read.
-    `paths` are distinct; bytes that are not UTF-8 are written as `\\xNN`.
+    `total_commits`: number of commits that can be compared with their parents. `read_commits`: number of those that
+    git read.
+    `paths`: distinct paths, with bytes that are not UTF-8 as `\\xNN`.
+    `commit_numbers`, `path_numbers`: two arrays of the same length, with an element per change. Commits are numbered
+    from 0, parents before children. A path number is an index into `paths`.
     """
 
     total_commits: int
@@ -48,40 +51,47 @@ class HistoryChanges:
 
 
 def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
-    """Read the changes of every readable commit that `head` reaches."""
+    """Read the paths that each commit changed, of the commits that `head` reaches.
+
+    Commits at a shallow boundary are left out. If a tree is missing, the commits after its commit are not read.
+    """
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     stdin = "".join(f"{sha}\n" for sha in shas).encode()
     with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as git_process:
         assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it
         changes = _parse_output(_split_at_nul(git_process.process.stdout), shas)
         exit_code = git_process.wait().exit_code
-    # git stops at the first missing tree, so it did not read the commits after it.
-    return changes if exit_code else replace(changes, read_commits=len(shas))
+    if exit_code:  # git stops at the first missing tree
+        return changes
+    # The output does not list the last commits if they changed no path.
+    return replace(changes, read_commits=len(shas))
 
 
 def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:
-    """Parse the fields of git's output: the SHA of each commit, followed by a status and a path for each change."""
+    """Parse the fields of git's output: the SHA of each commit, followed by a status and a path for each change.
+
+    `shas`: the commits that git was asked for, in their order.
+    """
     commit_number_by_sha = {sha.encode(): number for number, sha in enumerate(shas)}
-    paths: dict[bytes, int] = {}
+    path_number_by_path: dict[bytes, int] = {}
     commit_numbers, path_numbers = array("L"), array("L")
-    commit = read_commits = 0
+    commit_number = read_commits = 0
     for field in fields:
         if field in commit_number_by_sha:
-            commit = commit_number_by_sha[field]
-            read_commits = max(read_commits, commit + 1)
+            commit_number = commit_number_by_sha[field]
+            read_commits = max(read_commits, commit_number + 1)
             continue
-        path = next(fields, None)
+        path = next(fields, None)  # the field itself is the status
         if path is None:  # git was killed
             break
-        commit_numbers.append(commit)
-        path_numbers.append(paths.setdefault(path, len(paths)))
-    return HistoryChanges(
-        len(shas), read_commits, tuple(map(decode_path, paths)), commit_numbers, path_numbers
-    )
+        commit_numbers.append(commit_number)
+        path_numbers.append(path_number_by_path.setdefault(path, len(path_number_by_path)))
+    paths = tuple(map(decode_path, path_number_by_path))
+    return HistoryChanges(len(shas), read_commits, paths, commit_numbers, path_numbers)
 
 
 def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the fields of a stream that are terminated by NUL bytes."""
+    """Yield the fields of a stream in which a NUL byte ends each field."""
     incomplete_field = b""
     while block := stream.read(READ_BYTES):
         *fields, incomplete_field = (incomplete_field + block).split(b"\0")
@@ -90,16 +100,18 @@ def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStats:
-    """Changes and files of a directory and its subdirectories, over a history.
+    """Numbers of changes and files of a directory with its subdirectories, over a history.
 
-    `commits`: commits that changed something in it.
-    `hunks`: changed files, summed over the commits; `code_hunks`: those of code.
-    `files`: distinct files that ever existed, of which some are `code_files`, `prose_files` or `data_files`.
+    `path`: path of the directory with a slash at the end; ROOT for the files in no directory.
+    `commits`: commits that changed a file in it.
+    `hunks`: changed files, summed over the commits; `code_hunks`: those of code that is not generated.
+    `files`: distinct paths that ever existed; `prose_files`, `data_files`: those of prose and of data; `code_files`:
+    those of code that is not generated.
     `inspected_files`: files whose content was read, or whose name only generated files have.
     `generated_files`: inspected files that are generated.
     """
 
-    path: str  # ends with a slash
+    path: str
     commits: int
     hunks: int
     code_hunks: int
@@ -117,18 +129,21 @@ class DirectoryStats:
 
     @property
     def depth(self) -> int:
-        """Depth in the tree: 0 for ROOT, 1 for its direct subdirectories."""
+        """Number of directories in the path: 0 for ROOT, 1 for `docs/`."""
         return self.path.count("/")
 
 
 def build_changes_frame(history: HistoryChanges) -> pl.DataFrame:
-    """Return one row per change: numbers of its `commit` and `path`."""
+    """Return one row per change, with the numbers of its `commit` and its `path`."""
     columns = {"commit": history.commit_numbers, "path": history.path_numbers}
     return pl.DataFrame({name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()})
 
 
 def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bool]) -> pl.DataFrame:
-    """Return one row per path: number, `name`, `kind`, and `is_generated` (null if not inspected)."""
+    """Return one row per path: its number `path`, its text `name`, `kind`, and `is_generated`, null if not inspected.
+
+    `generated_by_path`: whether each inspected path is generated.
+    """
     return pl.DataFrame(
         {
             "path": pl.Series(range(len(paths)), dtype=pl.UInt32),
@@ -140,7 +155,10 @@ def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bo
 
 
 def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[DirectoryStats]:
-    """Return the stats of every directory, those with the most commits first; ROOT for files in no directory."""
+    """Return the stats of every directory and of ROOT, those with the most commits first.
+
+    `changes`: result of `build_changes_frame`. `paths`: result of `build_paths_frame`.
+    """
     paths_by_directory = paths.with_columns(
         pl.Series(
             "directory",
@@ -173,5 +191,5 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
 
 
 def list_directories_with_stats(path: str) -> list[str]:
-    """Return the directories that contain a path, from the top, down to MAX_DEPTH; ROOT if there is none."""
+    """Return the directories that contain a path, topmost first, down to MAX_DEPTH; only ROOT if there is none."""
     return [f"{directory}/" for directory in list_parent_directories(path)[:MAX_DEPTH]] or [ROOT]

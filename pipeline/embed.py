@@ -1,11 +1,11 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
-The texts come from the index, so an interrupted stage continues with the texts that are left. Cache entries are keyed
-by a hash of the source content (message plus diff), not of the generated text. A lookup also compares the text digest,
-so a hit is always the vector of exactly that text.
+The texts come from the index, so an interrupted stage continues with the texts that are left. The key of a cache entry
+is a hash of the source content (message and diff), not of the text to embed. A lookup also compares the digest of that
+text, so it finds only vectors of exactly the same text.
 
-It runs in this process or on a Dask cluster. Only texts travel to the workers of a cluster, and only vectors back. The
-workers need this package, but no repository and no index.
+The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
+only vectors. Its workers need this package, but no repository and no index.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from stores.history import CacheUsage
 from stores.schema import EMBEDDINGS, VECTOR
 from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
-# A killed run loses at most the vectors of two transactions, a few seconds of work.
+# Texts whose vectors are written at once. A killed run loses at most two transactions, a few seconds of work.
 TEXTS_PER_TRANSACTION: Final = 512
-# Enough to make the cost of a task small, few enough to keep all threads busy until the end of a transaction.
+# Texts per call of the encoder: enough that starting a task costs little, few enough that all threads are busy until
+# the end of a transaction.
 TEXTS_PER_TASK: Final = 16
 
 
@@ -54,9 +55,10 @@ class EncodeTask:
 class TextGroup:
     """Texts whose vectors are written in one transaction.
 
-    `digests`, `texts`: those to encode, longest first.
-    `content_hashes`: keys in the cache of the texts to encode; empty without a cache.
-    `cached_vectors`: rows (digest, vector) of the other texts. `text_count`: number of all texts of the group.
+    `texts`: texts that the cache lacks, longest first. `digests`: their digests, in the same order.
+    `content_hashes`: their keys in the cache, in the same order; empty without a cache.
+    `cached_vectors`: rows (digest, vector) of the texts that the cache has.
+    `text_count`: number of all texts of the group.
     """
 
     digests: tuple[bytes, ...]
@@ -67,12 +69,12 @@ class TextGroup:
 
 
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
-    """Run a task: return one unit vector per text."""
+    """Return one unit vector per text of the task, in order: an array of shape (texts, dimension)."""
     return task.encoder.encode(task.texts)
 
 
 class EmbeddingCacheSession:
-    """Embedding cache during an index run, with counts of lookups and hits."""
+    """Embedding cache during an index run, with the number of lookups and hits."""
 
     def __init__(self, cache: EmbeddingCache, mode: EmbedCacheMode) -> None:
         self._cache = cache
@@ -80,31 +82,42 @@ class EmbeddingCacheSession:
         self._lookup_count = self._hit_count = 0
 
     def load_vectors(
-        self, pending: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
+        self, pending_texts: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
     ) -> pa.Table:
-        """Return a row (digest, vector) for each of the texts that the cache has, given their `hash_content`."""
-        digests = [entry.text_digest for entry in pending]
+        """Return a row (digest, vector) for each pending text that the cache has.
+
+        `content_hashes`: result of `hash_content` for each pending text.
+        """
+        digests = [pending_text.text_digest for pending_text in pending_texts]
         cached_vectors = self._cache.look_up(pa.table([content_hashes, digests], schema=LOOKUP_SCHEMA))
-        self._lookup_count += len(pending)
+        self._lookup_count += len(pending_texts)
         self._hit_count += cached_vectors.num_rows
         return cached_vectors
 
     def store_vectors(self, content_hashes: Sequence[bytes], new_vectors: pa.RecordBatch) -> None:
-        """Add vectors that were not in the cache, under the hashes of their content."""
+        """Add vectors to the cache.
+
+        `content_hashes`: cache key of each vector. `new_vectors`: rows (digest, vector).
+        """
         hashes = pa.array(content_hashes, ENTRY_SCHEMA.field("content_hash").type)
         self._cache.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
 
     def get_usage(self) -> CacheUsage:
-        """Return the number of entries, and of lookups and hits so far."""
+        """Return the number of cache entries, and of lookups and hits so far."""
         return CacheUsage(self._cache.count(), self._lookup_count, self._hit_count)
 
-    def hash_content(self, entry: PendingHunk | PendingMessage) -> bytes:
-        """Return the cache key of a text."""
+    def hash_content(self, pending_text: PendingHunk | PendingMessage) -> bytes:
+        """Return the cache key of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return entry.text_digest  # in this mode the text is the diff itself
-        parts = [entry.message]
-        if isinstance(entry, PendingHunk):
-            parts += [entry.change_kind, entry.old_path or "", entry.file_path, entry.diff]
+            return pending_text.text_digest  # in this mode the text is the diff itself
+        parts = [pending_text.message]
+        if isinstance(pending_text, PendingHunk):
+            parts += [
+                pending_text.change_kind,
+                pending_text.old_path or "",
+                pending_text.file_path,
+                pending_text.diff,
+            ]
         return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -112,11 +125,11 @@ class EmbeddingCacheSession:
 class EmbeddingStage:
     """Embedding stage of an index run.
 
-    `profile`: collects the time of the encoder and of the index.
+    `profile`: receives the times of the encoder and of the index.
     `cache`: None if the run uses no embedding cache.
-    `diff_only`: embed only the diff of a hunk.
-    `jobs`: threads that encode; None leaves the number to `joblib.parallel_config`.
-    `texts_per_task`: texts per call of the encoder.
+    `diff_only`: embed only the diff of a hunk, and not its semantic text.
+    `jobs`: number of threads that encode; None leaves it to `joblib.parallel_config`.
+    `texts_per_task`: texts per call of the encoder. `texts_per_transaction`: texts whose vectors are written at once.
     """
 
     encoder: Encoder
@@ -130,7 +143,7 @@ class EmbeddingStage:
     _groups: deque[TextGroup] = field(default_factory=deque, init=False)
 
     def embed(self, pending: pa.Table, completed_commit: str | None = None) -> Iterator[int]:
-        """Embed pending texts; after each transaction yield how many are done so far.
+        """Embed the pending texts. After each transaction, yield the number of texts embedded so far.
 
         `pending`: rows of `stores.vectors.list_pending_texts`.
         `completed_commit`: HEAD to record as completely indexed in the last transaction.
@@ -140,61 +153,66 @@ class EmbeddingStage:
         while True:
             storage_seconds = self.profile.seconds.get("storage", 0.0)
             with self.profile.measure("embed"):
-                arrays = next(results, None)
-            # The call above also reads the texts of the next group, whose time is in the phase "storage" already.
+                vectors_by_task = next(results, None)
+            # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage", so
+            # subtract it here.
             self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
-            if arrays is None:
+            if vectors_by_task is None:
                 return
             group = self._groups.popleft()
             done_count += group.text_count
-            self._write_group(group, arrays, completed_commit if done_count == pending.num_rows else None)
+            is_last = done_count == pending.num_rows
+            self._write_group(group, vectors_by_task, completed_commit if is_last else None)
             yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
+        """Yield the tasks of each group, and append the group to `_groups`."""
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
-                entries = load_pending_texts(connection, rows)
-            group = self._build_group(entries)
+                pending_texts = load_pending_texts(connection, rows)
+            group = self._build_group(pending_texts)
             self._groups.append(group)
             yield [
                 EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task])
                 for first in range(0, len(group.texts), self.texts_per_task)
             ]
 
-    def _build_group(self, entries: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
+    def _build_group(self, pending_texts: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
         if self.cache is None:
-            hashes, cached_vectors = None, EMBEDDINGS.empty_table()
+            content_hashes, cached_vectors = None, EMBEDDINGS.empty_table()
         else:
-            hashes = [self.cache.hash_content(entry) for entry in entries]
-            cached_vectors = self.cache.load_vectors(entries, hashes)
+            content_hashes = [self.cache.hash_content(pending_text) for pending_text in pending_texts]
+            cached_vectors = self.cache.load_vectors(pending_texts, content_hashes)
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
-        texts = {
-            number: self._get_text(entry)
-            for number, entry in enumerate(entries)
-            if entry.text_digest not in cached_digests
+        text_by_number = {
+            number: self._get_text(pending_text)
+            for number, pending_text in enumerate(pending_texts)
+            if pending_text.text_digest not in cached_digests
         }
         # Long texts first, so that the threads finish together.
-        numbers = sorted(texts, key=lambda number: len(texts[number]), reverse=True)
+        numbers = sorted(text_by_number, key=lambda number: len(text_by_number[number]), reverse=True)
         return TextGroup(
-            digests=tuple(entries[number].text_digest for number in numbers),
-            texts=tuple(texts[number] for number in numbers),
-            content_hashes=tuple(hashes[number] for number in numbers) if hashes else (),
+            digests=tuple(pending_texts[number].text_digest for number in numbers),
+            texts=tuple(text_by_number[number] for number in numbers),
+            content_hashes=tuple(content_hashes[number] for number in numbers) if content_hashes else (),
             cached_vectors=cached_vectors,
-            text_count=len(entries),
+            text_count=len(pending_texts),
         )
 
-    def _get_text(self, entry: PendingHunk | PendingMessage) -> str:
-        if isinstance(entry, PendingMessage):
-            return entry.message
+    def _get_text(self, pending_text: PendingHunk | PendingMessage) -> str:
+        if isinstance(pending_text, PendingMessage):
+            return pending_text.message
         if self.diff_only:
-            return build_diff_text(diff=entry.diff, path=entry.file_path, change_kind=entry.change_kind)
-        return entry.semantic_text
+            return build_diff_text(
+                diff=pending_text.diff, path=pending_text.file_path, change_kind=pending_text.change_kind
+            )
+        return pending_text.semantic_text
 
     def _write_group(
-        self, group: TextGroup, arrays: Sequence[NDArray[np.float32]], completed_commit: str | None
+        self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
-        new_vectors = build_vector_rows(group.digests, arrays)
+        new_vectors = build_vector_rows(group.digests, vectors_by_task)
         if self.cache is not None:
             self.cache.store_vectors(group.content_hashes, new_vectors)
         rows = pa.concat_tables([group.cached_vectors.cast(EMBEDDINGS), pa.Table.from_batches([new_vectors])])
@@ -208,7 +226,10 @@ class EmbeddingStage:
 
 
 def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.float32]]) -> pa.RecordBatch:
-    """Return rows (digest, vector) of `schema.EMBEDDINGS`. `arrays`: vectors of the texts in order, shape (n, 384)."""
+    """Return rows (digest, vector) of `schema.EMBEDDINGS`.
+
+    `arrays`: vectors of consecutive texts, each array of shape (texts, dimension); together one vector per digest.
+    """
     values = np.concatenate([np.empty(0, np.float32), *(array.reshape(-1) for array in arrays)])
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), type=VECTOR)
     return pa.record_batch(
@@ -216,8 +237,9 @@ def build_vector_rows(digests: Sequence[bytes], arrays: Sequence[NDArray[np.floa
     )
 
 
-# Longest wait for the scheduler of a Dask cluster, in seconds.
+# Longest wait for a connection to the Dask scheduler.
 CONNECT_SECONDS: Final = 10
+# Name under which pip installs this package.
 DISTRIBUTION: Final = "history-lineage"
 
 
@@ -227,10 +249,10 @@ class ClusterUnavailable(LineageError):
 
 @contextmanager
 def use_cluster(scheduler: str) -> Iterator[int]:
-    """Run the tasks of joblib on the workers of this Dask scheduler, during the body of the `with` statement.
+    """Run the tasks of joblib on the workers of a Dask scheduler, during the body of the `with` statement.
 
-    Yields the number of threads of the cluster. `scheduler`: address such as `tcp://host:8786`.
-    Raises ClusterUnavailable before any work is sent.
+    Yields the number of threads of all workers. `scheduler`: address such as `tcp://host:8786`.
+    Raises ClusterUnavailable, before any text is sent, if the cluster cannot be used.
     """
     import joblib
 
@@ -255,13 +277,16 @@ def use_cluster(scheduler: str) -> Iterator[int]:
 
 
 def describe_worker() -> str:
-    """Return the version of this package and a digest of its models; equal ones give equal vectors."""
+    """Return the version of this package and a digest of its models. Machines on which both are equal embed alike."""
     checksums = (base.MODELS_DIR / base.CHECKSUM_FILE).read_bytes()
     return f"{metadata.version(DISTRIBUTION)}, models {hashlib.sha256(checksums).hexdigest()[:12]}"
 
 
 def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
-    """Raise ClusterUnavailable unless all workers have this package in this version. `descriptions`: by address."""
+    """Raise ClusterUnavailable without workers, or if one has another version of this package or other models.
+
+    `descriptions`: result of `describe_worker` on each worker, or the error it raised, by the worker's address.
+    """
     if not descriptions:
         raise ClusterUnavailable(
             f"The Dask scheduler at {scheduler} has no workers.",

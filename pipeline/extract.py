@@ -1,4 +1,4 @@
-"""Worker task: read a batch of commits and build all of its rows except the vectors."""
+"""Worker task: read batches of commits, and build all of their rows except the vectors."""
 
 from __future__ import annotations
 
@@ -24,25 +24,29 @@ class PathFilter(Protocol):
     """Filter of changed paths: the ignore rules, or the paths of recorded hunks."""
 
     def is_ignored(self, path: str) -> bool:
-        """Return whether a path has no hunk."""
+        """Return whether the path is excluded: its changes get no hunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
     """Consecutive batches of commits to extract. A worker receives it pickled and opens the repository by its path.
 
-    `diff_only`: embed only the diff of a hunk (cache mode `diff`).
+    `repository`: path for `open_repository`. `path_filter`: excludes changed paths. `batches`: SHAs of each batch.
+    `diff_only`: only the diff of a hunk will be embedded (cache mode `diff`).
     """
 
     repository: Path
-    rules: PathFilter
+    path_filter: PathFilter
     batches: tuple[tuple[str, ...], ...]
     diff_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedBatch:
-    """Rows of a batch, in the schemas of `stores.schema`. Row numbers count from 0 in each batch."""
+    """Rows of a batch, in the schemas of `stores.schema`. Hunks are numbered from 0 in each batch.
+
+    `shas`: all commits of the batch, also those without rows. `profile`: times of its phases.
+    """
 
     shas: tuple[str, ...]
     commits: pa.RecordBatch
@@ -55,13 +59,13 @@ class ExtractedBatch:
 
     @property
     def hunk_count(self) -> int:
-        """Number of hunks of files, without those of messages."""
+        """Number of hunks of files. Hunks that have only the message of a commit are not counted."""
         return pc.sum(pc.not_equal(self.hunks["content_kind"], "message")).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedHunk:
-    """Hunk with its commit and the symbols it touched."""
+class CommitHunk:
+    """Hunk of a commit, with the symbols that it touches."""
 
     commit: Commit
     hunk: Hunk
@@ -78,19 +82,17 @@ class CommitContents:
     """Commits and hunks read so far from a batch."""
 
     commits: list[Commit] = field(default_factory=list)
-    hunks: list[TouchedHunk] = field(default_factory=list)
+    hunks: list[CommitHunk] = field(default_factory=list)
     unreadable_commits: list[UnreadableObject] = field(default_factory=list)
     profile: Profile = field(default_factory=Profile)
 
 
 def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
-    """Return the rows of each batch. A commit that cannot be read has only a row in `unreadable_commits`.
-
-    All batches of a task share the parsed versions of files.
-    """
-    repository, symbol_finder = open_repository(task.repository), TouchedSymbolFinder()
+    """Return the rows of each batch. A commit that cannot be read has only a row in `unreadable_commits`."""
+    repository = open_repository(task.repository)
+    symbol_finder = TouchedSymbolFinder()  # one for all batches, because it caches parsed versions of files
     return tuple(
-        _extract_batch(repository, shas, task.rules, symbol_finder, diff_only=task.diff_only)
+        _extract_batch(repository, shas, task.path_filter, symbol_finder, diff_only=task.diff_only)
         for shas in task.batches
     )
 
@@ -98,7 +100,7 @@ def extract_batches(task: ExtractTask) -> tuple[ExtractedBatch, ...]:
 def _extract_batch(
     repository: Repository,
     shas: tuple[str, ...],
-    rules: PathFilter,
+    path_filter: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     *,
     diff_only: bool,
@@ -106,7 +108,7 @@ def _extract_batch(
     contents = CommitContents()
     for sha in shas:
         try:
-            _read_commit(repository, sha, rules, symbol_finder, contents)
+            _read_commit(repository, sha, path_filter, symbol_finder, contents)
         except UnreadableObject as error:
             contents.unreadable_commits.append(UnreadableObject(sha, error.reason))
     return _build_batch(shas, contents, diff_only=diff_only)
@@ -115,33 +117,33 @@ def _extract_batch(
 def _read_commit(
     repository: Repository,
     sha: str,
-    rules: PathFilter,
+    path_filter: PathFilter,
     symbol_finder: TouchedSymbolFinder,
     contents: CommitContents,
 ) -> None:
-    """Add a commit and its hunks to `contents`. A commit with only ignored files is left out.
+    """Add a commit and its hunks to `contents`, unless all files that it changes are ignored.
 
-    A commit that changes no file itself gets a hunk for its message.
+    A commit without changed files gets a hunk that has only its message.
     """
     profile = contents.profile
     with profile.measure("diff"):
         commit = repository.read_commit(sha)
-        changes = extract_hunks(repository, sha, rules.is_ignored)
+        changes = extract_hunks(repository, sha, path_filter.is_ignored)
     if changes.all_ignored:
         return
     hunks = changes.hunks or (build_message_hunk(changes.merged_paths, is_merge=len(commit.parents) > 1),)
     with profile.measure("parse"):
-        touched_hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
+        commit_hunks = [CommitHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
     contents.commits.append(commit)
-    contents.hunks.extend(touched_hunks)
+    contents.hunks.extend(commit_hunks)
     profile.diff_bytes += sum(len(hunk.diff) for hunk in changes.hunks)
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 
 def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: bool) -> ExtractedBatch:
     with contents.profile.measure("text"):
-        hunk_terms = [_count_hunk_terms(entry) for entry in contents.hunks]
-        symbol_terms = [count_terms(" ".join(entry.symbol_names)) for entry in contents.hunks]
+        hunk_terms = [_count_hunk_terms(commit_hunk) for commit_hunk in contents.hunks]
+        symbol_terms = [count_terms(" ".join(commit_hunk.symbol_names)) for commit_hunk in contents.hunks]
         return ExtractedBatch(
             shas=shas,
             commits=_build_commit_rows(contents.commits),
@@ -154,27 +156,27 @@ def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: 
         )
 
 
-def _count_hunk_terms(entry: TouchedHunk) -> Counter[str]:
+def _count_hunk_terms(commit_hunk: CommitHunk) -> Counter[str]:
     return count_terms(
         build_full_text(
-            message=entry.commit.message,
-            path=entry.hunk.file_path,
-            symbols=entry.symbol_names,
-            added=entry.hunk.added_text,
-            removed=entry.hunk.removed_text,
+            message=commit_hunk.commit.message,
+            path=commit_hunk.hunk.file_path,
+            symbols=commit_hunk.symbol_names,
+            added=commit_hunk.hunk.added_text,
+            removed=commit_hunk.hunk.removed_text,
         )
     )
 
 
-def _build_semantic_text(entry: TouchedHunk) -> str:
+def _build_semantic_text(commit_hunk: CommitHunk) -> str:
     return build_semantic_text(
-        message=entry.commit.message,
-        path=entry.hunk.file_path,
-        language=detect_language(entry.hunk.file_path),
-        symbols=entry.symbol_names,
-        change_kind=entry.hunk.change_kind,
-        added=entry.hunk.added_text,
-        removed=entry.hunk.removed_text,
+        message=commit_hunk.commit.message,
+        path=commit_hunk.hunk.file_path,
+        language=detect_language(commit_hunk.hunk.file_path),
+        symbols=commit_hunk.symbol_names,
+        change_kind=commit_hunk.hunk.change_kind,
+        added=commit_hunk.hunk.added_text,
+        removed=commit_hunk.hunk.removed_text,
     )
 
 
@@ -197,19 +199,21 @@ def _build_commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
 
 
 def _build_hunk_rows(
-    entries: Sequence[TouchedHunk],
+    commit_hunks: Sequence[CommitHunk],
     hunk_terms: Sequence[Counter[str]],
     symbol_terms: Sequence[Counter[str]],
     *,
     diff_only: bool,
 ) -> pa.RecordBatch:
-    semantic_texts = [_build_semantic_text(entry) for entry in entries]
-    embedded_texts = [_build_diff_text(entry.hunk) for entry in entries] if diff_only else semantic_texts
-    hunks = [entry.hunk for entry in entries]
+    semantic_texts = [_build_semantic_text(commit_hunk) for commit_hunk in commit_hunks]
+    embedded_texts = (
+        [_build_diff_text(commit_hunk.hunk) for commit_hunk in commit_hunks] if diff_only else semantic_texts
+    )
+    hunks = [commit_hunk.hunk for commit_hunk in commit_hunks]
     return build_record_batch(
         schema.HUNKS,
-        hunk_id=range(len(entries)),
-        commit_sha=[entry.commit.sha for entry in entries],
+        hunk_id=range(len(commit_hunks)),
+        commit_sha=[commit_hunk.commit.sha for commit_hunk in commit_hunks],
         file_path=[hunk.file_path for hunk in hunks],
         file_path_bytes=[hunk.file_path_bytes for hunk in hunks],
         old_path=[hunk.old_path for hunk in hunks],
@@ -227,8 +231,10 @@ def _build_hunk_rows(
     )
 
 
-def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
-    pairs = [(number, symbol) for number, entry in enumerate(entries) for symbol in entry.symbols]
+def _build_symbol_rows(commit_hunks: Sequence[CommitHunk]) -> pa.RecordBatch:
+    pairs = [
+        (number, symbol) for number, commit_hunk in enumerate(commit_hunks) for symbol in commit_hunk.symbols
+    ]
     return build_record_batch(
         schema.HUNK_SYMBOLS,
         hunk_id=[number for number, _ in pairs],
@@ -242,13 +248,13 @@ def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
 def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch:
     return build_record_batch(
         schema.UNREADABLE,
-        commit_sha=[entry.sha for entry in errors],
-        reason=[entry.reason for entry in errors],
+        commit_sha=[error.sha for error in errors],
+        reason=[error.reason for error in errors],
     )
 
 
 def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
-    """Return (document, term, frequency) rows. Documents are numbered from 0 in the given order."""
+    """Return (document, term, frequency) rows. `documents`: frequency of each term, per document, numbered from 0."""
     return build_record_batch(
         schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],
@@ -258,6 +264,6 @@ def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
 
 
 def build_record_batch(schema: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
-    """Return a record batch with the columns in the order of the schema. Raises KeyError if one is missing."""
+    """Return a record batch with the given columns, in the order of the schema. Raises KeyError if one is missing."""
     arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
     return pa.record_batch(arrays, schema=schema)

@@ -1,7 +1,7 @@
 """Classification of files by their paths: language, kind, role; and detection of generated files by their content.
 
-Kind: format of the content (code, prose, data, other). Role: purpose (source, tests, prose, other). All functions are
-pure, and this module has no heavy imports.
+The kind is the format of the content: code, prose, data or other. The role is the purpose of the file: source, tests,
+prose or other. All functions are pure, and this module has no heavy imports.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, Literal
 
-# Language of a file by its suffix, in lower case.
+# Language of a file by its suffix in lower case, without the dot.
 LANGUAGE_BY_SUFFIX: Final = {
     "asm": "assembly", "s": "assembly", "bash": "shell", "sh": "shell", "zsh": "shell", "fish": "shell",
     "bat": "batch", "c": "c", "h": "c", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hh": "cpp", "hpp": "cpp",
@@ -33,7 +33,7 @@ LANGUAGE_BY_SUFFIX: Final = {
     "zig": "zig",
 }  # fmt: skip
 
-# Language of a file by its name, in lower case. A name decides before the suffix.
+# Language of a file by its name in lower case. The name takes precedence over the suffix.
 LANGUAGE_BY_NAME: Final = {
     "cmakelists.txt": "cmake",
     "containerfile": "dockerfile",
@@ -45,13 +45,13 @@ LANGUAGE_BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# Languages whose hunk headers name no symbol: git takes any line above that starts with a letter as the header.
+# Languages whose hunk headers name no symbol: git takes the last line above the hunk that starts with a letter.
 LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
 )
 
-# Languages that tree-sitter parses. `.tsx` files have a grammar of their own, in which `<T>x` is not a cast.
+# Languages that tree-sitter parses. `.tsx` files are TypeScript, but have a grammar in which `<T>x` is not a cast.
 LANGUAGES_WITH_GRAMMAR: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
 
 FileKind = Literal["code", "prose", "data", "other"]
@@ -64,7 +64,7 @@ PROSE_SUFFIXES: Final = frozenset({"adoc", "asciidoc", "org", "pod", "textile", 
 
 DATA_LANGUAGES: Final = frozenset({"csv", "json", "xml"})
 
-# Tables, archives, images, sound, models and other files that are not read as text.
+# Suffixes of tables, archives, images, sound, models and other files that people do not read as text.
 DATA_SUFFIXES: Final = frozenset(
     {"jsonl", "ndjson", "geojson", "parquet", "feather", "arrow", "avro", "npy", "npz", "pkl", "pickle", "h5", "hdf5"}
     | {"mat", "rds", "db", "sqlite", "sqlite3", "duckdb", "dat", "bin", "raw", "har", "pcap", "log", "out", "golden"}
@@ -74,21 +74,23 @@ DATA_SUFFIXES: Final = frozenset(
     | {"pem", "crt", "cer", "key", "der", "p12"}
 )  # fmt: skip
 
-# Lists of required packages, which are text files but no prose.
+# Matches lists of required packages, whose suffix is that of prose.
 _REQUIREMENTS_FILE: Final = re.compile(r"(?:requirements|constraints)[^/]*(?:/[^/]*)?\.txt$")
 
-# Languages of code whose hunk headers name no symbols.
+# Languages that are code, although their hunk headers name no symbols.
 CODE_WITHOUT_SYMBOLS: Final = frozenset({"svelte", "vue"})
 
-# Names of generated files, in addition to those that `pipeline.ignore` excludes. One wrong match does little harm here:
-# a directory counts as generated only if several of its files do.
+_LANGUAGES_WITHOUT_CODE: Final = LANGUAGES_WITHOUT_SYMBOLS - CODE_WITHOUT_SYMBOLS
+
+# Patterns of the names of generated files, in lower case, besides those that `pipeline.ignore` excludes. A wrong match
+# does little harm, because a directory counts as generated only if most of its files do.
 GENERATED_NAMES: Final = (
     "*.lock", "*-lock.json", "*-lock.yaml", "*.lockfile", "*.min.*", "*.bundle.js", "*.pb.cc", "*.pb.h", "*_pb2.pyi",
     "*.g.dart", "*.freezed.dart", "*.generated.*", "*_generated.*", "*.gen.go", "*.gen.ts", "*.designer.cs", "*.snap",
     "*.ambr", "*.tsbuildinfo",
 )  # fmt: skip
 
-# Bytes at the start of a file in which generators mark their output.
+# Number of bytes at the start of a file in which the mark of a generator is looked for.
 HEADER_BYTES: Final = 1_000
 
 _GENERATED_HEADER: Final = re.compile(
@@ -97,38 +99,40 @@ _GENERATED_HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 
-# A file of at least this size with a longer average line is generated: nobody writes such lines by hand.
+# A file with a longer average line is generated, because nobody writes such lines by hand.
 MAX_AVERAGE_LINE_BYTES: Final = 400
+# The length of lines decides only in files larger than this.
 MIN_LONG_LINE_FILE_BYTES: Final = 5_000
 
-# Directories of tests; they are never suggested to be ignored as data.
+# Names of test directories. `lineage plan` never suggests to ignore one as data.
 TEST_DIRECTORIES: Final = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "t"})
 
-# Directories of test inputs, test support and benchmarks.
+# Names of directories with test inputs, test support or benchmarks.
 _TEST_SUPPORT_DIRECTORIES: Final = frozenset(
     {"testdata", "testfixtures", "test-fixtures", "__mocks__", "__fixtures__", "e2e"}
     | {"bench", "benches", "benchmark", "benchmarks"}
 )
 
-# Matches `commonTest` and `androidInstrumentedTest` (Kotlin), `Shop.Tests` (C#) and `core-tests`. A lower-case suffix
-# needs a separator, because `latest` and `contest` are other words.
+# Matches other names of test directories: `commonTest` (Kotlin), `Shop.Tests` (C#), `core-tests`. `test` in lower case
+# needs a separator before it, because `latest` and `contest` are other words.
 _TEST_DIRECTORY: Final = re.compile(r".*(?:[a-z0-9]Tests?|[._-][Tt]ests?)")
 
-# Matches `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java`, `FooTests.kt`, and `spec` in languages that name tests
-# so (`x.spec.ts`, `x_spec.rb`): a `PodSpec.java` describes pods.
+# Matches `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java` and `FooTests.kt`. `spec` counts only in `x.spec.ts` and
+# `x_spec.rb`, because in other languages it is no word for a test: `PodSpec.java` describes pods.
 _TEST_FILE: Final = re.compile(
     r"(?:tests?_.*|(?:.*[._-])?(?:tests?|bench)|.*[a-z0-9](?:Tests?|TestCase|IT)|conftest)\.\w+"
     r"|.*\.spec\.\w+|.*[_-]spec\.(?:rb|lua|cr|[cm]?[jt]sx?)"
 )
 
-# Paths whose roles are cached: classifying one takes 27 us, and commits and answers repeat the same paths.
+# Number of paths whose roles are cached: classifying one takes 27 us, and commits and answers repeat the same paths.
 MAX_CACHED_PATHS: Final = 65_536
 
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
 
-# Files that build, run checks or hold the version: code, but not part of the program.
+# Languages of build files, whose role is not source.
 _BUILD_LANGUAGES: Final = frozenset({"make", "cmake", "nix"})
 
+# Matches lower-case names of files that build, run checks or hold the version.
 _BUILD_FILE: Final = re.compile(
     r"setup\.py|noxfile\.py|_*version_*\.\w+|build\.rs|gemfile|rakefile|jenkinsfile|.*\.gradle(?:\.kts)?"
     r"|(?:gulp|grunt)file\.\w+|[\w.-]+\.config\.\w+|package\.swift"
@@ -136,13 +140,13 @@ _BUILD_FILE: Final = re.compile(
 
 
 def detect_language(path: str) -> str | None:
-    """Return the language of a file by its name, such as `python`; None if unknown."""
+    """Return the language of a file, such as `python`, by its name or suffix; None if unknown."""
     name = _get_file_name(path)
     return LANGUAGE_BY_NAME.get(name) or LANGUAGE_BY_SUFFIX.get(_get_suffix(name))
 
 
 def get_grammar_name(path: str) -> str | None:
-    """Return the name of the grammar of a file; None for languages without one and for declaration files."""
+    """Return the name of the tree-sitter grammar for a file; None if there is none, and for declaration files."""
     language = detect_language(path)
     if language not in LANGUAGES_WITH_GRAMMAR or is_declaration_file(path):
         return None
@@ -150,7 +154,7 @@ def get_grammar_name(path: str) -> str | None:
 
 
 def is_declaration_file(path: str) -> bool:
-    """Return whether the file only has declarations: `.d.ts`, `.d.mts` or `.d.cts`."""
+    """Return whether the file is a declaration file of TypeScript: `.d.ts`, `.d.mts` or `.d.cts`."""
     return _get_file_name(path).endswith((".d.ts", ".d.mts", ".d.cts"))
 
 
@@ -170,15 +174,17 @@ def classify_role(path: str) -> FileRole:
     if has_generated_name(path):
         return "other"
     kind = classify_kind(path)
+    if kind == "prose":
+        return "prose"
     if kind != "code":
-        return "prose" if kind == "prose" else "other"
+        return "other"
     if _DOCUMENTATION_DIRECTORIES.intersection(_list_parent_names(path.lower())):
         return "prose"
     return "other" if _is_build_file(path) else "source"
 
 
 def classify_kind(path: str) -> FileKind:
-    """Return the kind of a file by its name."""
+    """Return the kind of a file by its path."""
     language, suffix = detect_language(path), _get_suffix(_get_file_name(path))
     if language == "text" and _REQUIREMENTS_FILE.search(path.lower()):
         return "other"
@@ -186,31 +192,27 @@ def classify_kind(path: str) -> FileKind:
         return "prose"
     if language in DATA_LANGUAGES or suffix in DATA_SUFFIXES:
         return "data"
-    if language is None or (language in LANGUAGES_WITHOUT_SYMBOLS and language not in CODE_WITHOUT_SYMBOLS):
+    if language is None or language in _LANGUAGES_WITHOUT_CODE:
         return "other"
     return "code"
 
 
 def is_test(path: str) -> bool:
     """Return whether the path is that of a test, test support or a benchmark."""
-    directories, name = _list_parent_names(path), path.rpartition("/")[2]
-    if any(
-        directory.lower() in TEST_DIRECTORIES | _TEST_SUPPORT_DIRECTORIES
-        or _TEST_DIRECTORY.fullmatch(directory)
-        for directory in directories
-    ):
+    if any(map(_is_test_directory, _list_parent_names(path))):
         return True
+    name = path.rpartition("/")[2]
     return classify_kind(path) == "code" and _TEST_FILE.fullmatch(name) is not None
 
 
 def has_generated_name(path: str) -> bool:
-    """Return whether the name is one that only programs give."""
+    """Return whether the name of the file is one that only generators give."""
     name = _get_file_name(path)
     return any(fnmatchcase(name, pattern) for pattern in GENERATED_NAMES)
 
 
 def is_generated(content: bytes) -> bool:
-    """Return whether the content is marked as generated, or has too long lines to be written by hand."""
+    """Return whether the content of a file is marked as generated, or has lines too long to be written by hand."""
     if _GENERATED_HEADER.search(content[:HEADER_BYTES]):
         return True
     lines = content.count(b"\n") + 1
@@ -221,6 +223,14 @@ def is_generated(content: bytes) -> bool:
     )
 
 
+def _is_test_directory(name: str) -> bool:
+    return (
+        name.lower() in TEST_DIRECTORIES
+        or name.lower() in _TEST_SUPPORT_DIRECTORIES
+        or _TEST_DIRECTORY.fullmatch(name) is not None
+    )
+
+
 def _is_build_file(path: str) -> bool:
     return (
         detect_language(path) in _BUILD_LANGUAGES or _BUILD_FILE.fullmatch(_get_file_name(path)) is not None
@@ -228,13 +238,15 @@ def _is_build_file(path: str) -> bool:
 
 
 def _list_parent_names(path: str) -> list[str]:
+    """Return the names of the directories that contain a path, topmost first."""
     return path.split("/")[:-1]
 
 
 def _get_file_name(path: str) -> str:
-    """Return the name of a file in lower case."""
+    """Return the last part of a path, in lower case."""
     return path.rpartition("/")[2].lower()
 
 
 def _get_suffix(name: str) -> str:
+    """Return the text after the last dot of a name; empty without a dot."""
     return name.rpartition(".")[2] if "." in name else ""

@@ -25,13 +25,13 @@ from pipeline.syntax.outline import Outline, parse_outline
 from pipeline.text import count_terms
 from stores import schema
 
-# Files per worker task and transaction: enough to amortize the cost of a transaction, few enough to bound memory.
+# Files per worker task and transaction: enough that the transactions cost little, few enough to bound memory.
 FILES_PER_SLICE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class HeadFile:
-    """File at HEAD: path and blob."""
+    """File at HEAD. `blob`: SHA of its content."""
 
     path: str
     blob: str
@@ -39,7 +39,7 @@ class HeadFile:
 
 @dataclass(frozen=True, slots=True)
 class HeadSlice:
-    """Worker task: files at HEAD to parse."""
+    """Worker task: files at HEAD to parse. `repository`: path for `open_repository`."""
 
     repository: Path
     files: tuple[HeadFile, ...]
@@ -47,10 +47,10 @@ class HeadSlice:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFiles:
-    """Rows of a slice, in the schemas of `stores.schema`. Row numbers count from 0.
+    """Rows of a slice, in the schemas of `stores.schema`. Symbols are numbered from 0 in each slice.
 
-    `replaced_paths`: files whose rows are replaced. `unreadable_paths`: files that could not be read; their rows in the
-    index do not change.
+    `replaced_paths`: files whose rows in the index are deleted, before these rows are written.
+    `unreadable_paths`: files that could not be read. Their rows in the index do not change.
     """
 
     replaced_paths: tuple[str, ...]
@@ -70,7 +70,7 @@ class _ParsedFile:
 
 
 def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> dict[str, str]:
-    """Return path -> blob of every file at HEAD that has a grammar and is not ignored."""
+    """Return path -> SHA of the blob, for every file at HEAD that has a grammar and is not ignored."""
     files = repository.list_files(head)
     return {
         path: blob
@@ -80,12 +80,12 @@ def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> di
 
 
 def find_changed_files(head_files: Mapping[str, str], recorded_blobs: Mapping[str, str]) -> list[HeadFile]:
-    """Return the files that are not recorded with their current blob."""
+    """Return the files whose recorded blob is another one or missing. Both mappings: path -> SHA of the blob."""
     return [HeadFile(path, blob) for path, blob in head_files.items() if recorded_blobs.get(path) != blob]
 
 
 def split_into_slices(repository: Path, changed_files: Sequence[HeadFile]) -> Iterator[HeadSlice]:
-    """Yield the changed files in slices of at most FILES_PER_SLICE."""
+    """Yield the changed files in slices of at most FILES_PER_SLICE. `repository`: path for `open_repository`."""
     for start in range(0, len(changed_files), FILES_PER_SLICE):
         yield HeadSlice(repository, tuple(changed_files[start : start + FILES_PER_SLICE]))
 
@@ -96,7 +96,7 @@ def run_task(task: ExtractTask | HeadSlice) -> tuple[ExtractedBatch | ParsedFile
 
 
 def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
-    """Parse the files of a slice. The next run retries the files whose blobs are missing."""
+    """Parse the files of a slice. A file whose blob cannot be read has no rows, so the next run tries it again."""
     repository = open_repository(head_slice.repository)
     parsed_files, unreadable_paths = [], []
     for file in head_slice.files:
@@ -109,41 +109,48 @@ def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
             unreadable_paths.append(file.path)
         else:
             parsed_files.append(_ParsedFile(file, parse_outline(source, grammar)))
-    return _build_rows([entry.file.path for entry in parsed_files], parsed_files, unreadable_paths)
+    return _build_rows([parsed.file.path for parsed in parsed_files], parsed_files, unreadable_paths)
 
 
 def build_deletion(paths: Sequence[str]) -> ParsedFiles:
-    """Return an update that deletes the rows of these files."""
+    """Return a result without rows, which deletes the rows of these files from the index."""
     return _build_rows(paths, [])
 
 
 def _build_rows(
     paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
-    symbols = [(parsed.file, entry) for parsed in parsed_files for entry in parsed.outline.symbols]
-    term_counts = [_count_name_terms(entry.symbol.name, entry.siblings) for _, entry in symbols]
+    symbols = [
+        (parsed.file, symbol_in_chunk)
+        for parsed in parsed_files
+        for symbol_in_chunk in parsed.outline.symbols
+    ]
+    term_counts = [
+        _count_name_terms(symbol_in_chunk.symbol.name, symbol_in_chunk.siblings)
+        for _, symbol_in_chunk in symbols
+    ]
     return ParsedFiles(
         replaced_paths=tuple(paths),
         unreadable_paths=tuple(unreadable_paths),
         files=build_record_batch(
             schema.HEAD_FILES,
-            file_path=[entry.file.path for entry in parsed_files],
-            blob_sha=[entry.file.blob for entry in parsed_files],
-            language=[detect_language(entry.file.path) or "" for entry in parsed_files],
+            file_path=[parsed.file.path for parsed in parsed_files],
+            blob_sha=[parsed.file.blob for parsed in parsed_files],
+            language=[detect_language(parsed.file.path) or "" for parsed in parsed_files],
         ),
         symbols=build_record_batch(
             schema.HEAD_SYMBOLS,
             symbol_id=range(len(symbols)),
             file_path=[file.path for file, _ in symbols],
-            kind=[entry.symbol.kind for _, entry in symbols],
-            name=[entry.symbol.name for _, entry in symbols],
-            parent=[entry.symbol.parent for _, entry in symbols],
-            start_line=[entry.symbol.start_line for _, entry in symbols],
-            end_line=[entry.symbol.end_line for _, entry in symbols],
-            source_text=[entry.symbol.source_text for _, entry in symbols],
-            sibling_names=[list(entry.siblings) for _, entry in symbols],
-            chunk=[entry.chunk_index for _, entry in symbols],
-            word_count=[document.total() for document in term_counts],
+            kind=[symbol_in_chunk.symbol.kind for _, symbol_in_chunk in symbols],
+            name=[symbol_in_chunk.symbol.name for _, symbol_in_chunk in symbols],
+            parent=[symbol_in_chunk.symbol.parent for _, symbol_in_chunk in symbols],
+            start_line=[symbol_in_chunk.symbol.start_line for _, symbol_in_chunk in symbols],
+            end_line=[symbol_in_chunk.symbol.end_line for _, symbol_in_chunk in symbols],
+            source_text=[symbol_in_chunk.symbol.source_text for _, symbol_in_chunk in symbols],
+            sibling_names=[list(symbol_in_chunk.siblings) for _, symbol_in_chunk in symbols],
+            chunk=[symbol_in_chunk.chunk_index for _, symbol_in_chunk in symbols],
+            word_count=[counts.total() for counts in term_counts],
         ),
         chunks=_build_chunk_rows(parsed_files),
         terms=build_term_rows(term_counts),
@@ -152,9 +159,9 @@ def _build_rows(
 
 def _build_chunk_rows(parsed_files: Sequence[_ParsedFile]) -> pa.RecordBatch:
     chunks = [
-        (entry.file.path, number, chunk)
-        for entry in parsed_files
-        for number, chunk in enumerate(entry.outline.chunks)
+        (parsed.file.path, number, chunk)
+        for parsed in parsed_files
+        for number, chunk in enumerate(parsed.outline.chunks)
     ]
     return build_record_batch(
         schema.HEAD_CHUNKS,
@@ -167,4 +174,5 @@ def _build_chunk_rows(parsed_files: Sequence[_ParsedFile]) -> pa.RecordBatch:
 
 
 def _count_name_terms(name: str, siblings: Sequence[str]) -> Counter[str]:
+    """Return the frequency of each term in the name of a symbol and in those of its siblings."""
     return count_terms(" ".join((name, *siblings)))

@@ -1,7 +1,7 @@
-"""Refresh of the history by `lineage index --force`: extracts outdated symbols and terms again.
+"""Refresh of the history by `lineage index --force`: replacement of outdated symbols and terms.
 
-If a parser or the term splitting has a new version, the commits of the affected hunks are read from git again, in
-batches of one transaction each. Hunks, their semantic texts and their vectors stay.
+If a parser or the splitting into terms has a new version, the commits of the affected hunks are read from git again.
+Each batch of commits is one transaction. The hunks, their semantic texts and their vectors do not change.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedPaths:
-    """Filter that excludes every path except those of recorded hunks, whatever the ignore rules are now."""
+    """Path filter that excludes all paths except those of recorded hunks, instead of the current ignore rules."""
 
     paths: frozenset[str]
 
     def is_ignored(self, path: str) -> bool:
-        """Return whether no recorded hunk has this path."""
+        """Return whether the path is excluded, because no recorded hunk has it."""
         return path not in self.paths
 
 
@@ -59,9 +59,10 @@ class RefreshResult:
 class HistoryRefresh:
     """Refresh of the history of an index.
 
-    `components`: versions of this run. `new_commits`: commits that this run has indexed.
-    `commit_batch`: commits per transaction. `batches_per_task`: consecutive batches for one worker.
-    `tasks_per_worker`: tasks in a group.
+    `components`: component versions of this run. `new_commits`: commits that this run has indexed, which are up to
+    date.
+    `commit_batch`: commits per transaction. `batches_per_task`: most consecutive batches in a task.
+    `tasks_per_worker`: tasks per worker in a group.
     `workers`: number of worker processes; None leaves it to `joblib.parallel_config`.
     """
 
@@ -76,7 +77,7 @@ class HistoryRefresh:
     profile: Profile
 
     def run(self) -> RefreshResult:
-        """Replace the outdated rows. Record the new versions if every row was replaced."""
+        """Replace the outdated rows. If all were replaced, record the new versions."""
         with self.writer.open_batch() as connection:
             recorded_versions = compatibility.load_recorded_versions(connection)
             stale_components = compatibility.find_stale_history_components(recorded_versions, self.components)
@@ -96,7 +97,7 @@ class HistoryRefresh:
         return RefreshResult(sum(result.hunks for result in results), failed_commits, workers)
 
     def _refresh_batches(self, batches: Sequence[pa.Table], workers: int) -> Iterator[RefreshResult]:
-        """Replace the rows of these batches of commits; yield the result of each."""
+        """Replace the rows of each batch; yield the results. `batches`: slices of the rows of `start_refresh`."""
         batches_per_task = max(1, min(self.batches_per_task, len(batches) // workers))
         tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
         groups = split_into_batches(tasks, self.tasks_per_worker * workers)
@@ -109,19 +110,19 @@ class HistoryRefresh:
             logger.info("event=refreshing commits=%d total=%d", done, total)
 
     def _build_task(self, batches: Sequence[pa.Table]) -> ExtractTask:
-        path_lists = [
-            path_list
+        lists_of_paths = [
+            paths
             for commits in batches
             for name in ("file_paths", "old_paths", "merged_paths")
-            for path_list in commits[name].drop_null().to_pylist()
+            for paths in commits[name].drop_null().to_pylist()
         ]
-        paths = frozenset(path for path_list in path_lists for path in path_list if path is not None)
+        recorded_paths = frozenset(path for paths in lists_of_paths for path in paths if path is not None)
         shas = tuple(tuple(commits["commit_sha"].to_pylist()) for commits in batches)
-        return ExtractTask(self.repository.reopen_path, RecordedPaths(paths), shas)
+        return ExtractTask(self.repository.reopen_path, RecordedPaths(recorded_paths), shas)
 
     def _replace_rows(self, commits: pa.Table, extracted: ExtractedBatch) -> RefreshResult:
-        """Write the new rows of the recorded hunks that were extracted again."""
-        hunk_id_by_key = dict(_list_hunks(commits))
+        """Write the new rows of the hunks of a batch. Recorded hunks that were not extracted again count as failed."""
+        hunk_id_by_key = dict(_iter_hunks(commits))
         keys = list(_zip_columns(extracted.hunks, "commit_sha", "file_path"))
         rows = _select_rows(extracted, pa.array(map(hunk_id_by_key.get, keys), pa.int64()))
         write.write_refreshed_rows(self.writer, rows, self.profile)
@@ -138,18 +139,22 @@ class HistoryRefresh:
         )
 
 
-def _list_hunks(commits: pa.Table) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield (commit, path) and id of each recorded hunk. A commit has one hunk per path."""
+def _iter_hunks(commits: pa.Table) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield ((SHA of the commit, path), hunk id) of each recorded hunk. A commit has one hunk per path."""
     for sha, hunk_ids, paths in _zip_columns(commits, "commit_sha", "hunk_ids", "file_paths"):
         yield from (((sha, path), hunk_id) for hunk_id, path in zip(hunk_ids, paths, strict=True))
 
 
 def _zip_columns(rows: pa.Table | pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of the named columns for each row."""
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
 def _select_rows(extracted: ExtractedBatch, hunk_ids: pa.Array) -> RefreshedRows:
-    """Return the rows of recorded hunks. `hunk_ids`: id of each extracted hunk; null if it is not recorded."""
+    """Return the extracted rows of recorded hunks, with the ids that these have in the index.
+
+    `hunk_ids`: id in the index of each extracted hunk; null if it is not recorded.
+    """
 
     def renumber(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
         ids = hunk_ids.take(rows[column])

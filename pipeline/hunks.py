@@ -1,6 +1,7 @@
 """Hunk extraction. A hunk is the diff of one file in one commit, with all of its `@@` parts.
 
-A commit that changes no file itself (an empty commit, a clean merge) has one hunk without a file, for its message.
+A commit without changed files (an empty commit, or a merge that differs from no parent) has one hunk without a file,
+for its message.
 """
 
 from __future__ import annotations
@@ -28,44 +29,46 @@ __all__ = ["CommitChanges", "Hunk", "PatchPart", "build_message_hunk", "extract_
 HunkKind = ChangeKind | Literal["empty", "merged"]
 ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "message"]
 
-# A hunk of a larger file has no diff, because diff time can grow with the square of the lines. At this size a diff took
-# 0.1 to 0.2 s and up to 100 MB; the worst case (500,000 lines of one digit) took 3 s, and 11 s at twice the size.
+# A hunk of a larger file has no diff, because the time of a diff can grow with the square of the lines. At this size a
+# diff took 0.1 to 0.2 s and up to 100 MB. The worst case, 500,000 lines of one digit, took 3 s, and 11 s at twice the
+# size.
 OVERSIZE_BYTES: Final = 1 << 20
 
-# Files that a clean merge names. More would make long texts, in which every question finds its words.
+# Most files that the hunk of a clean merge names. Longer texts would match the words of any question.
 MAX_MERGED_PATHS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Diff of one file in one commit, or the message of a commit that changes no file itself."""
+    """Diff of one file in one commit, or the message of a commit without changed files."""
 
-    # After the change, or before it if deleted; bytes that are not UTF-8 as `\\xNN`. Empty for a message.
+    # Path after the change; of a deletion, before it. Bytes that are not UTF-8 as `\\xNN`. Empty for a message.
     file_path: str
-    file_path_bytes: bytes | None  # None if the path is UTF-8
+    file_path_bytes: bytes | None  # the path as bytes; None if it is UTF-8
     old_path: str | None  # path before a rename; None for other changes
     change_kind: HunkKind
     content_kind: ContentKind
-    old_blob: str | None  # regular file that `parts` apply to; None if there is none
-    new_blob: str | None  # regular file after the change; None if there is none
-    added_lines: int  # before truncation; 0 for binary and oversize
-    removed_lines: int
-    # The `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty except for text and changes of type. For a
-    # message, the files of a merge, one on a line.
+    old_blob: str | None  # blob of the regular file that `parts` apply to; None if there is none
+    new_blob: str | None  # blob of the regular file after the change; None if there is none
+    added_lines: int  # number before truncation; 0 for binary and oversize
+    removed_lines: int  # the same for removed lines
+    # Text of the `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty except for text and changes of type. For a
+    # message, the files of a merge, one per line.
     diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
     added_text: str  # the added lines, or a symlink's target, a submodule's commit, or the files of a merge
-    removed_text: str
+    removed_text: str  # the removed lines, or the old target or commit
 
 
 @dataclass(frozen=True, slots=True)
 class CommitChanges:
     """Hunks of a commit.
 
-    `all_ignored`: the commit changed files, but the ignore rules exclude all of them. Changes of a merge are those
-    against its first parent. `merged_paths`: only for a merge without hunks, the files that differ from its first
-    parent and are not ignored, sorted.
+    `all_ignored`: the commit changed files, but all of them are ignored. For a merge, the files that differ from its
+    first parent count as changed.
+    `merged_paths`: for a merge without hunks, the files that differ from its first parent and are not ignored, sorted;
+    otherwise empty.
     """
 
     hunks: tuple[Hunk, ...]
@@ -76,7 +79,7 @@ class CommitChanges:
 def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
     """Return one hunk for each changed file that is not ignored, in the order of their paths.
 
-    Raises UnreadableObject for the commit if any object is missing; no hunk is returned then.
+    `is_ignored`: whether a path is excluded. Raises UnreadableObject for the commit if an object is missing.
     """
     try:
         return _extract_hunks(repository, sha, is_ignored)
@@ -87,9 +90,9 @@ def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], 
 
 
 def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
-    """Return the hunk of a commit without hunks of files. It has no file; that of a merge lists the `merged_paths`."""
+    """Return the hunk of a commit without changed files. `merged_paths`: files for the hunk of a merge to list."""
     listed_paths = merged_paths[:MAX_MERGED_PATHS]
-    # Indented, so that no path begins like a section of a diff.
+    # Indented, so that no line looks like the header of a part.
     lines = [" " + path.replace("\n", "\\n") for path in listed_paths]
     if omitted_count := len(merged_paths) - len(listed_paths):
         lines.append(f" … and {omitted_count:,} more")
@@ -120,23 +123,21 @@ def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str],
         return CommitChanges(hunks, all_ignored=bool(tree_diff.changes) and not changes)
     if merge_hunks := tuple(_build_merge_hunks(repository, tree_diffs, is_ignored)):
         return CommitChanges(merge_hunks, all_ignored=False)
-    paths = [*map(decode_path, repository.list_merged_paths(sha))]
+    paths = list(map(decode_path, repository.list_merged_paths(sha)))
     merged_paths = tuple(path for path in paths if not is_ignored(path))
     return CommitChanges((), all_ignored=bool(paths) and not merged_paths, merged_paths=merged_paths)
 
 
 def _filter_ignored(tree_diff: TreeDiff, is_ignored: Callable[[str], bool]) -> list[FileChange]:
     """Return the changes of files that are not ignored, in the order of their paths."""
-    visible_changes = (_apply_ignore_rules(change, is_ignored) for change in tree_diff.changes)
-    return sorted(
-        (change for change in visible_changes if change is not None), key=lambda change: change.path
-    )
+    filtered_changes = (_apply_ignore_rules(change, is_ignored) for change in tree_diff.changes)
+    return sorted(filter(None, filtered_changes), key=lambda change: change.path)
 
 
 def _apply_ignore_rules(change: FileChange, is_ignored: Callable[[str], bool]) -> FileChange | None:
-    """Apply the ignore rules to a change. Return None if it is ignored.
+    """Return the visible part of a change: a rename to an ignored path is a deletion, one from it an addition.
 
-    A rename to an ignored path becomes a deletion, a rename from an ignored path an addition.
+    None if the whole change is ignored.
     """
     is_new_ignored = is_ignored(decode_path(change.path))
     if change.old_path is None or is_ignored(decode_path(change.old_path)) == is_new_ignored:
@@ -159,13 +160,17 @@ def _build_hunk(repository: Repository, tree_diff: TreeDiff, change: FileChange)
 def _build_merge_hunks(
     repository: Repository, tree_diffs: Sequence[TreeDiff], is_ignored: Callable[[str], bool]
 ) -> Iterator[Hunk]:
-    """Yield the hunks of paths that differ from every parent, so that a branch is not indexed twice."""
-    changes_by_path = [
+    """Yield a hunk per path that differs from every parent. Other changes are in the commits of the branches.
+
+    `tree_diffs`: diff with each parent.
+    """
+    changes_by_path = [  # one mapping per parent
         {change.path: change for change in _filter_ignored(tree_diff, is_ignored)} for tree_diff in tree_diffs
     ]
     for path in changes_by_path[0] if changes_by_path else ():
-        if all(path in table for table in changes_by_path):
-            hunk = _build_merge_hunk(repository, tree_diffs, [table[path] for table in changes_by_path])
+        if all(path in changes for changes in changes_by_path):
+            parent_changes = [changes[path] for changes in changes_by_path]
+            hunk = _build_merge_hunk(repository, tree_diffs, parent_changes)
             if hunk is not None:
                 yield hunk
 
@@ -173,6 +178,10 @@ def _build_merge_hunks(
 def _build_merge_hunk(
     repository: Repository, tree_diffs: Sequence[TreeDiff], parent_changes: Sequence[FileChange]
 ) -> Hunk | None:
+    """Return the hunk of a file that differs from every parent; None if the merge itself changed no line of it.
+
+    `tree_diffs`, `parent_changes`: diff with each parent, and the change of the file in it.
+    """
     content_kinds = [_classify_without_content(repository, change) for change in parent_changes]
     if any(change.has_same_content for change in parent_changes):
         return _build_path_only_hunk(repository, parent_changes)
@@ -211,7 +220,10 @@ def _build_merge_hunk(
 
 
 def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileChange]) -> Hunk | None:
-    """Return a hunk if the merge gave the content of a parent a path or mode that no parent has, else None."""
+    """Return the hunk of a file that has the content of one parent, but a path or mode that no parent has.
+
+    None if the path and the mode are those of another parent.
+    """
     if any(change.kind == "modified" for change in parent_changes):
         return None
     change = next(change for change in parent_changes if change.has_same_content)
@@ -221,7 +233,7 @@ def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileC
 
 
 def _classify_without_content(repository: Repository, change: FileChange) -> ContentKind:
-    """Return the content kind by size and mode. The result is `text` for binary files too, which the diff detects."""
+    """Return the content kind by size and mode: `text` also for a binary file, which only the diff shows."""
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
         return "oversize"
     if change.mode == SUBMODULE_MODE:
@@ -230,7 +242,7 @@ def _classify_without_content(repository: Repository, change: FileChange) -> Con
 
 
 def _is_binary(repository: Repository, change: FileChange) -> bool:
-    """Return whether the file is binary. libgit2 reports this only for files whose content changed."""
+    """Return whether a file with unchanged content is binary. libgit2 reports this only for changed content."""
     if not is_regular(change.mode):
         return False
     blob = change.blobs[-1]
@@ -251,7 +263,10 @@ def _build_hunk_from_patch(
     *,
     yields_new_blob: bool = True,
 ) -> Hunk:
-    """Return the hunk of a patch. `yields_new_blob`: whether the patch, applied to the old blob, gives the new one."""
+    """Return the hunk of a patch. `patch`: the parsed `raw_patch`.
+
+    `yields_new_blob`: whether the patch turns the old blob into the new one; not so for the lines of a merge.
+    """
     has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
     needs_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
@@ -266,7 +281,7 @@ def _build_hunk_from_patch(
         added_lines=raw_patch.added,
         removed_lines=raw_patch.removed,
         diff=patch.diff if has_diff else "",
-        diff_truncated=patch.diff_truncated if has_diff else False,
+        diff_truncated=has_diff and patch.diff_truncated,
         parts=patch.parts if has_diff else (),
         added_text=patch.added_text,
         removed_text=patch.removed_text,

@@ -1,7 +1,7 @@
 """Ignore rules, lowest precedence first: built-in defaults, git attributes, `.lineageignore`.
 
 The last layer that matches a path decides, so `!package-lock.json` in `.lineageignore` includes what a default ignores.
-Attributes are those that git itself uses: at HEAD, in the work tree, those of the clone, and the user's
+Attributes come from the files that git uses: at HEAD, in the work tree, of the git directory, and of the user
 (`core.attributesFile`).
 """
 
@@ -27,15 +27,15 @@ from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
-# Limit on cached results. Most histories have fewer paths; the cache takes a few megabytes at most.
+# Number of paths whose results are cached. Most histories have fewer paths; the cache takes a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
 
-# A longer pattern costs RE2 more than 10 ms a path. git has no such limit.
+# Longest pattern. RE2 would take more than 10 ms per path for a longer one. git has no such limit.
 MAX_PATTERN_CHARACTERS: Final = 4_096
 # Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
 MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
-# Content of each POSIX class in a regular expression. As in git: ASCII only, and no bracket expression matches `/`.
+# Characters of each POSIX class, as in a regular expression. As in git: only ASCII, and without `/`.
 POSIX_CLASSES: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -50,23 +50,23 @@ POSIX_CLASSES: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-# Items of a bracket expression: a POSIX class, a character or a range. Only as the first item `]` is a character.
+# An item of a bracket expression: a POSIX class, a character or a range. `]` is a character only in the first item.
 _ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
-# Parts of a glob; an opening bracket or a backslash by itself makes it invalid. The lookahead keeps the items from
-# being matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
+# A part of a glob. An opening bracket or a backslash as `other` makes the glob invalid. The lookahead prevents that
+# the items are matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
 GLOB_PART: Final = re.compile(
     rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
     r"|\\(?P<escaped>.)|(?P<other>.)",
     re.DOTALL,
 )
 
-# Stands for `/` in a bracket expression, where it separates no directories. No path contains this character.
+# Replaces `/` in a bracket expression, where it separates no directories. No path contains this character.
 BRACKET_SLASH: Final = "\0"
 
-# Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
-# is worse than indexing a lock file.
+# Patterns of files that are ignored by default. The list is short, because ignoring a user's own work is worse than
+# indexing a lock file.
 DEFAULT_PATTERNS: Final = (
     # copied dependencies
     ".yarn/",
@@ -155,7 +155,7 @@ class LinearPattern(GitIgnoreSpecPattern):
 
     @classmethod
     def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
-        """Return the regular expression of a line, and whether it includes; see pathspec. Raises ValueError."""
+        """Return the regular expression of a line, and False if it starts with `!`; see pathspec. Raises ValueError."""
         regex, include = super().pattern_to_regex(_mask_bracket_slashes(pattern))
         return regex, include
 
@@ -181,7 +181,7 @@ class IgnoreRules:
 
     @classmethod
     def from_repository(cls, repository: Repository) -> IgnoreRules:
-        """Read the rules from the work tree; in a bare repository, from HEAD."""
+        """Read the rules of a repository from its work tree; of a bare repository, from HEAD."""
         return cls(repository.reopen_path, _read_patterns(repository), _has_linguist_attributes(repository))
 
     def is_ignored(self, path: str) -> bool:
@@ -208,22 +208,24 @@ class IgnoreRules:
         return bool(verdict)
 
     def _check_attributes(self, path: str) -> bool | None:
-        """Return True if an attribute is set (ignore), False if one is unset (include), None if none is specified."""
+        """Return True (ignore) if a linguist attribute is set, else False (include) if one is unset, else None."""
         if self._repository is None:
             self._repository = open_repository(self.repository_path)
         values = [_to_bool(self._repository.get_attribute(path, name)) for name in ATTRIBUTES]
-        return next((value for value in (True, False) if value in values), None)
+        if True in values:
+            return True
+        return False if False in values else None
 
 
 def _to_bool(value: bool | str | None) -> bool | None:
-    """Return a git attribute's value as a boolean; None if no file specifies the attribute."""
+    """Return the value of a git attribute as a boolean; None if no file specifies it."""
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
 def _mask_bracket_slashes(line: str) -> str:
-    """Replace each `/` in a bracket expression, because pathspec would split the pattern there.
+    """Replace each `/` in the bracket expressions of a line, because pathspec would split the pattern there.
 
-    As in git, such a slash anchors the pattern to the directory.
+    As any other `/`, it anchors the pattern to the root, so a `/` is added in front of the pattern.
     """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
     masked = GLOB_PART.sub(
@@ -234,6 +236,7 @@ def _mask_bracket_slashes(line: str) -> str:
 
 
 def _translate_glob_part(part: re.Match[str]) -> str:
+    """Return the regular expression of a part of a glob. Raises ValueError if it is invalid."""
     if part["items"]:
         ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
         return f"[^/{ranges}]" if part["negation"] else f"[{ranges}]"
@@ -244,7 +247,7 @@ def _translate_glob_part(part: re.Match[str]) -> str:
 
 
 def _translate_bracket_item(item: re.Match[str]) -> str:
-    """Return the ranges of characters that an item of a bracket expression matches, without `/`."""
+    """Return the regular expression of an item of a bracket expression, without `/`. Raises ValueError."""
     if item["posix"] is not None:
         if item["posix"] not in POSIX_CLASSES:
             raise ValueError(item["posix"])
@@ -257,7 +260,7 @@ def _translate_bracket_item(item: re.Match[str]) -> str:
 
 
 def compile_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
-    """Return a matcher of the lines of an ignore file. Raises ValueError and re2.error for invalid ones."""
+    """Return a matcher for the lines of an ignore file. Raises ValueError or re2.error if one is invalid."""
     return GitIgnoreSpec.from_lines(lines, LinearPattern, backend="simple")
 
 
@@ -275,6 +278,7 @@ def parse_patterns(content: bytes) -> tuple[str, ...]:
 
 
 def _is_effective(line: str, line_number: int) -> bool:
+    """Return whether a line is a valid pattern, and no comment or blank line. Raises UnsupportedPattern."""
     try:
         return any(pattern.include is not None for pattern in compile_patterns((line,)).patterns)
     except ValueError:
@@ -303,16 +307,16 @@ def _read_file(repository: Repository, name: str) -> bytes:
 
 
 def _has_linguist_attributes(repository: Repository) -> bool:
-    """Return whether any attributes file mentions linguist attributes. Without one, no path needs a lookup.
-
-    Like the lookup, it reads the files of the clone and the user, those at HEAD, and those in the work tree, committed
-    or not, of the directories that HEAD has.
-    """
+    """Return whether any attributes file mentions a linguist attribute. If not, no path needs a lookup."""
     return any(b"linguist-" in content for content in _iter_attribute_files(repository))
 
 
 def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
-    """Yield the content of each attributes file; empty if it does not exist or cannot be read."""
+    """Yield the content of each attributes file that a lookup may read; empty if it is missing or unreadable.
+
+    These are the files of the git directory and the user, those at HEAD, and those in the work tree, committed or not,
+    in directories that HEAD has.
+    """
     yield from repository.read_local_attributes()
     head = repository.read_head()
     try:

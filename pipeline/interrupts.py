@@ -1,10 +1,10 @@
-"""Interruption of work: cancellation of requests, deadlines, and deferral of termination signals.
+"""Interruption of work: cancelled requests, deadlines, and termination signals.
 
-The thread that works on a request has a cancellation flag, which is set when the client no longer waits for the answer.
-The stages of the work check the flag and raise RequestCancelled.
+The thread that works on a request has a cancellation flag. It is set when the client no longer waits for the answer,
+and functions that take long check it and raise RequestCancelled.
 
-No signal damages committed data. But a child process that a signal interrupts while it starts prints errors, and so
-does one whose parent ends meanwhile. So signals are deferred during the start.
+A signal never damages committed data. But a child process prints errors if a signal interrupts its start, or if its
+parent ends during the start. So signals are deferred while child processes start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 # Signals that end a program by default.
 TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Shortest time limit of a git process: 0 would mean no limit.
+# Shortest time limit for git, because 0 would mean the default limit.
 MIN_GIT_SECONDS: Final = 0.01
 
 _cancellation_flag: Final[ContextVar[Event | None]] = ContextVar("cancellation_flag", default=None)
@@ -33,7 +33,7 @@ class RequestCancelled(Exception):
 
 @contextmanager
 def use_cancellation_flag(flag: Event) -> Iterator[None]:
-    """Let the stages that run in the context check this flag."""
+    """Make this the cancellation flag of the current request during the body of the `with` statement."""
     token = _cancellation_flag.set(flag)
     try:
         yield
@@ -42,12 +42,12 @@ def use_cancellation_flag(flag: Event) -> Iterator[None]:
 
 
 def get_cancellation_flag() -> Event | None:
-    """Return the flag of the current request, for other threads that work on it; None if it cannot be cancelled."""
+    """Return the flag of the current request, to pass to other threads; None if the request cannot be cancelled."""
     return _cancellation_flag.get()
 
 
 def check_cancelled(flag: Event | None = None) -> None:
-    """Raise RequestCancelled if the flag is set; by default that of the current request."""
+    """Raise RequestCancelled if the flag is set. `flag`: None for that of the current request."""
     flag = flag or _cancellation_flag.get()
     if flag is not None and flag.is_set():
         raise RequestCancelled
@@ -61,7 +61,8 @@ class DeadlineExceeded(Exception):
 class Deadline:
     """Time limit of a part of a request.
 
-    `end`: by the clock of `time.monotonic`. `is_exceeded`: the time ran out, so the result may be incomplete.
+    `end`: time by `time.monotonic`. `is_exceeded`: `has_time` or `check` found that the time ran out, so the result may
+    be incomplete.
     """
 
     end: float
@@ -78,7 +79,7 @@ class Deadline:
         return max(MIN_GIT_SECONDS, self.end - time.monotonic())
 
     def has_time(self) -> bool:
-        """Return whether time is left; if not, note that the deadline is exceeded. Raises RequestCancelled."""
+        """Return whether time is left; if not, set `is_exceeded`. Raises RequestCancelled."""
         check_cancelled()
         if time.monotonic() > self.end:
             self.is_exceeded = True
@@ -91,17 +92,17 @@ class Deadline:
 
 
 def is_main_thread() -> bool:
-    """Return whether this is the main thread, the only one that Python runs signal handlers in."""
+    """Return whether this is the main thread, the only one in which Python runs signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer termination signals until the end of the body, and block them in the processes that it starts.
+    """Defer termination signals until the end of the body, and block them in processes that the body starts.
 
-    Ctrl-C and a closed terminal send a signal to all processes: only this one handles it, and ends the others. If
-    several signals arrive, the first is raised again and the others are dropped. Outside the main thread, signals are
-    blocked in the started processes only.
+    Ctrl-C and a closed terminal send a signal to all processes. Only this process handles it, and ends the others. If
+    several signals arrive during the body, the first one is raised at its end, and the others are dropped. In a thread
+    other than the main one, signals are only blocked in the started processes.
     """
     received_signals: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}
@@ -109,8 +110,8 @@ def defer_signals() -> Iterator[None]:
     def record_signal(number: int, _: object) -> None:
         received_signals.append(number)
 
-    # A process inherits the signals that the thread which starts it has blocked. The handlers are replaced too, because
-    # other threads of this process may receive a signal.
+    # A started process inherits the mask of this thread. The handlers are replaced too, because another thread of this
+    # process may receive a signal.
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
     try:
         for number in TERMINATION_SIGNALS if is_main_thread() else ():
@@ -132,7 +133,7 @@ def start_resource_tracker() -> None:
 
     Call this before `defer_signals`: before Python 3.12, the start of the tracker unblocks signals.
     """
-    from multiprocessing import resource_tracker  # an import that few programs need
+    from multiprocessing import resource_tracker  # here, because few commands need it
 
     with defer_signals():
         resource_tracker.ensure_running()

@@ -1,19 +1,19 @@
-"""Options of indexes, index runs and the cross-encoder. No heavy imports, so that `--help` is fast."""
+"""Options of indexes, index runs and the cross-encoder. This module has no heavy imports, so that `--help` is fast."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
 
-# Patterns of `--all-branches`.
+# Patterns of refs that `--all-branches` stands for.
 ALL_BRANCHES: Final = ("refs/heads", "refs/remotes")
 
 
 class EmbedCacheMode(StrEnum):
-    """Mode of the embedding cache, which holds vectors outside of the index.
+    """Mode of the embedding cache, which stores vectors outside of the index.
 
-    `semantic`: keyed by message and diff. `diff`: keyed by the diff, and only the diff is embedded, so that the same
-    change under another message shares its vector.
+    `off`: no cache. `semantic`: the key of a vector is made from message and diff. `diff`: only diffs are embedded,
+    without messages, and the key is made from the diff. So the same change with another message has the same vector.
     """
 
     OFF = "off"
@@ -24,7 +24,7 @@ class EmbedCacheMode(StrEnum):
 class EncoderName(StrEnum):
     """Bundled encoder. Queries use the encoder that built the index.
 
-    `minilm`: sentence encoder. `static`: word table, several times faster, lower recall.
+    `minilm`: sentence encoder. `static`: table of word vectors; several times faster, but finds less.
     """
 
     MINILM = "minilm"
@@ -39,7 +39,7 @@ class Precision(StrEnum):
 
 
 class VectorIndex(StrEnum):
-    """Index of the vectors, for searches: an HNSW index of DuckDB's VSS extension, or none."""
+    """Index for searches in the vectors: an HNSW index of DuckDB's extension VSS, or none."""
 
     HNSW = "hnsw"
     NONE = "none"
@@ -54,7 +54,7 @@ class Resources(StrEnum):
 
 
 class EmbedProvider(StrEnum):
-    """Hardware that runs the encoder."""
+    """Hardware that runs the encoder: `auto` chooses, see `pipeline.encoders.providers.choose_provider`."""
 
     AUTO = "auto"
     CPU = "cpu"

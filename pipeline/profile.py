@@ -1,7 +1,8 @@
 """Timings of the phases of an index run, for the summary and the `--profile` line.
 
-Seconds are wall time, not CPU time. Times of worker phases are sums over all workers; `get_elapsed_times` divides them
-by the number of workers, so that no phase exceeds the run. The `--profile` line has the sums.
+Seconds are wall time, not CPU time. The time of a phase that workers run in parallel is the sum over all workers, and
+the `--profile` line has this sum. `get_elapsed_times` divides it by the number of workers, so that no phase takes
+longer than the run.
 """
 
 from __future__ import annotations
@@ -31,56 +32,65 @@ PROFILE_FIELDS: Final = {
     "fts": "fts_insert_ms",
     "symbols": "head_symbols_ms",
 }
-# Phases that the summary shows.
+# Phases in the summary.
 SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "text", "symbols", "fts")
+# Shorter phases are left out of the summary.
+MIN_SUMMARY_SECONDS: Final = 0.001
 
 
 @dataclass(slots=True)
 class Profile:
-    """Seconds by phase, and totals. Each worker returns its own profile with the rows of a batch."""
+    """Seconds by phase, and totals, of a run or a part of it. Workers return a profile with the rows of each batch.
+
+    `diff_bytes`: characters of all diffs. `added_lines`: added lines of all hunks.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     diff_bytes: int = 0
     added_lines: int = 0
 
     @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        """Add the wall time of the `with` statement's body to a phase."""
+    def measure(self, phase: str) -> Iterator[None]:
+        """Add the wall time of the body of the `with` statement to a phase."""
         start_time = time.perf_counter()
         try:
             yield
         finally:
-            self.add_time(name, time.perf_counter() - start_time)
+            self.add_time(phase, time.perf_counter() - start_time)
 
-    def add_time(self, name: str, seconds: float) -> None:
-        """Add seconds to a phase; negative ones subtract."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+    def add_time(self, phase: str, seconds: float) -> None:
+        """Add seconds to a phase, or subtract them if negative."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def merge(self, other: Profile) -> None:
         """Add the times and totals of another profile."""
-        for name, seconds in other.seconds.items():
-            self.add_time(name, seconds)
+        for phase, seconds in other.seconds.items():
+            self.add_time(phase, seconds)
         self.diff_bytes += other.diff_bytes
         self.added_lines += other.added_lines
 
     def get_elapsed_times(self, workers: int) -> list[tuple[str, float]]:
-        """Return (phase, elapsed seconds) of SUMMARY_PHASES, longest first, without those under a millisecond."""
-        times = ((name, self.seconds.get(name, 0.0) / _get_divisor(name, workers)) for name in SUMMARY_PHASES)
-        return sorted(((name, s) for name, s in times if s >= 0.001), key=lambda pair: -pair[1])
+        """Return (phase, elapsed seconds) of SUMMARY_PHASES, longest first, without those under MIN_SUMMARY_SECONDS."""
+        times = [
+            (phase, self.seconds.get(phase, 0.0) / _get_divisor(phase, workers)) for phase in SUMMARY_PHASES
+        ]
+        long_times = [(phase, seconds) for phase, seconds in times if seconds >= MIN_SUMMARY_SECONDS]
+        return sorted(long_times, key=lambda pair: pair[1], reverse=True)
 
     def to_json_line(self, **details: int | str) -> str:
         """Return the JSON object of `--profile` in one line: milliseconds, bytes, lines, and further `details`."""
-        times = {key: round(self.seconds.get(name, 0.0) * 1000) for name, key in PROFILE_FIELDS.items()}
+        times = {key: round(self.seconds.get(phase, 0.0) * 1000) for phase, key in PROFILE_FIELDS.items()}
         totals = {"total_diff_bytes": self.diff_bytes, "total_added_lines": self.added_lines}
         return json.dumps(times | totals | details)
 
 
-def _get_divisor(name: str, workers: int) -> int:
-    return max(workers, 1) if name in WORKER_PHASES else 1
+def _get_divisor(phase: str, workers: int) -> int:
+    """Return the number of workers whose times the seconds of a phase add up."""
+    return max(workers, 1) if phase in WORKER_PHASES else 1
 
 
 def record_times(file: Path, profile: Profile) -> None:
-    """Add the times of a run to the totals in the JSON file, which covers all runs since the index was built.
+    """Add the times of a run to those in a JSON file, which are totals of all runs since the index was built.
 
     If the file cannot be written, log a warning.
     """
@@ -88,17 +98,17 @@ def record_times(file: Path, profile: Profile) -> None:
     temp_file = file.with_name(f"{file.name}.draft")
     try:
         temp_file.touch(mode=0o600)
-        temp_file.write_text(json.dumps({name: round(seconds, 3) for name, seconds in total.items()}))
+        temp_file.write_text(json.dumps({phase: round(seconds, 3) for phase, seconds in total.items()}))
         temp_file.replace(file)
-    except OSError as error:  # the run has succeeded
+    except OSError as error:  # no error of the run, which has succeeded
         logger.warning("The times of this run were not recorded: %s", error)
 
 
 def load_times(file: Path) -> dict[str, float]:
-    """Return the seconds by phase that `record_times` has added up; empty without a file, or with a damaged one."""
+    """Return the seconds by phase in the file of `record_times`; empty if it is missing or damaged."""
     if not file.is_file():
         return {}
     try:
-        return {name: float(seconds) for name, seconds in json.loads(file.read_text()).items()}
+        return {phase: float(seconds) for phase, seconds in json.loads(file.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

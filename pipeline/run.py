@@ -1,6 +1,8 @@
-"""Index run in two stages: extract and write all commits and the HEAD snapshot, then embed the texts without vectors.
+"""Main line of an index run, which has two parts.
 
-After the first stage, which takes a small part of the time, questions are answered by words for the whole history.
+1. Extract: write the rows of all commits and of the HEAD snapshot, except the vectors. This takes a small part of the
+   time. From then on, questions are answered by words for the whole history.
+2. Embed: write the vectors of the texts that have none.
 """
 
 from __future__ import annotations
@@ -50,13 +52,14 @@ from stores.history import UnreadableCommit
 from stores.index_location import IndexLocation
 from stores.maintenance import delete_index
 
-# Commits per transaction: a killed run loses at most one batch.
+# Commits per batch, which is written in one transaction. A killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100
 
-# Consecutive batches per task, which reuses the syntax trees of files it has parsed. Two workers parse 40 % more
-# than one worker with one batch per task, 13 % more with four: see "Batches per task" in README.md.
+# Most consecutive batches per task, which reuses the syntax trees of its batches. Compared with one worker, two workers
+# spend 40 % more time on parsing with one batch per task, and 13 % with four: "Batches per task" in README.md.
 BATCHES_PER_TASK: Final = 4
-# Tasks per worker in a group. Workers wait for each other at the end of a group, and two groups are in memory.
+# Tasks per worker in a group. More would take more memory, fewer more time: the workers wait for each other at the end
+# of a group.
 TASKS_PER_WORKER: Final = 2
 
 
@@ -65,13 +68,13 @@ class RunOptions:
     """Options of an index run.
 
     `commit_batch`: commits per transaction.
-    `force`: parse every file of HEAD again, and the changes of the history that an outdated parser parsed.
+    `force`: parse every file of HEAD again, and extract outdated symbols and terms of the history again.
     `rebuild`: delete the index first.
     `embed_cache`: embedding cache mode; None keeps the mode of the index.
     `embed_batch`: texts per call of the encoder.
-    `skip_vectors`: stop after the first stage; a later run embeds the texts.
-    `branch_patterns`: refs to index besides HEAD, in this run and later ones, in addition to those of the index.
-    `head_only`: forget those of the index.
+    `skip_vectors`: stop after the first part; a later run embeds the texts.
+    `branch_patterns`: patterns of refs to index besides HEAD. They are added to those recorded in the index.
+    `head_only`: index only HEAD, and delete the recorded patterns.
     `scheduler`: address of a Dask scheduler whose workers embed; None embeds on this machine.
     """
 
@@ -90,12 +93,12 @@ class RunOptions:
 class Progress:
     """Progress of an index run, reported after each batch of commits or texts.
 
-    `total_commits`: commits to index. `processed_commits`: those that are done. They include unreadable commits and
-    commits with only ignored files, which have no row.
-    `written_commits`, `written_hunks`, `head_symbols`: rows written so far.
-    `unreadable_head_files`: paths of HEAD that could not be read.
-    `watermark`: last commit, in walk order, up to which every commit is indexed; None before the first batch.
-    `total_texts`: texts to embed, known after the first stage. `embedded_texts`: those that are done.
+    `total_commits`: number of commits to index. `processed_commits`: number of those that are done. Both include
+    commits without a row: unreadable ones, and those with only ignored files.
+    `written_commits`, `written_hunks`, `head_symbols`: number of rows written so far.
+    `unreadable_head_files`: paths of files at HEAD that could not be read.
+    `watermark`: last commit up to which this run has indexed all commits; None if it has not moved the watermark.
+    `total_texts`: number of texts to embed; 0 during the first part. `embedded_texts`: number of those that are done.
     """
 
     processed_commits: int = 0
@@ -113,9 +116,9 @@ class Progress:
 class HeadUpdate:
     """Changes that bring the HEAD snapshot up to date.
 
-    `changed_files`: files to parse. `removed_paths`: paths to delete.
-    `replaces_all_rows`: every file of HEAD is parsed, so that no row of an earlier run remains.
-    `read_error`: why the tree of HEAD could not be read; empty if it was read. If set, the other fields are empty.
+    `changed_files`: files to parse. `removed_paths`: files whose rows to delete.
+    `replaces_all_rows`: all files at HEAD are parsed, so that no row of an earlier run remains.
+    `read_error`: why the tree of HEAD could not be read; then there are no changes. Empty if it was read.
     """
 
     changed_files: tuple[HeadFile, ...] = ()
@@ -125,7 +128,7 @@ class HeadUpdate:
 
     @property
     def slice_count(self) -> int:
-        """Number of tasks for the changed files."""
+        """Number of slices, which are the tasks for the changed files."""
         return math.ceil(len(self.changed_files) / FILES_PER_SLICE)
 
 
@@ -133,15 +136,14 @@ class HeadUpdate:
 class RunSummary:
     """Result of an index run.
 
-    `commits`, `hunks`, `head_symbols`: rows written by this run.
-    `indexed_commits`: commits in the index after it.
-    `unreadable_commits`, `unreadable_head_files`: what the next run retries.
-    `head_error`: why the tree of HEAD could not be read, which the next run retries; empty if it was read.
-    `refresh`: hunks whose outdated rows were replaced, and commits for which that failed.
+    `commits`, `hunks`, `head_symbols`: number of rows that this run has written.
+    `indexed_commits`: number of commits in the index after the run.
+    `unreadable_commits`, `unreadable_head_files`: commits, and paths at HEAD, that the next run will try to read again.
+    `head_error`: why the tree of HEAD could not be read; empty if it was read.
+    `refresh`: result of replacing outdated rows of the history (`RunOptions.force`).
     `verdict`: compatibility of the index with this program.
-    `seconds`: wall time.
-    `workers`: number of worker processes.
-    `pending_texts`: texts that still have no vector.
+    `seconds`: wall time. `workers`: number of worker processes.
+    `pending_texts`: number of texts that still have no vector.
     """
 
     head: str
@@ -164,9 +166,9 @@ class RunSummary:
 class IndexRun:
     """Index run over one repository. The caller holds the run lock of the index.
 
-    `workers`: processes that extract; `threads`: threads that embed. The rows do not depend on their numbers. None
-    leaves a number to `joblib.parallel_config`.
-    `report`: called with the total before the first batch, and after each batch.
+    `workers`: number of processes that extract. `threads`: number of threads that embed. The rows do not depend on
+    these numbers. None leaves a number to `joblib.parallel_config`.
+    `report`: called with the progress before the first batch of each part, and after each batch.
     `keep_encoder`: keep the model in memory at the end, for the next run.
     """
 
@@ -184,7 +186,7 @@ class IndexRun:
         """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
 
         Raises OutOfMemory without enough memory, NothingToIndex without a commit, and IncompatibleIndex if the index
-        needs a rebuild.
+        has to be rebuilt.
         """
         check_free_memory()
         start_time = time.perf_counter()
@@ -237,7 +239,7 @@ class IndexRun:
         return head
 
     def _choose_branch_patterns(self) -> Sequence[str] | None:
-        """Return the patterns of the branches to index; None keeps those of the index."""
+        """Return the patterns of refs to index besides HEAD; None to keep those of the index."""
         if self.options.head_only:
             return ()
         if not (self.options.branch_patterns or self.options.rebuild):
@@ -246,7 +248,7 @@ class IndexRun:
         return list(dict.fromkeys((*recorded_patterns, *self.options.branch_patterns)))
 
     def _delete_index(self) -> EmbedCacheMode | None:
-        """Delete the index. Return the cache mode of the options, or else that of the deleted index."""
+        """Delete the index. Return the embedding cache mode of the options, or else that of the deleted index."""
         mode = self.options.embed_cache or write.get_cache_mode(write.load_index_versions(self.location))
         delete_index(self.location)
         return mode
@@ -263,6 +265,7 @@ class IndexRun:
             return write.start_run(writer, self.repository, head, cache_mode, encoder_name, branch_patterns)
 
     def _plan_head_update(self, start: RunStart, rules: IgnoreRules, head: str) -> HeadUpdate:
+        """Compare the files at HEAD with the recorded HEAD snapshot; with `force`, with an empty one."""
         with self.profile.measure("symbols"):
             try:
                 head_files = head_symbols.list_head_files(self.repository, head, rules)
@@ -280,7 +283,7 @@ class IndexRun:
     def _extract(
         self, writer: IndexWriter, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules
     ) -> Progress:
-        """Extract and parse in the workers; write in this process, first the commits in order, then HEAD."""
+        """Extract commits and parse files at HEAD in workers. Write the results here: commits in order, then HEAD."""
         progress = Progress(total_commits=len(start.pending_commits))
         if progress.total_commits:
             self.report(progress)
@@ -288,7 +291,7 @@ class IndexRun:
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
-            while results:  # results that are written are freed, while those of the next group arrive
+            while results:  # `pop` frees each result, because those of the next group arrive meanwhile
                 for rows in results.pop(0):
                     if isinstance(rows, ParsedFiles):
                         progress = self._write_head(writer, rows, progress)
@@ -301,7 +304,7 @@ class IndexRun:
     def _list_tasks(
         self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, jobs: int
     ) -> Iterator[ExtractTask | HeadSlice]:
-        """Yield tasks for the commits, then for the slices of HEAD, so that no worker idles between the two."""
+        """Yield tasks for the commits, then for the files at HEAD. In one sequence, so that no worker has to wait."""
         batches_per_task = max(1, min(BATCHES_PER_TASK, math.ceil(self._count_batches(start) / jobs)))
         batches = split_into_batches(start.pending_commits, self.options.commit_batch)
         diff_only = start.cache_mode is EmbedCacheMode.DIFF
@@ -347,7 +350,7 @@ class IndexRun:
         progress: Progress,
         completed_commit: str | None,
     ) -> Progress:
-        """Embed the pending texts. `completed_commit`: HEAD to record as completely indexed at the end."""
+        """Embed the pending texts. `completed_commit`: commit to record as completely indexed at the end, if any."""
         with ExitStack() as stack:
             threads, texts_per_transaction = self.threads, TEXTS_PER_TRANSACTION
             if self.options.scheduler:
@@ -381,7 +384,7 @@ class IndexRun:
         return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
 
     def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int:
-        """Return the number of workers: at most one per batch or slice, because a start costs as much as a batch."""
+        """Return the number of workers: at most one per batch or slice, as starting one takes as long as a batch."""
         task_count = max(1, self._count_batches(start), head_update.slice_count)
         return min(count_jobs(self.workers), task_count)
 
@@ -390,7 +393,7 @@ class IndexRun:
 
 
 def _update_progress(progress: Progress, batch: ExtractedBatch, watermark: str | None) -> Progress:
-    """Return the progress after a batch. `watermark`: None if the batch has only retried commits."""
+    """Return the progress after a batch. `watermark`: None if the batch did not move it."""
     return replace(
         progress,
         processed_commits=progress.processed_commits + len(batch.shas),

@@ -1,10 +1,11 @@
-"""Builders of the texts of a hunk for the encoder and for the full-text index, and the terms of a text.
+"""Texts of a hunk for the encoder and for the full-text index, and terms of a text.
 
 A hunk is the diff of one file in one commit. Its semantic text is the input of the encoder, and the terms of its full
 text are the input of the full-text index. All functions are pure.
 
-A term is a stemmed word. An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed, so
-that `parseHTTPHeader` matches "parse header". Stemmer: Porter.
+A token is a run of letters, digits and underscores. It has parts, by camelCase and snake_case. Its terms are the stems
+of the parts (Porter) and, if there are several parts, the whole token in lower case. So "parse header" matches
+`parseHTTPHeader`.
 """
 
 from __future__ import annotations
@@ -18,32 +19,34 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters: the rest is for the
-# other fields, above all the changed lines.
+# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. The rest of these is
+# for the other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Limit on the changed lines in a semantic text. It is twice what the encoder reads of an average text, because code
-# with long tokens has more characters per token.
+# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text, because code with long
+# tokens has more characters per token.
 MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
-# Source characters that are read per character of the limit, because indentation and blank lines are dropped. In nearly
-# every change they are less than 3/4 of the text.
+# Characters to read per character of a limit, because indentation and blank lines are dropped. In nearly every change
+# these are less than 3/4 of the text.
 READ_AHEAD_FACTOR: Final = 4
-# Limit on symbol names in a semantic text: more names only show that the change is broad.
+# Most symbol names in a semantic text. More names would only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12
-# Longer tokens have no terms: they are hashes, keys or minified code, which nobody searches for.
+# Longest token that has terms. Longer ones are hashes, keys or minified code, which nobody searches for.
 MAX_TOKEN_CHARACTERS: Final = 64
-# Tokens whose terms are cached. Over 5,500 commits the hit rate was 94 % (unbounded: 95 %); an entry takes 350 bytes.
+# Tokens whose terms are cached. Over 5,500 commits the hit rate was 94 %, and 95 % without a limit. An entry takes 350
+# bytes.
 TOKEN_CACHE_SIZE: Final = 1 << 14
 
 # The terms of each token of a text, in text order.
 TermsByToken: TypeAlias = list[tuple[str, ...]]
 
 _TOKEN: Final = re.compile(r"\w+")
-# Maps ASCII characters that `_TOKEN` does not match to spaces.
+# Translation table that replaces each ASCII character outside of tokens by a space.
 _TOKEN_TABLE: Final = bytes(
     code if code < 128 and _TOKEN.match(chr(code)) else ord(" ") for code in range(256)
 )
+# Matches a part of an ASCII token.
 _ASCII_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Tokens that are not ASCII are split only at underscores and digits, because case means little in them.
+# Matches a part of another token. It is split only at underscores and digits, because case means little in it.
 _PART: Final = re.compile(r"[^\W\d_]+|\d+")
 
 
@@ -59,7 +62,8 @@ def build_semantic_text(
 ) -> str:
     """Return the encoder input of a hunk: message, path, language, symbols, kind of change, added lines.
 
-    If nothing was added, the removed lines take the place of the added ones.
+    `symbols`: names of the touched symbols. `added`, `removed`: changed lines. The removed ones are used only if no
+    line was added.
     """
     return _join_fields(
         message=_collapse_whitespace(message, MAX_MESSAGE_CHARACTERS),
@@ -72,16 +76,17 @@ def build_semantic_text(
 
 
 def build_diff_text(*, diff: str, path: str, change_kind: str) -> str:
-    """Return the encoder input of a hunk with `--embed-cache diff`: the diff, or path and kind of change if empty."""
+    """Return the encoder input of a hunk with `--embed-cache diff`: the diff; if empty, path and kind of change."""
     return diff or _join_fields(
         message="", path=path, language=None, symbols=(), change_kind=change_kind, lines=""
     )
 
 
 def build_full_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
-    """Return the text of a hunk for the full-text index: message, path, symbols, and added or else removed lines.
+    """Return the text of a hunk for the full-text index: message, path, symbols, added lines.
 
-    `added`, `removed`: lines of the hunk, of which the index has at most 64 KB each.
+    `symbols`: names of the touched symbols. `added`, `removed`: changed lines. The removed ones are used only if no
+    line was added.
     """
     return "\n".join((message, path, *symbols, added or removed))
 
@@ -96,22 +101,22 @@ def count_terms(text: str) -> Counter[str]:
 
 
 def tokenize(text: str) -> TermsByToken:
-    """Return the terms of each token, in text order: the stems of its parts, then the whole token if it has several."""
+    """Return the terms of each token, in text order. Those of a token are in the order of its parts, the whole last."""
     return list(map(_get_token_terms, _split_tokens(text)))
 
 
 def flatten_terms(tokens: TermsByToken) -> list[str]:
-    """Return the terms of `tokenize` in text order, without the whole form of tokens that have several parts."""
+    """Return the stems of the parts of all tokens, in text order. `tokens`: result of `tokenize`."""
     return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 
 
 def find_compound_identifiers(text: str) -> set[str]:
-    """Return the tokens that have several parts, in lower case: `maxretries` for `maxRetries`."""
+    """Return the tokens with several parts, in lower case: `maxretries` for `maxRetries`."""
     return {terms[-1] for token in set(_split_tokens(text)) if len(terms := _get_token_terms(token)) > 1}
 
 
 def find_surface_forms(text: str) -> dict[str, str]:
-    """Map each term of a text to the first spelling that it occurs with, before lower-casing and stemming."""
+    """Return the first spelling of each term in a text: term -> part or token before lower-casing and stemming."""
     surface_forms: dict[str, str] = {}
     for token in _split_tokens(text):
         for term, part in zip(_get_token_terms(token), (*_split_identifier(token), token), strict=False):
@@ -125,8 +130,10 @@ def compute_digest(text: str) -> bytes:
 
 
 def _split_tokens(text: str) -> list[str]:
-    """Return the runs of letters, digits and underscores. The ASCII path is four times as fast."""
-    return text.encode().translate(_TOKEN_TABLE).decode().split() if text.isascii() else _TOKEN.findall(text)
+    """Return the tokens of a text, in text order."""
+    if text.isascii():  # four times as fast as the regular expression
+        return text.encode().translate(_TOKEN_TABLE).decode().split()
+    return _TOKEN.findall(text)
 
 
 @lru_cache(maxsize=TOKEN_CACHE_SIZE)
@@ -149,14 +156,14 @@ def _stem(parts: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def _get_stemmer() -> Stemmer.Stemmer:
-    # 0 turns the stemmer's cache off: callers cache by token, and stemming is faster than a lookup in it.
+    # 0 turns off the cache of the stemmer. `_get_token_terms` has one, and stemming is faster than a lookup in it.
     return Stemmer.Stemmer("porter", 0)
 
 
 def _join_fields(
     *, message: str, path: str, language: str | None, symbols: Sequence[str], change_kind: str, lines: str
 ) -> str:
-    parts = (
+    fields = (
         message,
         f"file: {path}" if path else "",
         f"language: {language}" if language else "",
@@ -164,10 +171,10 @@ def _join_fields(
         f"change: {change_kind}",
         lines,
     )
-    return "\n".join(part for part in parts if part)
+    return "\n".join(field for field in fields if field)
 
 
 def _collapse_whitespace(text: str, limit: int) -> str:
-    """Return the beginning of a text without blank lines and repeated spaces, which would waste encoder tokens."""
+    """Return at most `limit` characters of a text, without blank lines, indentation and repeated spaces."""
     lines = (" ".join(line.split()) for line in text[: limit * READ_AHEAD_FACTOR].splitlines())
     return "\n".join(line for line in lines if line)[:limit]

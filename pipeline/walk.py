@@ -1,7 +1,7 @@
-"""Commit walks: commits of HEAD and of branches to index, reachability of a new HEAD, and commits that any ref reaches.
+"""Commit walks: commits to index, commits that HEAD no longer reaches, and commits that any ref reaches.
 
-The watermark of an index is the last commit up to which it has the whole history. Commits are listed parents before
-children, so an interrupted run leaves no gap before its watermark.
+The watermark of an index is a commit whose whole history the index has. Commits are listed parents before children, so
+an interrupted run leaves no gap before its watermark.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Item = TypeVar("Item")
 def compute_reachability_delta(
     repository: Repository, head: str | None, recorded_head: str | None
 ) -> ReachabilityDelta:
-    """Return the commits that `head` reaches, as a difference to those that `recorded_head` reached.
+    """Return the difference between the commits that `head` reaches and those that `recorded_head` reached.
 
-    If `recorded_head` is None or no longer exists, `added_commits` has every commit that `head` reaches.
+    If `recorded_head` is None or no longer exists, `added_commits` are all commits that `head` reaches.
     """
-    if head == recorded_head and head is not None:
+    if head is None:
+        return ReachabilityDelta(lists_all_commits=True)
+    if head == recorded_head:
         return ReachabilityDelta()
-    if head is None or recorded_head is None or not repository.contains(recorded_head):
-        return ReachabilityDelta(
-            added_commits=tuple(repository.walk(head)) if head else (), lists_all_commits=True
-        )
+    if recorded_head is None or not repository.contains(recorded_head):
+        return ReachabilityDelta(added_commits=tuple(repository.walk(head)), lists_all_commits=True)
     return ReachabilityDelta(
         removed_commits=tuple(repository.walk(recorded_head, hide=[head])),
         added_commits=tuple(repository.walk(head, hide=[recorded_head])),
@@ -44,25 +44,23 @@ def find_unreachable(
 ) -> list[str]:
     """Return the recorded commits that the new HEAD does not reach, sorted.
 
-    `delta`: change from the earlier HEAD to the new one.
+    `delta`: result of `compute_reachability_delta` for the earlier HEAD and the new one.
     `unreachable_before`: commits that the earlier HEAD did not reach.
     """
-    added_commits = set(delta.added_commits)
-    if delta.lists_all_commits:
-        return sorted(set(recorded_commits) - added_commits)
-    return sorted(
-        (set(unreachable_before) | set(delta.removed_commits)) & set(recorded_commits) - added_commits
-    )
+    unreachable = set(recorded_commits).difference(delta.added_commits)
+    if not delta.lists_all_commits:
+        unreachable &= {*unreachable_before, *delta.removed_commits}
+    return sorted(unreachable)
 
 
 def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | None] = ()) -> set[str]:
     """Return every commit that a branch, a tag, any other ref, the HEAD of a work tree or a reflog reaches.
 
-    `extra_tips`: further commits that count as refs, if they exist.
-    Raises UnreadableObject if git cannot list the commits: then none may be treated as unreachable.
+    `extra_tips`: further commits to start from, if they exist. Raises UnreadableObject if git cannot list the commits;
+    then callers must not treat any commit as unreachable.
     """
     tips = [sha for sha in extra_tips if sha and repository.contains(sha)]
-    # `git reset` can restore a commit that only a reflog names, until the entry expires.
+    # Include reflogs, because `git reset` can restore their commits until the entries expire.
     result = commit_graph.create_git_program(repository).run("rev-list", "--all", "--reflog", *tips)
     if result.exit_code:
         raise UnreadableObject("the history", (result.stderr or "git rev-list failed").splitlines()[0])
@@ -76,9 +74,10 @@ def find_commits_to_index(
     find_recorded: Callable[[Sequence[str]], set[str]],
     unreadable_commits: Collection[str] = (),
 ) -> list[str]:
-    """Return the commits of `head` to index: those not recorded, and those of `unreadable_commits` that it reaches.
+    """Return the commits that `head` reaches and that have to be indexed or retried, parents before children.
 
     `watermark`: None walks the whole history. `find_recorded`: returns those of the given commits that the index has.
+    `unreadable_commits`: commits that earlier runs could not read; they are retried.
     """
     return exclude_recorded(
         list_candidate_commits(repository, head, watermark, unreadable_commits),
@@ -92,9 +91,9 @@ def list_candidate_commits(
 ) -> list[str]:
     """Return the commits of `head` that may have to be indexed, parents before children.
 
-    The walk stops at the watermark, whose ancestors are all recorded. If there are unreadable commits, the whole
-    history is walked: HEAD may no longer reach them, and a commit that has become readable may have new ancestors
-    (for example after `git fetch --unshallow`).
+    The walk stops at the watermark, because its ancestors are recorded. If there are unreadable commits, the whole
+    history is walked, for two reasons: `head` may no longer reach them, and a commit that has become readable may have
+    new ancestors, for example after `git fetch --unshallow`.
     """
     hidden_commits = [watermark] if watermark and not unreadable_commits else []
     return repository.walk(head, hide=hidden_commits)
@@ -109,9 +108,10 @@ def list_branch_candidates(
 ) -> list[str]:
     """Return the commits of branches that may have to be indexed, parents before children, without those of HEAD.
 
-    `tips`: commits of the branches; the order of the result depends on theirs.
-    `head_candidates`: result of `list_candidate_commits`; with the history of `watermark`, they are that of HEAD.
-    `recorded_tips`: tips whose histories are recorded. If every tip is known, nothing is read.
+    `tips`: newest commits of the branches. Their order decides the order of the result.
+    `head_candidates`: result of `list_candidate_commits` for `watermark`. HEAD reaches these and the watermark's
+    history.
+    `recorded_tips`: tips whose histories are recorded. If no tip is new, nothing is read.
     """
     excluded = {*head_candidates, *recorded_tips}
     new_tips = [tip for tip in tips if tip not in excluded and tip != watermark]
@@ -132,13 +132,16 @@ def exclude_recorded(
     find_recorded: Callable[[Sequence[str]], set[str]],
     unreadable_commits: Collection[str],
 ) -> list[str]:
-    """Return the commits without the recorded ones, but with the unreadable ones, which are retried."""
+    """Return the candidates that are not recorded or are unreadable, in their order.
+
+    `find_recorded`, `unreadable_commits`: as for `find_commits_to_index`.
+    """
     skipped_commits = find_recorded(candidates).difference(unreadable_commits)
     return [sha for sha in candidates if sha not in skipped_commits]
 
 
 def split_into_batches(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
-    """Yield the items in order, `size` at a time."""
+    """Yield the items in order, in tuples of `size`; the last one may be shorter."""
     iterator = iter(items)
     while batch := tuple(islice(iterator, min(size, sys.maxsize))):
         yield batch

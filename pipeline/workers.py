@@ -1,9 +1,8 @@
-"""Workers: ordered parallel map by joblib, and limits on the memory that malloc retains.
+"""Ordered parallel map in groups by joblib, start of worker processes, and limits on the memory of malloc.
 
 joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
-in memory. So tasks are run in groups, and at most two groups are in memory: one whose results the caller uses, and the
-next one, which runs meanwhile. An active `joblib.parallel_config` selects another backend, such as Dask, for the same
-tasks.
+in memory. So tasks run in groups. At most two groups are in memory: the one whose results the caller uses, and the next
+one, which runs meanwhile. `joblib.parallel_config` can select another backend for the same tasks, such as Dask.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from stores.errors import LineageError, OutOfMemory
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Idle worker processes end after this time. The pause between two groups is shorter.
+# Time after which idle worker processes end. The pause between two groups is shorter.
 IDLE_SECONDS: Final = 5
-# Workers create hundreds of thousands of objects without cycles: with the default threshold, garbage collection freed
-# nothing and took 4 % of their time.
+# Threshold of garbage collection in workers. They create hundreds of thousands of objects without cycles: with the
+# default threshold, collection freed nothing and took 4 % of the time.
 GC_THRESHOLD: Final = 100_000
 # Name of joblib's thread that sends tasks to the worker processes and receives their results.
 MANAGER_THREAD: Final = "ExecutorManagerThread"
-# Time between two checks of a worker process for its parent, which may have been killed.
+# Time between two checks in a worker process whether its parent still runs.
 PARENT_POLL_SECONDS: Final = 1.0
 
-# Address space for the stacks of threads and the first blocks of DuckDB and pyarrow. With up to 80 MB, the system
-# sometimes could not start a thread of pyarrow, and the run waited for it forever.
+# Address space that a run needs at its start, for the stacks of threads and the first blocks of DuckDB and pyarrow.
+# With 80 MB or less, the system sometimes could not start a thread of pyarrow, and the run waited for it forever.
 MIN_FREE_BYTES: Final = 192 << 20
 
 # Parameters of `mallopt`, from malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _ARENA_MAX: Final = -8
 
-# If more memory than this is free at the end of the heap, glibc returns it to the system. This is glibc's default, but
-# glibc raises it and the threshold for `mmap` at run time, unless it is set explicitly.
+# If more memory than this is free at the end of the heap, glibc returns it to the system. This is glibc's default. But
+# glibc raises it, and the threshold for `mmap`, at run time unless it is set explicitly.
 TRIM_THRESHOLD_BYTES: Final = 128 << 10
-# By default glibc creates an arena per thread, up to eight per processor. Threads cannot reuse memory of other arenas.
+# Memory arenas of glibc. By default there are up to eight per processor, and a thread cannot reuse memory of others.
 MAX_ARENAS: Final = 1
 
 
@@ -55,8 +54,8 @@ class WorkerDied(LineageError):
     """A worker process ended during a task."""
 
 
-class _RunningCalls:
-    """Count of the calls that run in threads of this process."""
+class _RunningTasks:
+    """Number of tasks that run in threads of this process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -72,22 +71,22 @@ class _RunningCalls:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until no call runs. An exit during a call makes the C++ code of the encoder abort."""
+        """Wait until no task runs, because the C++ code of the encoder aborts if the process exits during a task."""
         with self._changed:
             self._changed.wait_for(lambda: not self._count)
 
 
-_running_calls: Final = _RunningCalls()
+_running_tasks: Final = _RunningTasks()
 
 
 def count_usable_cpus() -> int:
-    """Return the number of processors this process may run on, at least one."""
+    """Return the number of processors that this process may run on, at least one."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def count_jobs(jobs: int | None) -> int:
-    """Return the number of workers that `map_groups` uses for `jobs`."""
+    """Return the number of workers for `jobs` of `map_groups`, which may be None."""
     from joblib import effective_n_jobs
 
     return effective_n_jobs(None) if jobs is None else jobs
@@ -100,10 +99,10 @@ def map_groups(
     jobs: int | None,
     prefer: Literal["processes", "threads"],
 ) -> Iterator[list[Result]]:
-    """Yield the results of each group in order, while the next group is being processed.
+    """Call a function with each item; yield the results of each group in order, while the next group runs.
 
     `jobs`: number of workers; with one, tasks run in this thread. None leaves the number to `joblib.parallel_config`.
-    `prefer`: kind of workers unless `joblib.parallel_config` selects a backend.
+    `prefer`: kind of workers, if `joblib.parallel_config` selects no backend.
     Raises WorkerDied if a worker process ends during a task, and RuntimeError if the system starts no more threads.
     """
     from joblib import Parallel, delayed
@@ -114,7 +113,7 @@ def map_groups(
         return_as="generator",
         batch_size=1,
         pre_dispatch="all",
-        # Arguments of the process backend, which the others ignore.
+        # Arguments for worker processes. Other backends ignore them.
         idle_worker_timeout=IDLE_SECONDS,
         initializer=initialize_worker,
         initargs=(os.getpid(),),
@@ -125,7 +124,7 @@ def map_groups(
         if jobs != 1 and _uses_processes(prefer):
             interrupts.start_resource_tracker()
             stack.enter_context(_end_tasks_if_manager_fails())
-        stack.callback(_running_calls.wait)
+        stack.callback(_running_tasks.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
@@ -145,15 +144,17 @@ def map_groups(
 
 
 def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
-    with _running_calls:
+    """Call the function of `map_groups` in a worker."""
+    with _running_tasks:
         result = function(item)
-        if gc.get_freeze_count():  # in a worker process, which collects garbage rarely
-            gc.collect()  # repositories and their caches are in reference cycles
+        if gc.get_freeze_count():  # only in a worker process: `initialize_worker`
+            gc.collect()  # frees repositories and their caches, which are in reference cycles
         return result
 
 
 @contextmanager
 def _translate_worker_errors() -> Iterator[None]:
+    """Raise WorkerDied in place of joblib's error for a worker process that ended."""
     try:
         yield
     except BrokenExecutor as error:
@@ -164,7 +165,7 @@ def _translate_worker_errors() -> Iterator[None]:
 
 
 def _uses_processes(prefer: Literal["processes", "threads"]) -> bool:
-    """Return True if joblib runs tasks in processes of this machine; `joblib.parallel_config` overrides `prefer`."""
+    """Return whether joblib runs tasks in processes of this machine. `prefer`: as for `map_groups`."""
     from joblib.parallel import LokyBackend, get_active_backend
 
     return isinstance(get_active_backend(prefer=prefer)[0], LokyBackend)
@@ -172,9 +173,9 @@ def _uses_processes(prefer: Literal["processes", "threads"]) -> bool:
 
 @contextmanager
 def _end_tasks_if_manager_fails() -> Iterator[None]:
-    """End the tasks with the error of joblib's manager thread, if that thread fails during the body.
+    """End all tasks with an error if joblib's manager thread fails during the body.
 
-    joblib itself would wait for their results forever. The manager thread fails if it cannot start another thread.
+    It fails if it cannot start another thread. joblib would then wait for the results of the tasks forever.
     """
     default_hook = threading.excepthook
 
@@ -207,14 +208,14 @@ def initialize_worker(parent_pid: int) -> None:
 
 
 def _exit_with_parent(parent_pid: int) -> None:
-    """Exit when the parent has ended, even if it was killed."""
+    """Exit as soon as the parent process has ended, even if it was killed."""
     while os.getppid() == parent_pid:
         time.sleep(PARENT_POLL_SECONDS)
     os._exit(1)
 
 
 def check_free_memory() -> None:
-    """Raise OutOfMemory unless this process may allocate MIN_FREE_BYTES, with the limit that `ulimit -v` sets."""
+    """Raise OutOfMemory if this process cannot map MIN_FREE_BYTES, for example because of `ulimit -v`."""
     try:
         mmap.mmap(-1, MIN_FREE_BYTES, flags=mmap.MAP_PRIVATE).close()
     except OSError as error:
@@ -222,9 +223,10 @@ def check_free_memory() -> None:
 
 
 def configure_malloc() -> None:
-    """Make malloc return freed memory to the system. Call before starting threads: their arenas would remain.
+    """Make malloc return freed memory to the system. Call this before threads start, because their arenas would remain.
 
-    While indexing 5,000 commits in batches, malloc retained 5 MB of freed memory instead of up to 23 MB.
+    It has an effect with glibc only. While indexing 5,000 commits in batches, malloc retained 5 MB of freed memory
+    instead of up to 23 MB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,7 +1,7 @@
-"""Writes of an index run: its start, each batch with the watermark, the HEAD snapshot, and its end.
+"""Writes of an index run: its start, batches of commits with the watermark, the HEAD snapshot, and its end.
 
-The watermark is the last commit up to which the index has the whole history. Each batch is one transaction that also
-moves the watermark, so an interrupted run loses at most the batch in progress. Vectors follow later (see `embed`).
+The watermark is a commit whose whole history the index has. Each batch is one transaction that also moves the
+watermark, so an interrupted run loses at most the batch in progress. `embed` writes the vectors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Record = TypeVar("Record")
 
 
 class IncompatibleIndex(LineageError):
-    """The index has vectors of another encoder or cache mode, so this program cannot add to it."""
+    """The index has to be rebuilt before this program can add to it, for example because of another encoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,11 @@ class RunStart:
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
     `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no hunk for their messages.
-    `branch_commits`: pending commits that a branch reaches, but not HEAD.
-    `branch_tips`: newest commit of each indexed branch.
-    `obsolete_commits`: those of the unreadable commits that neither HEAD nor a branch reaches; this run does not retry
-    them.
-    `head_files`: path -> blob of each file in the recorded HEAD snapshot.
-    `components`: component versions of this run's rows.
+    `branch_commits`: pending commits that HEAD does not reach, but a branch does.
+    `branch_tips`: newest commit of each branch to index.
+    `obsolete_commits`: unreadable commits that neither HEAD nor a branch reaches. This run does not retry them.
+    `head_files`: path -> SHA of the blob, for each file in the recorded HEAD snapshot.
+    `components`: component versions of the rows of this run.
     """
 
     pending_commits: tuple[str, ...]
@@ -94,7 +93,8 @@ class RunStart:
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
         """Return the watermark after a batch of these commits; None if it does not move.
 
-        It is the last commit of HEAD in the batch that is not a retry, because retries are before the watermark.
+        It moves to the last commit of HEAD in the batch that no earlier run tried to read. Commits that are tried again
+        are before the present watermark.
         """
         skipped_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
         new_commits = [sha for sha in shas if sha not in skipped_commits]
@@ -103,7 +103,10 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Index after a run: number of commits, unreadable commits, and compatibility with this program."""
+    """State of the index after a run.
+
+    `commits`: number of commits. `verdict`: compatibility with this program.
+    """
 
     commits: int
     unreadable_commits: tuple[UnreadableCommit, ...]
@@ -120,9 +123,9 @@ def start_run(
 ) -> RunStart:
     """Create the index if there is none, record the target HEAD, and find the commits to index.
 
-    `cache_mode`: None keeps the mode of the index. `encoder_name`: None means the default encoder. `branch_patterns`:
-    refs to index besides HEAD; None keeps those of the index.
-    Raises IncompatibleIndex if the index needs a rebuild.
+    `cache_mode`: embedding cache mode; None keeps that of the index. `encoder_name`: None for the default encoder.
+    `branch_patterns`: patterns of refs to index besides HEAD; None keeps those of the index.
+    Raises IncompatibleIndex if the index has to be rebuilt.
     """
     with writer.open_batch() as connection:
         recorded_versions = compatibility.load_recorded_versions(connection)
@@ -136,7 +139,7 @@ def start_run(
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # This clone cannot read commits that it lost or that are at its shallow boundary.
+    # The other ones cannot be read: this clone has lost them, or they are at its shallow boundary.
     commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
@@ -154,18 +157,16 @@ def start_run(
         components=current_versions,
         branch_patterns=branch_patterns,
     )
-    if summary is None:  # a rebuild has deleted these settings, and the walk may be interrupted
+    if summary is None:
+        # Record now, because a rebuild has deleted these settings, and the walk may be interrupted.
         with writer.open_batch() as connection:
             record_start(connection, unreachable=())
-    # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
+    # Outside of a transaction, because walking a long history takes seconds, and queries can read the index meanwhile.
     watermark = summary.last_indexed_commit if summary else None
+    if unreadable_commits:  # they may be anywhere, so walk the whole histories
+        watermark, recorded_tips = None, frozenset()
     candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
-    # As for HEAD, unreadable commits are looked for in the whole history of the branches.
-    branch_candidates = (
-        list_branch_candidates(repository, branch_tips, candidates, watermark=None)
-        if unreadable_commits
-        else list_branch_candidates(repository, branch_tips, candidates, watermark, recorded_tips)
-    )
+    branch_candidates = list_branch_candidates(repository, branch_tips, candidates, watermark, recorded_tips)
     delta = (
         compute_reachability_delta(repository, head, summary.head_commit) if summary else ReachabilityDelta()
     )
@@ -194,13 +195,13 @@ def load_index_versions(location: IndexLocation) -> RecordedVersions | None:
 
 
 def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode | None:
-    """Return the embedding cache mode recorded in an index; None if there is none or it is unknown."""
+    """Return the embedding cache mode recorded in an index; None if none or an unknown one is recorded."""
     mode = recorded_versions.embed_cache if recorded_versions else None
     return EmbedCacheMode(mode) if mode in set(EmbedCacheMode) else None
 
 
 def load_branch_patterns(location: IndexLocation) -> tuple[str, ...]:
-    """Return the patterns of branches recorded in the index; none if there is no index or it cannot be read."""
+    """Return the patterns of refs recorded in the index; none if there is no index or it cannot be read."""
     return _load_if_readable(location, history.load_branch_patterns) or ()
 
 
@@ -213,7 +214,7 @@ def _load_if_readable(location: IndexLocation, load: Callable[[Connection], Reco
 
 
 def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, profile: Profile) -> str | None:
-    """Write a batch's rows and the watermark in one transaction; return the watermark, None if it does not move."""
+    """Write the rows of a batch and the watermark in a transaction. Return the watermark, None if it does not move."""
     watermark = start.get_watermark_after(batch.shas)
     rows = Batch(
         covered_commits=batch.shas,
@@ -231,7 +232,7 @@ def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, pro
 
 
 def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile) -> None:
-    """Write one slice of the HEAD snapshot in one transaction."""
+    """Write the rows of one slice of the HEAD snapshot in one transaction."""
     change = HeadChange(
         replaced_paths=parsed_files.replaced_paths,
         files=parsed_files.files,
@@ -256,11 +257,10 @@ def finish_extraction(
     is_head_rebuilt: bool,
     is_head_complete: bool,
 ) -> pa.Table:
-    """Move the watermark to HEAD and record the versions of this run; return the texts that have no vector yet.
+    """Move the watermark to HEAD and record the versions of this run. Return the texts that have no vector yet.
 
-    The records of unreadable commits that neither HEAD nor a branch reaches are deleted: if HEAD reaches them again,
-    the walk from the new watermark finds them.
-
+    The records of `start.obsolete_commits` are deleted. If HEAD reaches such a commit again, the walk from the new
+    watermark finds it.
     `is_head_rebuilt`: this run wrote every row of the HEAD snapshot.
     `is_head_complete`: the HEAD snapshot has every file.
     """
@@ -293,9 +293,9 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 
 
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
-    """Return the recorded commits that HEAD does not reach.
+    """Return the recorded commits that the new HEAD does not reach. `delta`: difference to the recorded HEAD.
 
-    Look up only the commits that the delta may change, unless it lists every commit that HEAD reaches.
+    Unless the delta lists all commits that HEAD reaches, only those that may be unreachable are looked up.
     """
     previously_unreachable = history.load_unreachable_commits(connection)
     candidates = {*previously_unreachable, *delta.removed_commits}
@@ -310,6 +310,7 @@ def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Seque
 def _require_compatible_vectors(
     recorded_versions: RecordedVersions, current_versions: ComponentVersions
 ) -> None:
+    """Raise IncompatibleIndex if the index has to be rebuilt."""
     verdict = compatibility.check_compatibility(recorded_versions, current_versions)
     if verdict.status is CompatibilityStatus.NEEDS_REBUILD:
         raise IncompatibleIndex(
@@ -325,7 +326,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    # Only in diff mode is the message left out of the vectors, so the other modes are interchangeable.
+    # The other modes are interchangeable: only in diff mode the vectors are those of other texts.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"
@@ -334,10 +335,10 @@ def _list_changed_options(
 def _write_timed(
     writer: IndexWriter, profile: Profile, phase: str, write: Callable[[Connection], float]
 ) -> None:
-    """Write in one transaction and measure it.
+    """Call `write` in one transaction, and add its time to the profile.
 
-    `write` returns the seconds that it spent on the full-text index: they count for the phase `fts`, the other time for
-    `phase`.
+    `write` returns the seconds that it spent on the full-text index. These are added to the phase `fts`, and the other
+    time to `phase`.
     """
     with profile.measure(phase), writer.open_batch() as connection:
         postings_seconds = write(connection)

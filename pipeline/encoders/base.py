@@ -1,9 +1,7 @@
-"""Encoder protocol, the bundled int8 MiniLM encoder on ONNX Runtime, and the bundled encoders by name.
+"""Encoder protocol, bundled int8 MiniLM encoder on ONNX Runtime, and functions to load and check bundled models.
 
 The model runs once for each text, without padding and on one thread; callers encode in several threads at once. Dynamic
 quantization scales the activations of a whole run, so in a batch the vector of a text would depend on the other texts.
-
-The bundled model files are checked against their SHA-256 sums.
 """
 
 from __future__ import annotations
@@ -30,24 +28,24 @@ if TYPE_CHECKING:
 
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
-# Version of each encoder's vector space, with the encoder's name before the first slash. Raise the last number whenever
-# the bundled file or the preparation of its input changes.
+# Name of each encoder's vector space: model, and version after the last slash. Raise the version whenever the bundled
+# file or the preparation of its input changes. `component_versions` reads the part before the first slash.
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
-# Longer texts are cut before the tokenizer, which reads its whole input (a commit message can have a megabyte) and then
-# keeps 256 tokens: about 1,000 characters of code.
+# Length to which texts are cut before they are tokenized. The model reads 256 tokens, about 1,000 characters of code,
+# but the tokenizer would read the whole text, and a commit message can have a megabyte.
 MAX_TEXT_CHARACTERS: Final = 4_096
 
-# File with the checksums, as `sha256sum --check` reads it, so that users can check the files without this program.
+# Checksums of the bundled files, in the format of `sha256sum --check`, so that users can check the files with it.
 CHECKSUM_FILE: Final = "SHA256SUMS"
 
 
 class Encoder(Protocol):
     """Model that turns texts into unit vectors.
 
-    `name`: version of the vector space; vectors of different versions cannot be compared. `dimension`: number of
-    components of a vector.
+    `name`: name and version of the vector space. Vectors are comparable only if their encoders have the same name.
+    `dimension`: number of components of a vector.
     """
 
     @property
@@ -68,18 +66,18 @@ class Encoder(Protocol):
 class OnnxEncoder:
     """Bundled int8 all-MiniLM-L6-v2, loaded at the first text. Several threads may encode at once.
 
-    In another process a pickled encoder becomes the one that all tasks of that process share.
+    Unpickling returns the encoder that all tasks of the process share.
     """
 
     name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
     def __init__(self) -> None:
-        self._loading = Lock()
+        self._load_lock = Lock()
         self._model: _Model | None = None
 
     def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
-        """Pickle only the reference to the bundled model."""
+        """Pickle a call of `get_shared_encoder` instead of the model."""
         return get_shared_encoder, ()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -93,11 +91,11 @@ class OnnxEncoder:
 
     def unload(self) -> None:
         """Free the model's memory. The next text loads the model again."""
-        with self._loading:
+        with self._load_lock:
             self._model = None
 
     def _get_model(self) -> _Model:
-        with self._loading:
+        with self._load_lock:
             if self._model is None:
                 self._model = load_model()
             return self._model
@@ -105,6 +103,8 @@ class OnnxEncoder:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
+    """Loaded MiniLM model."""
+
     tokenizer: Tokenizer
     session: InferenceSession
 
@@ -129,21 +129,21 @@ def get_shared_encoder() -> OnnxEncoder:
 
 
 def sanitize_text(text: str) -> str:
-    """Truncate a text and replace lone surrogates (from input in another encoding), which the tokenizer rejects."""
+    """Truncate a text to MAX_TEXT_CHARACTERS, and replace lone surrogates, which the tokenizer rejects, by `?`."""
     return text[:MAX_TEXT_CHARACTERS].encode("utf-8", "replace").decode()
 
 
 def load_tokenizer() -> Tokenizer:
-    """Load the bundled MiniLM tokenizer, which truncates at the model's 256 tokens."""
+    """Load the bundled MiniLM tokenizer. It truncates a text to the 256 tokens that the model reads."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(MODELS_DIR / "tokenizer.json"))
 
 
 def load_runtime() -> ModuleType:
-    """Import ONNX Runtime with its telemetry off.
+    """Import ONNX Runtime with its telemetry turned off, and return the module.
 
-    The telemetry sends data about this machine, and stores on disk what it cannot send.
+    The telemetry would send data about this machine, or store it on disk if it cannot be sent.
     """
     os.putenv("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -157,29 +157,29 @@ def create_session(model: Path | bytes) -> InferenceSession:
     ort = load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The bundled graph is optimized already; the runtime's fusions slow it down (see `pipeline.training.export`).
+    # The bundled graph is optimized already. The optimizations of the runtime slow it down: `pipeline.training.export`.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    # Otherwise the runtime stores a memory pattern for every length of text.
+    # The runtime would store a memory pattern for every length of text.
     options.enable_mem_pattern = False
-    options.log_severity_level = 3
+    options.log_severity_level = 3  # errors only
     session: InferenceSession = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return session
 
 
 def read_checksums() -> dict[str, str]:
-    """Read the SHA-256 of each bundled file, by file name."""
+    """Read the SHA-256 digest (hexadecimal) of each bundled file, by file name."""
     lines = (MODELS_DIR / CHECKSUM_FILE).read_text(encoding="ascii").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def find_corrupt_files() -> dict[str, str]:
-    """Return a description of the fault of each bundled file that is missing or changed, by file name."""
+    """Return the bundled files that are missing or changed: file name -> description of the fault."""
     faults = {name: _describe_fault(MODELS_DIR / name, digest) for name, digest in read_checksums().items()}
     return {name: fault for name, fault in faults.items() if fault}
 
 
 def _describe_fault(file: Path, digest: str) -> str:
-    """Return the fault of a file; empty if its content has the digest."""
+    """Return the fault of a file; empty if its content has this SHA-256 digest."""
     try:
         with file.open("rb") as stream:
             is_intact = hashlib.file_digest(stream, "sha256").hexdigest() == digest
@@ -189,7 +189,7 @@ def _describe_fault(file: Path, digest: str) -> str:
 
 
 def create_bundled_encoder(name: EncoderName) -> Encoder:
-    """Create the bundled encoder of that name, on the CPU. It loads its model at the first text."""
-    from pipeline.encoders.static import StaticEncoder  # it imports this module
+    """Create a bundled encoder, which runs on the CPU and loads its model at the first text."""
+    from pipeline.encoders.static import StaticEncoder  # imports this module
 
     return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()

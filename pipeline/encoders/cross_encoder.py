@@ -1,7 +1,7 @@
-"""Bundled cross-encoder, which scores a question together with a commit message and one file's change.
+"""Bundled cross-encoder, which scores how well a commit message and the change of one file answer a question.
 
-The model runs once for each pair of a question and a change, so a score does not depend on the other pairs. Several
-single-threaded runs go in parallel.
+The model runs once for each pair of a question and a change, so a score does not depend on the other pairs. Each run
+has one thread, and several runs go in parallel.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Raise the number whenever the bundled file or the preparation of its input changes.
+# Name and version of the model. Raise the version whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Most tokens of a pair (an eighth more than in training), of the question in it, and of the commit message.
+# Most tokens of a pair, special tokens included; in training it was 112.
 MAX_PAIR_TOKENS: Final = 128
+# Most tokens of the question and of the commit message. The change of the file gets the rest.
 MAX_QUESTION_TOKENS: Final = 32
 MAX_MESSAGE_TOKENS: Final = 56
-SPECIAL_TOKENS: Final = 4  # [CLS] before and [SEP] after both question and text
+SPECIAL_TOKENS: Final = 4  # [CLS] before the question and the text, [SEP] after each
 # Ids of BERT's [CLS] and [SEP].
 CLS_TOKEN: Final = 101
 SEP_TOKEN: Final = 102
 
 CROSS_ENCODER_FILE: Final = "cross.npz"
-# Names of the two inputs of the graph.
+# Inputs of the graph: the question; and the text, which is the commit message followed by the change.
 SEGMENTS: Final = ("question", "text")
-# Factor of the product of both means before the dense layer. The weights were trained with it.
+# Factor of the product of the two mean vectors, before the dense layer that was trained with it.
 MEANS_PRODUCT_SCALE: Final = 10.0
 
 
@@ -56,9 +57,9 @@ class DamagedModel(LineageError):
 
 
 class ChangeText(NamedTuple):
-    """Input of the cross-encoder: a commit message, and a hunk's semantic text without the message.
+    """Text to score: a commit message, and a hunk's semantic text without the message.
 
-    A hunk is the diff of one file in one commit; its semantic text has path, language, symbols and changed lines.
+    A hunk is the diff of one file in one commit. Its semantic text has path, language, symbols and changed lines.
     """
 
     message: str
@@ -68,13 +69,13 @@ class ChangeText(NamedTuple):
 class CrossEncoder:
     """Bundled cross-encoder, loaded at the first question.
 
-    `threads`: number of parallel runs; 0 means one for each CPU that this process may use.
+    `threads`: number of parallel runs; 0 for one per CPU that this process may use.
     """
 
     def __init__(self, precision: Precision = Precision.FULL, threads: int = 0) -> None:
         self.precision: Final = precision
         self.threads = threads or count_usable_cpus()
-        self._loading = Lock()
+        self._load_lock = Lock()
         self._model: _Model | None = None
 
     @property
@@ -83,14 +84,14 @@ class CrossEncoder:
         return f"{CROSS_ENCODER}/{self.precision}"
 
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
-        """Return how well each change answers the question, in order: an unbounded score, higher is better.
+        """Return a score per change, in order: how well it answers the question. Unbounded; higher is better.
 
-        Raise DamagedModel if the bundled file cannot be read, and RequestCancelled between two runs.
+        Raise DamagedModel if the bundled file cannot be read, and RequestCancelled if the request is cancelled.
         """
         import numpy as np
 
         encoded_question = self._get_model().encode_question(question)
-        flag = interrupts.get_cancellation_flag()
+        flag = interrupts.get_cancellation_flag()  # here, because it belongs to this thread
 
         def score(change: ChangeText) -> float:
             interrupts.check_cancelled(flag)
@@ -99,7 +100,7 @@ class CrossEncoder:
         return np.array(_map_in_threads(score, changes, self.threads), np.float32)
 
     def _get_model(self) -> _Model:
-        with self._loading:
+        with self._load_lock:
             if self._model is None:
                 self._model = load_model(self.precision)
             return self._model
@@ -107,6 +108,8 @@ class CrossEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Model:
+    """Loaded cross-encoder."""
+
     tokenizer: Tokenizer
     embeddings: TokenEmbeddings
     session: InferenceSession
@@ -129,7 +132,11 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EncodedQuestion:
-    """Question embeddings, and the number of tokens that the question leaves for the change."""
+    """Question that changes can be scored for.
+
+    `embeddings`: array of shape (1, tokens, components).
+    `token_budget`: number of tokens that the question leaves for message and change.
+    """
 
     model: _Model
     embeddings: NDArray[np.float32]
@@ -138,13 +145,13 @@ class _EncodedQuestion:
     def score(self, change: ChangeText) -> float:
         message = self.model.tokenize(change.message)[:MAX_MESSAGE_TOKENS]
         tokens = (message + self.model.tokenize(change.hunk))[: self.token_budget]
-        pair = {"question": self.embeddings, "text": self.model.embed_tokens(tokens)}
-        (score,) = self.model.session.run(None, pair)
+        inputs = {"question": self.embeddings, "text": self.model.embed_tokens(tokens)}
+        (score,) = self.model.session.run(None, inputs)
         return float(score[0, 0])
 
 
 def load_model(precision: Precision) -> _Model:
-    """Load the bundled model in this precision, and its tokenizer; raise DamagedModel if it cannot be read."""
+    """Load the bundled model and its tokenizer. Raise DamagedModel if the file of the model cannot be read."""
     from pipeline.encoders.onnx_graph import (
         TokenEmbeddings,
         build_cross_encoder,
@@ -163,7 +170,7 @@ def load_model(precision: Precision) -> _Model:
 
 
 def _map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """Apply a function to each item with at most `threads` calls at a time; return the results in order."""
+    """Call a function with each item, at most `threads` calls at a time; return the results in order."""
     workers = min(threads, len(items))
     if workers <= 1:
         return [function(item) for item in items]
@@ -171,5 +178,5 @@ def _map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], t
     try:
         return list(pool.map(function, items))
     finally:
-        # After Ctrl-C, wait only for the calls in progress.
+        # After an error or Ctrl-C, wait only for the calls in progress.
         pool.shutdown(cancel_futures=True)

@@ -1,8 +1,8 @@
 """MiniLM: reference implementation in NumPy, int8 quantization, and builder of the int8 ONNX graph.
 
-The reference implementation finds outlier channels, and tests compare the ONNX graphs with its vectors. The builder is
-used only for the export, because it needs the `onnx` package; `pipeline.training.export` explains the quantization.
-Names of nodes and constants are part of the bundled file, whose digest is recorded.
+The reference implementation finds outlier channels, and tests compare its vectors with those of the ONNX graphs. Only
+the export uses the builder, which needs the `onnx` package; `pipeline.training.export` explains the quantization. Names
+of nodes and constants are part of the bundled file, so renaming one changes the recorded digest of the file.
 """
 
 from __future__ import annotations
@@ -20,45 +20,47 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 NamedArrays = dict[str, Floats]
+# Tensors by their names in the file of the original model.
 Weights = NamedArrays
 
 LAYER_COUNT: Final = 6
 HEAD_COUNT: Final = 12
 HIDDEN_SIZE: Final = 384
 MAX_TOKENS: Final = 256
-# Added to the variance in layer normalizations.
+# Added to the variance in layer normalizations, against a division by zero.
 EPSILON: Final = 1e-12
 
-# A channel is an outlier if its peak is more than this many times the median. Of 1.5, 2, 3 and 4 this came closest to
-# fp32.
+# A channel is an outlier if its peak is more than this many times the median peak. Of 1.5, 2, 3 and 4, this ratio gave
+# vectors closest to those in FP32.
 OUTLIER_RATIO: Final = 3.0
-# Random texts, and tokens of each, that show the outlier channels. They are the same channels as for real hunks.
+# Number of random texts, and of tokens in each, that find the outlier channels. Real hunks have the same ones.
 PROBE_COUNT: Final = 40
 PROBE_TOKENS: Final = 128
-# Lower ids are the vocabulary's unused and single-character entries.
+# Lowest token id of a random text. Lower ids are unused or stand for single characters.
 FIRST_PROBE_TOKEN: Final = 1_000
 
-# Largest absolute int8 code. Weights have 7 bits, so that AVX2's 16-bit sums of two u8 x s8 products do not overflow.
+# Largest absolute int8 value of a weight: 7 bits, so that AVX2's 16-bit sums of two u8 x s8 products do not overflow.
 MAX_WEIGHT_CODE: Final = 63
+# The same for a word embedding.
 MAX_EMBEDDING_CODE: Final = 127
 
-# Operator sets, each with its version: ONNX's own, and ONNX Runtime's.
+# Domain and version of two operator sets: that of ONNX, and that of ONNX Runtime.
 DEFAULT_DOMAIN: Final = ("", 18)
 MICROSOFT: Final = ("com.microsoft", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NumpyMiniLM:
-    """MiniLM on one text at a time.
+    """Reference implementation of MiniLM, for one text at a time.
 
-    `peaks`: for each matrix product the largest absolute value of each input channel, over all texts so far.
+    `peaks`: largest absolute value of each input channel over all texts so far, by the name of the matrix product.
     """
 
     weights: Weights
     peaks: NamedArrays = field(default_factory=dict)
 
     def embed(self, tokens: Sequence[int]) -> Floats:
-        """Return the unit vector of one text's token ids, at most MAX_TOKENS."""
+        """Return the unit vector of a text, given its token ids, at most MAX_TOKENS."""
         x = self._apply_layer_norm(
             get_position_embeddings(self.weights)[: len(tokens)] + self._look_up_words(tokens),
             "embeddings.LayerNorm",
@@ -105,7 +107,10 @@ class NumpyMiniLM:
 
 
 def gelu(x: Floats) -> Floats:
-    """Return x times the standard normal CDF at x; erf is Abramowitz and Stegun's 7.1.26."""
+    """Return the GELU activation: x times the standard normal CDF at x.
+
+    The error function is approximated by formula 7.1.26 of Abramowitz and Stegun.
+    """
     t = 1 / (1 + 0.3275911 * np.abs(x) / np.sqrt(2))
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     erf = np.sign(x) * (1 - series * np.exp(-(x**2) / 2))
@@ -114,7 +119,7 @@ def gelu(x: Floats) -> Floats:
 
 
 def get_position_embeddings(weights: Weights) -> Floats:
-    """Return the position embeddings plus the token-type embedding of a single text."""
+    """Return position embeddings plus the embedding of token type 0, the only type: shape (MAX_TOKENS, HIDDEN_SIZE)."""
     table = (
         weights["embeddings.position_embeddings.weight"]
         + weights["embeddings.token_type_embeddings.weight"][0]
@@ -124,10 +129,10 @@ def get_position_embeddings(weights: Weights) -> Floats:
 
 
 def compute_outlier_divisors(weights: Weights) -> NamedArrays:
-    """Return a divisor for each input channel of each matrix product, from their peaks for random tokens.
+    """Return a divisor per input channel of each matrix product, by the product's name.
 
-    The divisor is 1 except for outlier channels, whose peak is more than OUTLIER_RATIO times the median peak. It is
-    rounded, because the last bits of a matrix product differ between machines and the bundled file must not.
+    The peaks of random texts decide: the divisor is 1 for most channels, and larger for outliers. It is rounded, so
+    that the bundled file is the same on all machines: the last bits of a matrix product differ between them.
     """
     model = NumpyMiniLM(weights)
     random = np.random.default_rng(0)
@@ -141,9 +146,9 @@ def compute_outlier_divisors(weights: Weights) -> NamedArrays:
 
 
 def quantize(table: Floats, axis: int, max_code: int) -> tuple[NDArray[np.int8], Floats]:
-    """Quantize a matrix to symmetric int8 with codes up to `max_code`; return the codes and the scales.
+    """Quantize a matrix to int8. Return the codes, and the scales to multiply them by.
 
-    Each slice along `axis` has a scale of its own: axis 0 gives one for each column.
+    `max_code`: largest absolute code. `axis`: 0 for one scale per column, 1 for one per row.
     """
     peaks = np.maximum(np.abs(table).max(axis, keepdims=True), np.finfo(np.float32).tiny)
     scales = (peaks / max_code).astype(np.float32)
@@ -152,10 +157,11 @@ def quantize(table: Floats, axis: int, max_code: int) -> tuple[NDArray[np.int8],
 
 @dataclass(frozen=True, slots=True)
 class QuantizedGraphBuilder:
-    """Builder of the int8 graph. Methods add nodes or constants and return the name of the output.
+    """Builder of the int8 graph. A method that adds nodes or a constant returns the name of the output or constant.
 
-    `divisors`: for each matrix product the number by which the graph divides each channel of its input, and multiplies
-    the weights. It is above 1 for outlier channels: those far larger than the rest, which would set the scale of all.
+    `x` is the name of an input, and `name` the name of the weights and the output.
+    `divisors`: result of `compute_outlier_divisors`. The graph divides each input channel by its divisor and multiplies
+    its weights by it. An outlier channel would otherwise set the scale of all channels.
     """
 
     weights: Weights
@@ -173,7 +179,7 @@ class QuantizedGraphBuilder:
     def add_node(
         self, operator: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any
     ) -> str:
-        """Add a node; return its output."""
+        """Add a node with one output; return the name of the output."""
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, [output], output, domain=domain, **attributes))
@@ -184,7 +190,7 @@ class QuantizedGraphBuilder:
         return self.add_node(operator, inputs, output, domain=MICROSOFT[0], **attributes)
 
     def add_embeddings(self) -> str:
-        """Add the lookup of word and position embeddings."""
+        """Add the lookup of word and position embeddings, and their sum."""
         from onnx import TensorProto
 
         codes, scales = quantize(self.weights["embeddings.word_embeddings.weight"], 1, MAX_EMBEDDING_CODE)
@@ -209,14 +215,14 @@ class QuantizedGraphBuilder:
         return self.add_node("LayerNormalization", [x, scale, bias], name, axis=-1, epsilon=EPSILON)
 
     def divide_outliers(self, x: str, name: str) -> str:
-        """Divide the outlier channels of the input of the matrix product `name`."""
+        """Add the division of the outlier channels of x, which is the input of the matrix product `name`."""
         reciprocals = self.add_constant(f"{name}.divisor", (1 / self.divisors[name]).astype(np.float32))
         return self.add_node("Mul", [x, reciprocals], f"{name}.divided")
 
     def add_linear(self, x: str, name: str, divisor_name: str) -> str:
         """Add the product of x and a weight matrix in int8, plus a bias.
 
-        `divisor_name`: the matrix product whose divisors x was divided by.
+        `divisor_name`: name of the matrix product by whose divisors x is divided.
         """
         matrix = (self.weights[f"{name}.weight"] * self.divisors[divisor_name]).T
         codes, scales = quantize(matrix, 0, MAX_WEIGHT_CODE)
@@ -230,7 +236,7 @@ class QuantizedGraphBuilder:
         return self.add_microsoft_node("DynamicQuantizeMatMul", inputs, name)
 
     def add_attention(self, x: str, name: str) -> str:
-        """Add multi-head attention. Query, key and value have the same input, so they share its divisors."""
+        """Add multi-head attention. Query, key and value have the same input, so all use the divisors of the query."""
         divided = self.divide_outliers(x, f"{name}.query")
         inputs = [
             self.add_linear(divided, f"{name}.{part}", f"{name}.query") for part in ("query", "key", "value")
@@ -240,7 +246,7 @@ class QuantizedGraphBuilder:
         )
 
     def add_scaled_linear(self, x: str, name: str) -> str:
-        """Add a linear layer whose input has its outlier channels divided."""
+        """Add the division of the outlier channels of x, then the linear layer `name`."""
         return self.add_linear(self.divide_outliers(x, name), name, name)
 
     def add_layer(self, x: str, name: str) -> str:
@@ -256,7 +262,7 @@ class QuantizedGraphBuilder:
         return self.add_layer_norm(out, f"{name}.output.LayerNorm")
 
     def add_sum_pool(self, x: str) -> str:
-        """Add the sum of the token vectors. The next step normalizes it, so the mean would give the same result."""
+        """Add the sum of the token vectors of each text. After normalization it equals the mean."""
         from onnx import TensorProto
 
         token_axis = self.add_constant("one", np.array([1], np.int64))
@@ -266,7 +272,7 @@ class QuantizedGraphBuilder:
 
 
 def build_encoder(weights: Weights, divisors: NamedArrays) -> ModelProto:
-    """Build the model.
+    """Build the int8 ONNX model.
 
     Inputs: `input_ids` and `attention_mask`, int64 of shape (texts, tokens). Output: `embedding`, unit vectors of shape
     (texts, HIDDEN_SIZE).

@@ -1,6 +1,7 @@
-"""Reader and writer of ONNX files: weights of a model, and models built here.
+"""Reader of the weights in an ONNX file, and writer of ONNX files.
 
-They know only the fields of ONNX's protobuf format that these graphs have, so the package `onnx` is not needed to run.
+Both support only those fields of ONNX's protobuf format that the models of this package use. So lineage needs no `onnx`
+package to run.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tensors: TypeAlias = dict[str, NDArray[Any]]
+# Size of each dimension, or its name if the size is dynamic.
 Shape: TypeAlias = Sequence[int | str]
 
-# TensorProto.DataType: number of each element type.
+# Numbers of TensorProto.DataType, and the NumPy type of each.
 FLOAT32: Final = 1
 _DTYPES: Final[dict[int, Any]] = {FLOAT32: np.float32, 3: np.int8, 6: np.int32, 7: np.int64}
 _DATA_TYPES: Final = {np.dtype(dtype): data_type for data_type, dtype in _DTYPES.items()}
 
-# Field numbers, as in onnx.proto: of ModelProto, of GraphProto, and of TensorProto. Fields that are only written have
-# their numbers where they are written.
-_GRAPH: Final = 7
-_INITIALIZER: Final = 5
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
+# Field numbers in onnx.proto, of the fields that are read. A field that is only written has a comment in the code.
+_GRAPH: Final = 7  # of ModelProto
+_INITIALIZER: Final = 5  # of GraphProto
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
 
-# Protobuf wire types: the low three bits of a field's key. _BYTES has a length first.
+# Protobuf wire types, which are the low three bits of a field's key. A _BYTES field starts with its length.
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
-# AttributeProto.AttributeType.
+# Numbers of AttributeProto.AttributeType.
 _FLOAT_ATTRIBUTE, _INT_ATTRIBUTE, _INTS_ATTRIBUTE = 1, 2, 7
 # Version of the ONNX file format (ModelProto.ir_version).
-_IR_VERSION = 9
+_IR_VERSION: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Node of a graph: one operator with named inputs and one named output.
+    """Node of a graph: an operator with named inputs and one named output.
 
-    `domain`: operator set; empty for ONNX's own, `com.microsoft` for operators that only ONNX Runtime has.
+    `domain`: operator set; empty for that of ONNX, `com.microsoft` for that of ONNX Runtime.
     """
 
     operator: str
@@ -50,7 +51,7 @@ class Node:
 
 
 def read_constants(model: bytes) -> Tensors:
-    """Read a serialized model's initializers (weights), by name."""
+    """Return the weights (ONNX: initializers) of a serialized model, by name."""
     (graph,) = (body for number, body in _iter_fields(memoryview(model)) if number == _GRAPH)
     return dict(_parse_tensor(body) for number, body in _iter_fields(graph) if number == _INITIALIZER)
 
@@ -66,29 +67,31 @@ def serialize_model(
 ) -> bytes:
     """Return a serialized model with float32 inputs and outputs.
 
-    `inputs` and `outputs` map names to shapes; a dynamic dimension is a name. `opset`: version of ONNX's operators.
+    `name`: name of the graph. `tensors`: constants by name. `inputs`, `outputs`: shapes by name.
+    `opset`: version of ONNX's operators.
     """
     graph = b"".join(
         [
-            *(_encode_bytes(1, _encode_node(node)) for node in nodes),
-            _encode_bytes(2, name.encode()),
+            *(_encode_bytes(1, _encode_node(node)) for node in nodes),  # node
+            _encode_bytes(2, name.encode()),  # name
             *(_encode_bytes(_INITIALIZER, _encode_tensor(key, value)) for key, value in tensors.items()),
-            *(_encode_bytes(11, _encode_value_info(key, shape)) for key, shape in inputs.items()),
-            *(_encode_bytes(12, _encode_value_info(key, shape)) for key, shape in outputs.items()),
+            *(_encode_bytes(11, _encode_value_info(key, shape)) for key, shape in inputs.items()),  # input
+            *(_encode_bytes(12, _encode_value_info(key, shape)) for key, shape in outputs.items()),  # output
         ]
     )
-    # Each domain needs a version. ONNX Runtime's own operators have version 1.
+    # opset_import: a domain and its version. The operators of ONNX Runtime have version 1.
     versions = {"": opset} | {node.domain: 1 for node in nodes if node.domain}
     domains = b"".join(
         _encode_bytes(8, _encode_bytes(1, domain.encode()) + _encode_int(2, version))
         for domain, version in versions.items()
     )
-    producer = _encode_bytes(2, b"history-lineage")
-    return _encode_int(1, _IR_VERSION) + producer + _encode_bytes(_GRAPH, graph) + domains
+    ir_version = _encode_int(1, _IR_VERSION)
+    producer_name = _encode_bytes(2, b"history-lineage")
+    return ir_version + producer_name + _encode_bytes(_GRAPH, graph) + domains
 
 
 def _iter_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
-    """Yield a message's field numbers and values, which are integers or bytes."""
+    """Yield the number and the value of each field of a message. A value is an integer or a view of bytes."""
     offset = 0
     while offset < len(message):
         key, offset = _read_varint(message, offset)
@@ -106,13 +109,13 @@ def _iter_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(message: memoryview, offset: int) -> tuple[int, int]:
-    """Return the integer at an offset, and the offset of the next byte. A byte holds 7 bits, the lowest first."""
+    """Return the integer at an offset, and the offset after it. Each byte has 7 of its bits, the lowest ones first."""
     value, shift = 0, 0
     while True:
         byte = message[offset]
         value |= (byte & 127) << shift
         offset, shift = offset + 1, shift + 7
-        if byte < 128:
+        if byte < 128:  # the high bit marks all bytes but the last
             return value, offset
 
 
@@ -130,7 +133,7 @@ def _parse_tensor(message: memoryview) -> tuple[str, NDArray[Any]]:
 
 
 def _parse_repeated(value: int | memoryview) -> list[int]:
-    """Return the integers of a repeated field: a single one, or several packed into bytes."""
+    """Return the integers of a field that may be repeated: one integer, or several packed into bytes."""
     if isinstance(value, int):
         return [value]
     numbers, offset = [], 0
@@ -141,6 +144,7 @@ def _parse_repeated(value: int | memoryview) -> list[int]:
 
 
 def _encode_varint(value: int) -> bytes:
+    """Encode an integer as `_read_varint` reads it."""
     value &= (1 << 64) - 1  # a negative number is its 64-bit two's complement
     encoded = bytearray()
     while value > 127:
@@ -151,38 +155,42 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _encode_int(field: int, value: int) -> bytes:
+    """Encode an integer field. `field`: its number."""
     return _encode_varint(field << 3 | _VARINT) + _encode_varint(value)
 
 
 def _encode_bytes(field: int, value: bytes) -> bytes:
+    """Encode a field of bytes, a string or a message. `field`: its number."""
     return _encode_varint(field << 3 | _BYTES) + _encode_varint(len(value)) + value
 
 
 def _encode_node(node: Node) -> bytes:
     output = node.output.encode()
+    attributes = [_encode_attribute(name, value) for name, value in node.attributes.items()]
     return b"".join(
         [
-            *(_encode_bytes(1, name.encode()) for name in node.inputs),
-            _encode_bytes(2, output),
-            _encode_bytes(3, output),  # the node is named like its output
-            _encode_bytes(4, node.operator.encode()),
-            *(_encode_bytes(5, _encode_attribute(name, value)) for name, value in node.attributes.items()),
-            *([_encode_bytes(7, node.domain.encode())] if node.domain else []),
+            *(_encode_bytes(1, name.encode()) for name in node.inputs),  # input
+            _encode_bytes(2, output),  # output
+            _encode_bytes(3, output),  # name: that of the output
+            _encode_bytes(4, node.operator.encode()),  # op_type
+            *(_encode_bytes(5, attribute) for attribute in attributes),  # attribute
+            *([_encode_bytes(7, node.domain.encode())] if node.domain else []),  # domain
         ]
     )
 
 
 def _encode_attribute(name: str, value: float | int | Sequence[int]) -> bytes:
     if isinstance(value, float):
-        encoded, attribute_type = (
-            _encode_varint(2 << 3 | _FOUR_BYTES) + struct.pack("<f", value),
-            _FLOAT_ATTRIBUTE,
-        )
+        value_field = _encode_varint(2 << 3 | _FOUR_BYTES) + struct.pack("<f", value)  # f
+        attribute_type = _FLOAT_ATTRIBUTE
     elif isinstance(value, int):
-        encoded, attribute_type = _encode_int(3, value), _INT_ATTRIBUTE
+        value_field = _encode_int(3, value)  # i
+        attribute_type = _INT_ATTRIBUTE
     else:
-        encoded, attribute_type = b"".join(_encode_int(8, number) for number in value), _INTS_ATTRIBUTE
-    return _encode_bytes(1, name.encode()) + encoded + _encode_int(20, attribute_type)
+        value_field = b"".join(_encode_int(8, number) for number in value)  # ints
+        attribute_type = _INTS_ATTRIBUTE
+    name_field = _encode_bytes(1, name.encode())
+    return name_field + value_field + _encode_int(20, attribute_type)  # type
 
 
 def _encode_tensor(name: str, value: NDArray[Any]) -> bytes:
@@ -195,9 +203,13 @@ def _encode_tensor(name: str, value: NDArray[Any]) -> bytes:
 
 
 def _encode_value_info(name: str, shape: Shape) -> bytes:
-    dims = b"".join(
-        _encode_bytes(1, _encode_bytes(2, size.encode()) if isinstance(size, str) else _encode_int(1, size))
-        for size in shape
-    )
-    tensor = _encode_int(1, FLOAT32) + _encode_bytes(2, dims)
-    return _encode_bytes(1, name.encode()) + _encode_bytes(2, _encode_bytes(1, tensor))
+    """Encode the name and the type of an input or output: a float32 tensor of this shape."""
+    shape_message = b"".join(_encode_bytes(1, _encode_dimension(size)) for size in shape)  # dim
+    tensor_type = _encode_int(1, FLOAT32) + _encode_bytes(2, shape_message)  # elem_type, shape
+    return _encode_bytes(1, name.encode()) + _encode_bytes(2, _encode_bytes(1, tensor_type))  # name, type
+
+
+def _encode_dimension(size: int | str) -> bytes:
+    if isinstance(size, str):
+        return _encode_bytes(2, size.encode())  # dim_param
+    return _encode_int(1, size)  # dim_value

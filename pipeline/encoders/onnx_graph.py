@@ -1,16 +1,16 @@
-"""Graphs of transformer models: their layers, the embeddings and FP32 graph of MiniLM, and that of the cross-encoder.
+"""ONNX graphs of the FP32 MiniLM model and of the cross-encoder, and lookup of their token embeddings.
 
 - `TransformerGraph`: builder of transformer layers. Subclasses supply the weights and the matrix product.
 - `TokenEmbeddings`: lookup of token embeddings in NumPy, for the FP32 encoder and the cross-encoder.
 - `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is computed from the bundled int8
-  file, so nothing is downloaded. Token lookup and normalization stay in NumPy, so that every node runs on every
-  provider. The result is the same to the byte on every machine, and its digest is checked.
+  file, so nothing is downloaded. Token lookup and normalization are done in NumPy, so that every node runs on every
+  provider. The bytes of the model are the same on every machine, and their digest is checked.
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
-  separately and the last ones together. The score combines the similarity of their tokens before and after the last
-  layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of their mean vectors, and a small dense
-  layer over both means.
+  separately and the last layers together. The score combines four parts: the similarity of the tokens before and after
+  the last layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of the two mean vectors, and a
+  dense layer over the mean vectors.
 
-This module imports NumPy, which most commands do not need, so it is imported only to load a model.
+Import this module only to load a model: it imports NumPy, which most commands do not need.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from pipeline.encoders.onnx_file import Node, Tensors, read_constants, serialize
 from pipeline.options import Precision
 
 BUNDLED_MODEL: Final = MODELS_DIR / "minilm.onnx"
-# The first version of ONNX's operators with LayerNormalization.
+# Version of ONNX's operators: the first one with LayerNormalization.
 OPSET: Final = 17
-# Names of tensors in the file of the cross-encoder that differ from those in this module.
+# Tensors that have an older name in the file of the cross-encoder: that name -> name in this module.
 _OLD_NAMES: Final = {"telling.weight": "importance.weight", "telling.bias": "importance.bias"}
-# Added to the attention scores of padding, so that the softmax gives it no weight.
+# Added to the attention scores of padding tokens, so that the softmax gives them no weight.
 PADDING_BIAS: Final = np.float32(-10_000)
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerGraph(ABC):
-    """Builder of a transformer graph: nodes and constants in the order they are added.
+    """Builder of a transformer graph. It has nodes and constants (`tensors`) in the order in which they were added.
 
-    Every method that adds nodes takes the name `x` of its input and returns the name of its output. `name` is the
-    prefix of the weights' names, and `label` that of the nodes' names: a layer that is used twice has the same weights
-    twice, but nodes of its own. `is_padded`: the graph adds the input `padding_bias` to the attention scores.
+    A method that adds nodes returns the name of their output. In all methods, `x` is the name of an input, `name` the
+    prefix of the weights' names, and `label` the prefix of the nodes' names. A layer that is used twice has one `name`,
+    but two labels.
+    `is_padded`: whether texts are padded. Then the graph adds its input `padding_bias` to the attention scores.
     """
 
     is_padded: bool
@@ -62,7 +63,7 @@ class TransformerGraph(ABC):
 
     @abstractmethod
     def get_weight(self, name: str) -> NDArray[Any]:
-        """Return a tensor of the model."""
+        """Return the tensor of the model with this name."""
 
     @abstractmethod
     def add_linear(self, x: str, name: str, label: str) -> str:
@@ -74,13 +75,13 @@ class TransformerGraph(ABC):
         return name
 
     def add_model_tensor(self, name: str) -> str:
-        """Add a tensor of the model as a constant, unchanged; return its name."""
+        """Add a tensor of the model as a constant; return its name."""
         return self.add_constant(name, self.get_weight(name))
 
     def add_node(
         self, operator: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any
     ) -> str:
-        """Add a node; return its output."""
+        """Add a node with one output; return the name of the output."""
         self.nodes.append(Node(operator, inputs, output, attributes, domain))
         return output
 
@@ -90,9 +91,9 @@ class TransformerGraph(ABC):
         return self.add_node("LayerNormalization", inputs, label or name, axis=-1, epsilon=EPSILON)
 
     def split_heads(self, x: str, order: Sequence[int]) -> str:
-        """Split the hidden dimension into attention heads.
+        """Add the split of the last axis into attention heads, and a transposition.
 
-        `order`: permutation of the axes (texts, tokens, heads, components).
+        `order`: order of the axes in the result: 0 for texts, 1 for tokens, 2 for heads, 3 for components of a head.
         """
         split = self.add_node("Reshape", [x, "heads_shape"], f"{x}.split")
         return self.add_node("Transpose", [split], f"{x}.heads", perm=order)
@@ -125,7 +126,7 @@ class TransformerGraph(ABC):
         return self.add_node("Mul", [x, probability], name)
 
     def add_layer(self, x: str, name: str, label: str = "") -> str:
-        """Add one transformer layer."""
+        """Add one transformer layer. `label` is `name` by default."""
         label = label or name
         attended = self.add_attention(x, f"{name}.attention.self", f"{label}.attention.self")
         output, output_label = f"{name}.attention.output", f"{label}.attention.output"
@@ -141,7 +142,7 @@ class TransformerGraph(ABC):
 
     def add_shared_constants(self) -> None:
         """Add the constants that every layer uses."""
-        # In a Reshape, 0 copies the input's dimension.
+        # In a Reshape, 0 keeps the size of a dimension.
         shapes = {
             "heads_shape": (0, 0, HEAD_COUNT, HIDDEN_SIZE // HEAD_COUNT),
             "merged_shape": (0, 0, HIDDEN_SIZE),
@@ -160,10 +161,10 @@ class TransformerGraph(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TokenEmbeddings:
-    """Quantized token embeddings and position embeddings, whose sum is the input of the first layer.
+    """Token embeddings and position embeddings, whose sum is the input of the first layer.
 
-    `table`: a row of int8 per token id. `scales`: the number that each row is multiplied by. `positions`: a row per
-    position.
+    `table`: quantized embedding of each token id, one per row. `scales`: factor of each row.
+    `positions`: embedding of each position, one per row.
     """
 
     table: NDArray[np.int8]
@@ -178,14 +179,14 @@ class TokenEmbeddings:
         return cls(*(tensors[name].copy() for name in ("words", "words_scale", "positions")))
 
     def look_up(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the embeddings of token ids: shape (texts, tokens) in, (texts, tokens, HIDDEN_SIZE) out."""
+        """Return an array of shape (texts, tokens, HIDDEN_SIZE). `tokens`: token ids, of shape (texts, tokens)."""
         rows = self.table[tokens].astype(np.float32) * self.scales[tokens]
         return rows + self.positions[: tokens.shape[1]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fp32Graph(TransformerGraph):
-    """Graph of the bundled encoder's layers with FP32 weights. `source`: tensors of the bundled int8 file."""
+    """Builder of the bundled encoder's layers with FP32 weights. `source`: tensors of the bundled int8 file."""
 
     source: Tensors = field(default_factory=dict)
 
@@ -193,8 +194,8 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # The int8 graph divides outlier channels of the input and multiplies their weights. Here the factors are taken
-        # out of the weights, by the reciprocals in the file. Query, key and value share those of the query.
+        # In the int8 file, the weights of each input channel are multiplied by a divisor, and the tensor `.divisor` has
+        # its reciprocal. Query, key and value share the divisors of the query.
         parent, _, part = name.rpartition(".")
         reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
         weights = self.source[f"{name}.weight"].astype(np.float32) * self.source[f"{name}.scale"]
@@ -207,8 +208,7 @@ def build_fp32_model() -> bytes:
     """Return the serialized FP32 model.
 
     Inputs: `token_embeddings`, from `TokenEmbeddings`; `padding_bias`, 0 for each token and PADDING_BIAS for padding;
-    `token_mask`, 1 for each token and 0 for padding. Output: `sum`, the sum of each text's token vectors. Shapes are
-    listed below.
+    `token_mask`, 1 for each token and 0 for padding. Output: `sum`, the sum of each text's token vectors.
     """
     graph = _Fp32Graph(is_padded=True, source=read_constants(BUNDLED_MODEL.read_bytes()))
     graph.add_shared_constants()
@@ -231,21 +231,21 @@ def build_fp32_model() -> bytes:
 
 
 def load_cross_encoder_weights(file: Path) -> Tensors:
-    """Load all tensors of a float16 `.npz` file of a cross-encoder as float32."""
+    """Load the tensors of a cross-encoder from an `.npz` file, as float32."""
     with file.open("rb") as stream, np.load(stream) as arrays:
         return {_OLD_NAMES.get(name, name): arrays[name].astype(np.float32) for name in arrays.files}
 
 
 @dataclass(frozen=True, slots=True)
 class _CrossEncoderGraph(TransformerGraph):
-    """Graph of the cross-encoder. `source`: tensors of the bundled file, those of the layers and these:
+    """Builder of the cross-encoder. `source`: tensors of its file. Besides those of the transformer layers, it has:
 
-    - `apart`, `layers`: numbers of separate and of all layers
-    - `side`: segment embeddings of question and text
-    - `importance`: layer for the importance of a question token; the file calls it by an older name
-    - `joint`: dense layer over both means
-    - `scale`: weights of the three similarities
-    - `out`: output layer
+    - `layers`: number of layers. `apart`: number of layers that question and text pass separately
+    - `side`: segment embeddings, added to all tokens of question and text before the joint layers
+    - `importance`: layer that computes the importance of a question token
+    - `joint`: dense layer over the mean vectors of question and text
+    - `scale`: weights of the three similarities in the score
+    - `out`: weights of the dense layer's outputs in the score, and the bias of the score
     """
 
     source: Tensors = field(default_factory=dict)
@@ -272,10 +272,13 @@ class _CrossEncoderGraph(TransformerGraph):
         return self.add_node("DynamicQuantizeMatMul", inputs, label, domain=MICROSOFT[0])
 
     def add_max_similarity(self, segments: Sequence[str], name: str) -> str:
-        """Add MaxSim: each question token's best cosine with a text token, averaged by the tokens' importance."""
-        units = [self.normalize_rows(x, f"{x}.{name}.unit") for x in segments]
-        transposed = self.add_node("Transpose", [units[1]], f"{name}.transposed", perm=(0, 2, 1))
-        products = self.add_node("MatMul", [units[0], transposed], f"{name}.products")
+        """Add MaxSim: the best cosine of each question token with a text token, averaged with the importance as weight.
+
+        `segments`: outputs of a layer for question and text.
+        """
+        question, text = (self.normalize_rows(x, f"{x}.{name}.unit") for x in segments)
+        transposed = self.add_node("Transpose", [text], f"{name}.transposed", perm=(0, 2, 1))
+        products = self.add_node("MatMul", [question, transposed], f"{name}.products")
         nearest = self.add_node("ReduceMax", [products], f"{name}.nearest", axes=(2,), keepdims=0)
         importance = self.add_token_importance(segments[0], name)
         weighted = self.add_node("Mul", [nearest, importance], f"{name}.weighted")
@@ -283,7 +286,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return self.add_node("Div", [total, weight], name)
 
     def add_token_importance(self, question: str, name: str) -> str:
-        """Add the importance of each question token, between 0 and 1."""
+        """Add the importance of each question token, between 0 and 1. `question`: output of a layer."""
         matrix = self.add_constant("importance.matrix", self.source["importance.weight"].T)
         logits = self.add_node("MatMul", [question, matrix], f"{name}.product")
         logits = self.add_node("Add", [logits, self.add_model_tensor("importance.bias")], f"{name}.logits")
@@ -291,7 +294,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return self.add_node("Squeeze", [importance, "axis_2"], f"{name}.importance")
 
     def normalize_rows(self, x: str, name: str) -> str:
-        """Scale each row to length 1."""
+        """Add the scaling of each row to length 1."""
         return self.add_node("LpNormalization", [x], name, axis=-1, p=2)
 
     def sum_rows(self, x: str, name: str) -> str:
@@ -299,7 +302,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return self.add_node("ReduceSum", [x, "axis_1"], name, keepdims=1)
 
     def encode_separately(self) -> list[str]:
-        """Run question and text through the first layers separately; return both outputs."""
+        """Add the first layers, once for the question and once for the text; return both outputs."""
         outputs = [
             self.add_layer_norm(segment, "embeddings.LayerNorm", f"{segment}.normalized")
             for segment in SEGMENTS
@@ -312,7 +315,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return outputs
 
     def encode_jointly(self, inputs: Sequence[str]) -> list[str]:
-        """Run question and text through the remaining layers together; return both outputs."""
+        """Add the other layers, which question and text pass together; return the outputs for both."""
         marked = [
             self.add_node("Add", [x, self.add_constant(f"{segment}.side", vector)], f"{segment}.marked")
             for x, segment, vector in zip(inputs, SEGMENTS, self.source["side"], strict=True)
@@ -325,12 +328,12 @@ class _CrossEncoderGraph(TransformerGraph):
         return [question, self.add_node("Slice", [x, length, "slice_end", "axis_1"], "text.joint")]
 
     def add_mean_cosine(self, means: Sequence[str]) -> str:
-        """Add the cosine of the mean vectors of question and text."""
+        """Add the cosine of `means`, the mean vectors of question and text."""
         units = [self.normalize_rows(x, f"{x}.unit") for x in means]
         return self.sum_rows(self.add_node("Mul", units, "cosine.products"), "cosine")
 
     def add_means_layer(self, means: Sequence[str]) -> str:
-        """Add the small dense layer over the product and the sum of both means."""
+        """Add the dense layer over the product and the sum of `means`, the mean vectors of question and text."""
         product = self.add_node(
             "Mul", [self.add_node("Mul", means, "means.product"), "product_scale"], "means.scaled"
         )
@@ -354,7 +357,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return self.add_node("Add", [summed, self.add_model_tensor("out.bias")], "score")
 
     def add_number_constants(self) -> None:
-        """Add the numbers that the nodes use: axes, positions and factors."""
+        """Add the constants that the nodes use: axes, bounds of slices and factors."""
         self.add_shared_constants()
         integers = {"slice_start": 0, "axis_1": 1, "axis_2": 2, "slice_end": np.iinfo(np.int64).max}
         for name, number in integers.items():

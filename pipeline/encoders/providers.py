@@ -1,9 +1,9 @@
-"""Encoding on GPUs and NPUs: choice of an ONNX Runtime execution provider, and the FP32 encoder that runs on it.
+"""Encoding on GPUs and NPUs: choice of an execution provider of ONNX Runtime, and the FP32 encoder that runs on it.
 
-- `choose_provider`, `check_built_in`: which hardware to embed on, and whether this build of ONNX Runtime has it.
-- `AcceleratedEncoder`: runs MiniLM unquantized in padded batches. The mean cosine between its vectors and those of the
-  CPU encoder is 0.998, so both can be mixed in an index.
-- `ensure_fp32_model`: writes the FP32 model file on first use, and again if it was changed.
+- `choose_provider`, `check_built_in`: provider for the requested hardware; check that ONNX Runtime was built with it.
+- `AcceleratedEncoder`: unquantized MiniLM, run in padded batches. The mean cosine between its vectors and those of the
+  CPU encoder is 0.998, so one index may have vectors of both.
+- `ensure_fp32_model`: FP32 model file, written when it is missing or was changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CPU: Final = "cpu"
 COREML: Final = "coreml"
 CUDA: Final = "cuda"
 
-# ONNX Runtime's name of each provider, by its name on the command line.
+# ONNX Runtime's name of each provider, by the name on the command line.
 RUNTIME_NAMES: Final = {
     CPU: "CPUExecutionProvider",
     COREML: "CoreMLExecutionProvider",
@@ -74,8 +74,8 @@ class ProviderUnavailable(LineageError):
 def choose_provider(requested: str, *, has_cuda_devices: bool = False) -> str:
     """Return the provider to embed with, without checking that it runs.
 
-    `auto` means cuda if CUDA_VISIBLE_DEVICES names devices (`has_cuda_devices`), else coreml on a macOS build that has
-    it, else cpu.
+    `requested`: name of a provider, or `auto`. `auto` chooses cuda if `has_cuda_devices`; else coreml on a Mac if ONNX
+    Runtime was built with it; else cpu. `has_cuda_devices`: whether CUDA_VISIBLE_DEVICES names devices.
     """
     if requested != AUTO:
         return requested
@@ -92,7 +92,7 @@ def list_built_in_providers() -> frozenset[str]:
 
 
 def check_built_in(provider: str) -> None:
-    """Raise ProviderUnavailable unless this build has the provider. Only a session shows that the machine has it."""
+    """Raise ProviderUnavailable unless ONNX Runtime was built with the provider. This machine may lack the hardware."""
     if provider not in list_built_in_providers():
         raise ProviderUnavailable(
             f"The installed ONNX Runtime was built without {provider}.", hint=_HINTS[provider]
@@ -100,14 +100,14 @@ def check_built_in(provider: str) -> None:
 
 
 def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[str, int]) -> InferenceSession:
-    """Create a session that runs every step on this provider; raise ProviderUnavailable if it cannot.
+    """Create a session that runs every node on this provider. Raise ProviderUnavailable if the provider cannot.
 
-    `dimensions`: sizes for dynamic dimensions of the model, by name.
+    `dimensions`: sizes to fix for dynamic dimensions of the model, by name.
     """
     check_built_in(provider)
     ort = load_runtime()
     options = ort.SessionOptions()
-    options.log_severity_level = 4
+    options.log_severity_level = 4  # fatal errors only: the others are raised
     for name, size in dimensions.items():
         options.add_free_dimension_override_by_name(name, size)
     if provider != CPU:
@@ -124,14 +124,14 @@ def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[s
         )
     except Exception as error:  # the runtime's errors have no common base class
         raise _build_unavailable_error(provider, str(error)) from error
-    # Without this check a provider that the session left out would go unnoticed.
+    # The session may leave the provider out without an error.
     if (chosen_name := session.get_providers()[0]) != runtime_name:
         raise _build_unavailable_error(provider, f"it chose {chosen_name}")
     return session
 
 
 def _preload_cuda_libraries(ort: ModuleType) -> None:
-    """Load CUDA's libraries from the packages that the `cuda` extra installs; log what the runtime prints."""
+    """Load CUDA's libraries from the packages of the extra `cuda`. Log what the runtime prints meanwhile."""
     with redirect_stdout(StringIO()) as output:
         ort.preload_dlls()
     if output.getvalue():
@@ -139,24 +139,27 @@ def _preload_cuda_libraries(ort: ModuleType) -> None:
 
 
 def _build_unavailable_error(provider: str, reason: str) -> ProviderUnavailable:
+    """Return the error for a provider that does not run. `reason`: text whose first line is shown."""
     first_line = (reason.splitlines() or ["no reason given"])[0]
     return ProviderUnavailable(
         f"ONNX Runtime cannot run the encoder on {provider}: {first_line:.300}", hint=_HINTS.get(provider, "")
     )
 
 
+# Directory of the FP32 model file and of its lock, below the directory of all indexes.
 FP32_DIRECTORY: Final = "models"
 FP32_FILE: Final = "minilm-fp32.onnx"
 BUILD_LOCK: Final = "build.lock"
-# Building the file takes one or two seconds, more on a busy machine.
+# Longest wait for another process that builds the file. Building takes one or two seconds, more on a busy machine.
 BUILD_TIMEOUT_SECONDS: Final = 60.0
-# Digest of the result of `onnx_graph.build_fp32_model`. Update it whenever the bundled model changes.
+# SHA-256 of the result of `onnx_graph.build_fp32_model`. Update it whenever the bundled model changes.
 FP32_SHA256: Final = "4a48c80d8299a7da71543a70c750213d8c3102d07488b0fda4f3b23e3b01f603"
 
 
 def ensure_fp32_model(home: Path) -> Path:
-    """Return the path of the FP32 model file below `home`, the directory of all indexes; write it unless it is intact.
+    """Return the path of the FP32 model file. Write the file if it is missing or was changed.
 
+    `home`: directory of all indexes.
     Raise IndexBusy if another process builds the file for more than BUILD_TIMEOUT_SECONDS.
     """
     file = home / FP32_DIRECTORY / FP32_FILE
@@ -177,7 +180,7 @@ def _is_intact(file: Path) -> bool:
 
 
 def _write_fp32_model(file: Path) -> None:
-    """Write the file atomically. A killed process leaves a draft, which the next one overwrites."""
+    """Write the FP32 model file atomically. A killed process leaves a draft file, which the next one overwrites."""
     from pipeline.encoders import onnx_graph
 
     draft = file.with_name(f"{FP32_FILE}.draft")
@@ -193,15 +196,17 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-# Most tokens of a text: the model has position embeddings for as many.
+# Most tokens of a text. The model has no position embeddings for more.
 MAX_TOKENS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """Shape of a batch: at most `texts` rows, each padded to a multiple of `token_multiple` tokens.
+    """Shape of a batch, with a text per row.
 
-    `is_fixed`: every batch has exactly this shape, because the provider needs half a minute to compile each shape.
+    `texts`: most rows of a batch. `token_multiple`: rows are padded to a multiple of this many tokens.
+    `is_fixed`: every batch has exactly `texts` rows of `token_multiple` tokens, because compiling a shape takes the
+    provider half a minute.
     """
 
     texts: int
@@ -210,11 +215,11 @@ class BatchShape:
 
     @property
     def fixed_dimensions(self) -> dict[str, int]:
-        """Sizes of the fixed dimensions of the model, by name."""
+        """Sizes of the model's dimensions, by name, if all batches have the same shape; else empty."""
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 64 texts of 256 tokens keep a GPU busy. Lengths are multiples of 32 tokens, so that the runtime tunes few shapes. The
+# 64 texts of 256 tokens keep a GPU busy. Multiples of 32 tokens, because the runtime tunes itself for each length. The
 # shape changes vectors only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),
@@ -226,8 +231,8 @@ BATCH_SHAPES: Final = {
 class AcceleratedEncoder:
     """Bundled all-MiniLM-L6-v2 in FP32 on one execution provider.
 
-    The constructor loads the model, and raises ProviderUnavailable if the provider does not run. `home`: directory of
-    all indexes, which also stores the model file.
+    The constructor loads the model, and raises ProviderUnavailable if the provider cannot run it.
+    `home`: directory of all indexes, below which the model file is stored.
     """
 
     name: Final = EMBEDDING_MODEL
@@ -261,6 +266,7 @@ class AcceleratedEncoder:
         """Do nothing: the model is in the device's memory, and loading it again can take half a minute."""
 
     def _sum_token_vectors(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the sum of the token vectors of each text. `tokens`: token ids of each text of one batch."""
         import numpy as np
 
         from pipeline.encoders.onnx_graph import PADDING_BIAS
@@ -278,19 +284,22 @@ class AcceleratedEncoder:
 
 
 def create_encoder(provider: str, home: Path) -> Encoder:
-    """Create the encoder for an execution provider."""
+    """Create the MiniLM encoder for an execution provider. `home`: directory of all indexes."""
     return OnnxEncoder() if provider == CPU else AcceleratedEncoder(provider, home)
 
 
 def _group_by_length(tokens: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield the indices of texts with about the same length, so that a batch has little padding."""
+    """Yield batches as indices of texts, longest texts first, so that a batch has little padding.
+
+    `tokens`: token ids of each text.
+    """
     order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]), reverse=True)
     for start in range(0, len(order), batch_size):
         yield order[start : start + batch_size]
 
 
 def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64]:
-    """Return token ids as rows of the same length, padded with -1."""
+    """Return the token ids of a batch as rows of the same length, padded with -1. A fixed shape has empty rows, too."""
     import numpy as np
 
     row_count = shape.texts if shape.is_fixed else len(tokens)

@@ -1,8 +1,8 @@
-"""Static encoder: a table of word vectors. The vector of a text is the normalized sum of the rows of its words.
+"""Static encoder: a table of word vectors. The vector of a text is the normalized sum of the vectors of its words.
 
-The words are those of the full-text index: identifiers and their stemmed parts (see `pipeline.text`). Each counts once,
-however often it occurs. Words outside the vocabulary share the table's last rows, the hash buckets: each word has two,
-so that hardly any two words share both.
+A word is a term as in the full-text index: an identifier, or a stemmed part of one (see `pipeline.text`). Each word
+counts once, however often it occurs. Words outside the vocabulary share the table's last rows, the hash buckets: each
+word has two of them, and hardly any two words have both in common.
 """
 
 from __future__ import annotations
@@ -31,34 +31,40 @@ STATIC_FILE: Final = "static.npz"
 class Lexicon:
     """Mapping of words to rows of the table.
 
-    `word_rows`: row of each word in the vocabulary. `bucket_count`: number of rows after these, for all other words; a
-    power of 2.
+    `word_rows`: row of each word of the vocabulary. `bucket_count`: number of hash buckets, a power of 2. Their rows
+    follow those of the vocabulary.
     """
 
     word_rows: Mapping[str, int]
     bucket_count: int
 
     def find_rows(self, words: Iterable[str]) -> list[int]:
-        """Return the rows of some words, each once, in ascending order."""
+        """Return the rows of all given words, each row once, in ascending order."""
         rows: set[int] = set()
         for word in words:
             row = self.word_rows.get(word)
             if row is not None:
                 rows.add(row)
-            elif not word.isdigit():  # most numbers are issue numbers, line numbers or dates
+            elif not word.isdigit():  # leave out issue numbers, line numbers and dates
                 rows.update(self._get_bucket_rows(word))
         return sorted(rows)
 
     def _get_bucket_rows(self, word: str) -> tuple[int, int]:
-        """Return the rows that the lower and the upper half of the word's hash select."""
-        digest, mask = zlib.crc32(word.encode()), self.bucket_count - 1
-        first_bucket = len(self.word_rows)
-        return first_bucket + (digest & mask), first_bucket + (digest >> 16 & mask)
+        """Return the rows of the two hash buckets of a word outside the vocabulary.
+
+        The lower and the upper half of its CRC-32 select them.
+        """
+        checksum, mask = zlib.crc32(word.encode()), self.bucket_count - 1
+        first_bucket_row = len(self.word_rows)
+        return first_bucket_row + (checksum & mask), first_bucket_row + (checksum >> 16 & mask)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingTable:
-    """Quantized word vectors: int8 `codes`, one row per word, and `scales`, the factor of each row."""
+    """Quantized word vectors.
+
+    `codes`: one row per word of the vocabulary, then one per hash bucket. `scales`: factor of each row.
+    """
 
     lexicon: Lexicon
     codes: NDArray[np.int8]
@@ -66,7 +72,7 @@ class EmbeddingTable:
 
     @classmethod
     def load(cls, file: Path) -> EmbeddingTable:
-        """Load the table from an `.npz` file."""
+        """Load the table from an `.npz` file. Its array `words` has a word per line; `steps` has the codes."""
         import numpy as np
 
         with file.open("rb") as stream, np.load(stream) as arrays:
@@ -75,7 +81,7 @@ class EmbeddingTable:
             return cls(Lexicon(word_rows, len(codes) - len(vocabulary)), codes, arrays["scales"])
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        """Return a text's unit vector; for a text without words, the unit vector of the first axis."""
+        """Return the unit vector of a text. For a text without words it is (1, 0, 0, ...)."""
         import numpy as np
 
         rows = self.lexicon.find_rows(count_terms(sanitize_text(text)))
@@ -88,8 +94,8 @@ class EmbeddingTable:
 class StaticEncoder:
     """Bundled static encoder, loaded at the first text. A text's vector does not depend on the other texts.
 
-    `file`: table to use instead of the bundled one. In another process a pickled encoder becomes the one that all tasks
-    of that process share.
+    `file`: table to use instead of the bundled one.
+    Unpickling returns the encoder that all tasks of the process share.
     """
 
     name: Final = STATIC_MODEL
@@ -97,11 +103,11 @@ class StaticEncoder:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file or base.MODELS_DIR / STATIC_FILE
-        self._loading = Lock()
+        self._load_lock = Lock()
         self._table: EmbeddingTable | None = None
 
     def __reduce__(self) -> tuple[Callable[[Path], StaticEncoder], tuple[Path]]:
-        """Pickle only the path of the table."""
+        """Pickle a call of `get_shared_encoder` instead of the table."""
         return get_shared_encoder, (self._file,)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -115,11 +121,11 @@ class StaticEncoder:
 
     def unload(self) -> None:
         """Free the table's memory. The next text loads the table again."""
-        with self._loading:
+        with self._load_lock:
             self._table = None
 
     def _get_table(self) -> EmbeddingTable:
-        with self._loading:
+        with self._load_lock:
             if self._table is None:
                 self._table = EmbeddingTable.load(self._file)
             return self._table
@@ -127,5 +133,5 @@ class StaticEncoder:
 
 @cache
 def get_shared_encoder(file: Path) -> StaticEncoder:
-    """Return the encoder of this table that all tasks of this process share."""
+    """Return the encoder that all tasks of this process share. `file`: its table."""
     return StaticEncoder(file)

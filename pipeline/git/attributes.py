@@ -1,8 +1,8 @@
-"""Git attributes of paths: from the work tree, from HEAD, and from the files of this clone and the user.
+"""Git attributes of paths, by the attributes files in the work tree, at HEAD, in the git directory and of the user.
 
 libgit2 waits forever for a pipe in place of an attributes file, and takes time that is exponential in the number of `*`
-of a pattern. Paths that such a file applies to have no attributes here, and neither have paths of more than MAX_LEVELS
-directories.
+of a pattern. Such files are unusable here, and a path that one of them applies to has no attributes. Neither has a path
+with more than MAX_LEVELS directories.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import blocks_on_open, read_or_empty
 
 FILE_NAME: Final = ".gitattributes"
+# A run of `*`.
 STARS: Final = re.compile(rb"\*+")
-# libgit2 and git match a pattern in time that grows with the length of a name to the power of its number of `*`, and
-# with the depth of the path to the power of its number of `**`. The patterns of 75 repositories have at most two.
+# Most runs of `*` in a pattern. Matching takes time L ** N for N times `*` and a name of length L, and for N times `**`
+# and a path of L levels. The patterns of 75 repositories have at most two.
 MAX_STARS: Final = 3
-# Each of the files that can apply to a path is looked up from the root, which took 9 s at 2,500 levels. git itself
-# reads at most 2,048 levels.
+# Most directories of a path. The attributes file of each is looked up from the root, which took 9 s at 2,500 levels.
+# git itself reads at most 2,048 levels.
 MAX_LEVELS: Final = 1_000
-# Paths and directories whose attributes are cached; each costs about 150 bytes.
+# Most entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
 
 
 class AttributeReader:
     """Reader of the attributes of paths in one repository.
 
-    `root`: the work tree. `local_files`: `info/attributes` of the clone and the user's attributes file.
-    `read_at_head`: function that returns the content of a file at HEAD, or None.
+    `root`: the work tree. `local_files`: attributes files of the git directory and of the user.
+    `read_at_head`: returns the content of the file with a path at HEAD; None if there is no such file.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class AttributeReader:
         self._diff_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
 
     def get(self, path: str | bytes, name: str) -> bool | str | None:
-        """Return an attribute of a path.
+        """Return an attribute of a path: True if set, False if unset, a string if it has a value.
 
-        True if set, False if unset, a string if it has a value; None if no file specifies it or a file is unusable.
+        None if no attributes file specifies it, or if one that applies to the path is unusable.
         """
         if not self._is_usable(path if isinstance(path, str) else decode_path(path)):
             return None
@@ -68,21 +69,20 @@ class AttributeReader:
             return None
 
     def find_diff_path(self, path: bytes) -> str:
-        """Return the path to give libgit2 for a diff of the file; empty if the file has no `diff` attribute.
+        """Return the path to give libgit2 for a diff of a file: its own, or empty if it has no `diff` attribute.
 
-        An empty path saves time: libgit2 looks up the attributes of any other path at every diff, with system calls for
-        each directory.
+        For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory.
         """
         diff_path = self._diff_paths.get(path)
         if diff_path is None:
             name = decode_path(path)
-            # With the flags of libgit2's own lookup in a diff.
+            # Without flags, like libgit2's own lookup in a diff.
             has_attribute = self._is_usable(name) and self._git.get_attr(name, "diff") is not None
             self._diff_paths[path] = diff_path = name if has_attribute else ""
         return diff_path
 
     def read_local_files(self) -> list[bytes]:
-        """Return the content of the attributes files of this clone and of the user."""
+        """Return the content of each of `local_files`; empty for a file that cannot be read."""
         return [read_or_empty(file) for file in self._local_files]
 
     @cached_property
@@ -90,23 +90,23 @@ class AttributeReader:
         return not any(map(_is_unusable, self._local_files))
 
     def _is_usable(self, path: str) -> bool:
-        """Return whether all attributes files that apply to the path are usable, and few enough to look up."""
+        """Return whether all attributes files that apply to a path are usable, and the path has at most MAX_LEVELS."""
         directory = path.rpartition("/")[0]
         is_usable = self._usable_directories.get(directory)
         if is_usable is None:
-            parents = ["", *list_parent_directories(path)]
-            is_shallow = directory.count("/") < MAX_LEVELS
             is_usable = (
-                is_shallow and self._has_usable_local_files and all(map(self._has_usable_file, parents))
+                directory.count("/") < MAX_LEVELS
+                and self._has_usable_local_files
+                and all(map(self._has_usable_file, ["", *list_parent_directories(path)]))
             )
             self._usable_directories[directory] = is_usable
         return is_usable
 
     def _has_usable_file(self, directory: str) -> bool:
-        """Return whether the directory's attributes files, in the work tree and at HEAD, are usable or missing."""
+        """Return whether the attributes file of a directory is usable or missing, in the work tree and at HEAD."""
         is_usable = self._usable_files.get(directory)
         if is_usable is None:
-            # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as a file name.
+            # A round trip through UTF-8, because Python cannot encode all letters of a path in an ASCII locale.
             name = os.fsdecode(f"{directory}/{FILE_NAME}".lstrip("/").encode())
             is_usable = not (
                 _is_unusable(self._root / name) or _has_slow_pattern(self._read_at_head(name) or b"")
@@ -121,8 +121,9 @@ def _is_unusable(file: Path) -> bool:
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:
-    # Where a pattern ends depends on spaces, quotes and prefixes, which git and libgit2 read differently. So the `*` of
-    # values count, too. A backslash continues a pattern on the next line.
+    """Return whether a line of an attributes file may have a pattern with more than MAX_STARS runs of `*`."""
+    # A `*` in a value counts too, because git and libgit2 disagree about where a pattern ends.
+    # A backslash continues a pattern on the next line.
     lines = attributes.replace(b"\\\n", b"").split(b"\n")
     return any(
         len(STARS.findall(line)) > MAX_STARS for line in lines if not line.lstrip(b" \t").startswith(b"#")

@@ -1,4 +1,4 @@
-"""File changes of a tree diff, and detection of renames where libgit2's would be too slow or misses some."""
+"""File changes of a tree diff, and detection of renames that libgit2 misses or would take too long to find."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", 
 
 # git's default threshold for a rename, in percent of equal content.
 RENAME_SIMILARITY: Final = 50
-# git's `diff.renameLimit`: if deleted x added files exceeds its square, only files with equal content are paired.
+# git's `diff.renameLimit`. If a commit has more pairs of a deleted and an added file than the square of this, only
+# files with equal content are paired.
 RENAME_LIMIT: Final = 1000
-# Comparing two files reads both completely. Larger files are paired only by equal content; the commit's other files
-# are compared as usual.
+# Larger files are paired only by equal content, because comparing two files reads both completely. This does not affect
+# the other files of the commit.
 MAX_RENAME_BYTES: Final = 16 << 20
-# libgit2 compares only the lines with the 127 lowest and the 127 highest hashes. Similar lines have similar hashes, so
-# in a longer file these can be just the changed lines.
+# Number of lines that libgit2 compares of a file: those with the 127 lowest and the 127 highest hashes. Similar lines
+# have similar hashes, so in a longer file these can be just the changed lines.
 MAX_SAMPLED_LINES: Final = 254
-# Limit on the content to compare by all lines, as the sum of the larger file of each pair.
+# Limit on comparing all lines, as the sum of the sizes of the larger file of each pair. Above it, none is compared.
 MAX_COMPARED_BYTES: Final = 4 << 20
 
-# A file is binary for git if it has a NUL among this many bytes at its start.
+# A file is binary for git if one of this many bytes at its start is NUL.
 BINARY_CHECK_BYTES: Final = 8_000
 
 TREE_MODE: Final = 0o040000
@@ -36,23 +37,23 @@ SUBMODULE_MODE: Final = 0o160000
 class FileChange:
     """Change of one path."""
 
-    patch_index: int  # position of its patch in the diff; NO_PATCH_INDEX if it has none there
-    path: bytes  # after the change; before it, when deleted
-    old_path: bytes | None  # only for a rename
+    patch_index: int  # position of its patch in the diff of libgit2; NO_PATCH_INDEX if it is not there
+    path: bytes  # after the change; of a deletion, before it
+    old_path: bytes | None  # before a rename; None for other changes
     kind: ChangeKind
-    old_mode: int  # 0 when added
-    new_mode: int  # 0 when deleted
-    old_blob: str | None  # None when added; for a submodule, its commit
-    new_blob: str | None  # None when deleted; for a submodule, its commit
+    old_mode: int  # 0 of an addition
+    new_mode: int  # 0 of a deletion
+    old_blob: str | None  # None of an addition; of a submodule, its commit
+    new_blob: str | None  # None of a deletion; of a submodule, its commit
 
     @property
     def mode(self) -> int:
-        """Mode after the change, or before it when deleted."""
+        """Mode after the change; of a deletion, before it."""
         return self.new_mode or self.old_mode
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """Blobs before and after the change, without submodules' commits."""
+        """Blobs before and after the change, without the commits of submodules."""
         versions = ((self.old_mode, self.old_blob), (self.new_mode, self.new_blob))
         return tuple(blob for mode, blob in versions if blob is not None and mode != SUBMODULE_MODE)
 
@@ -62,7 +63,7 @@ class FileChange:
         return self.old_blob == self.new_blob and self.kind != "type_changed"
 
     def as_deletion(self) -> FileChange:
-        """Return the deletion of the old path of a rename."""
+        """Return the change that only deletes the old path of this rename."""
         path = self.old_path or self.path
         return replace(
             self,
@@ -75,7 +76,7 @@ class FileChange:
         )
 
     def as_addition(self) -> FileChange:
-        """Return the addition of the new path of a rename."""
+        """Return the change that only adds the new path of this rename."""
         return replace(
             self, patch_index=NO_PATCH_INDEX, old_path=None, kind="added", old_mode=0, old_blob=None
         )
@@ -95,7 +96,7 @@ EMPTY_PATCH: Final = RawPatch(b"", 0, 0, is_binary=False)
 
 
 def is_regular(mode: int) -> bool:
-    """Check that a mode is a regular file's: not that of a directory, symlink or submodule."""
+    """Check whether a mode is that of a regular file, and not of a directory, symlink or submodule."""
     return mode not in (TREE_MODE, SYMLINK_MODE, SUBMODULE_MODE)
 
 
@@ -105,12 +106,12 @@ def decode_path(path: bytes) -> str:
 
 
 def list_parent_directories(path: str) -> list[str]:
-    """Return the directories that contain a path, from the top: `a` and `a/b` for `a/b/c`; none at the root."""
+    """Return the directories that contain a path, topmost first: `a` and `a/b` for `a/b/c`, none for `c`."""
     return list(accumulate(path.split("/")[:-1], "{}/{}".format))
 
 
 def is_binary(content: bytes) -> bool:
-    """Check whether git calls a file binary."""
+    """Check whether git treats a file with this content as binary."""
     return b"\0" in content[:BINARY_CHECK_BYTES]
 
 
@@ -122,7 +123,10 @@ def exceeds_rename_limit(changes: Sequence[FileChange]) -> bool:
 
 
 def find_oversized_files(changes: Sequence[FileChange], read_size: Callable[[str], int]) -> list[FileChange]:
-    """Return the deleted and added files that are too large to compare their contents."""
+    """Return the deleted and added files that are too large to compare their contents.
+
+    `read_size`: returns the size of a blob in bytes.
+    """
     candidates = (change for change in changes if change.kind in ("added", "deleted"))
     return [
         change for change in candidates if any(read_size(blob) > MAX_RENAME_BYTES for blob in change.blobs)
@@ -144,7 +148,7 @@ def pair_long_renames(
 ) -> list[FileChange]:
     """Turn deleted and added paths of similar content into renames, where libgit2 compared only some lines.
 
-    The most similar pairs come first. `read_size`, `read_content`: read the size and the content of a blob.
+    The most similar files are paired first. `read_size`, `read_content`: return the size and the content of a blob.
     """
     deletions, additions = (
         {
@@ -171,19 +175,19 @@ def pair_long_renames(
         pair: 100 * _measure_equal_lines(*map(count_lines, pair)) / max(1, larger_size)
         for pair, larger_size in larger_sizes.items()
     }
-    renames: dict[FileChange, FileChange] = {}
-    renamed: set[FileChange] = set()
+    addition_by_deletion: dict[FileChange, FileChange] = {}
+    paired_additions: set[FileChange] = set()
     for deletion, addition in sorted(similarities, key=similarities.__getitem__, reverse=True):
         if similarities[deletion, addition] < RENAME_SIMILARITY:
             break
-        if deletion not in renames and addition not in renamed:
-            renames[deletion] = addition
-            renamed.add(addition)
-    return apply_renames(changes, renames.items())
+        if deletion not in addition_by_deletion and addition not in paired_additions:
+            addition_by_deletion[deletion] = addition
+            paired_additions.add(addition)
+    return apply_renames(changes, addition_by_deletion.items())
 
 
 def _measure_equal_lines(old: Counter[bytes], new: Counter[bytes]) -> int:
-    """Return the bytes of the lines that both files have; 0 if libgit2 has compared all lines of both."""
+    """Return the size in bytes of the lines that both files have; 0 if libgit2 has compared all lines of both."""
     if max(old.total(), new.total()) <= MAX_SAMPLED_LINES:
         return 0
     return sum((len(line) + 1) * count for line, count in (old & new).items())
@@ -193,24 +197,27 @@ def apply_renames(
     changes: Sequence[FileChange], pairs: Iterable[tuple[FileChange, FileChange]]
 ) -> list[FileChange]:
     """Return the changes with a rename in place of each (deleted, added) pair."""
-    renames = {addition.path: _build_rename(deletion, addition) for deletion, addition in pairs}
-    old_paths = {change.old_path for change in renames.values()}
+    rename_by_path = {addition.path: _build_rename(deletion, addition) for deletion, addition in pairs}
+    old_paths = {rename.old_path for rename in rename_by_path.values()}
     return [
-        renames.get(change.path, change) if change.kind == "added" else change
+        rename_by_path.get(change.path, change) if change.kind == "added" else change
         for change in changes
         if change.kind != "deleted" or change.path not in old_paths
     ]
 
 
 def _get_file_type(change: FileChange) -> int:
-    """Return the mode, or 0 for any regular file, because a rename may change its permissions."""
+    """Return the mode of a symlink or submodule; 0 for a regular file, because a rename may change its permissions."""
     return 0 if is_regular(change.mode) else change.mode
 
 
 def _match_exact_rename(
     change: FileChange, deletions_by_content: Mapping[tuple[str | None, int], list[FileChange]]
 ) -> tuple[FileChange, FileChange] | None:
-    """Remove a deletion of the same content from the mapping; return it with the change. None without a match."""
+    """Pair an addition with a deletion of the same content, and remove the deletion from the mapping.
+
+    Return (deletion, addition); None if the change is no addition or no deletion matches.
+    """
     if change.kind != "added":
         return None
     deletions = deletions_by_content.get((change.new_blob, _get_file_type(change)))

@@ -1,16 +1,16 @@
-"""Commit-graph with changed-path Bloom filters, stored next to the index; order of commits by its dates.
+"""Commit-graph file with changed-path Bloom filters, stored next to the index; order of commits, newest first.
 
-With the filters git can skip most commits that did not touch a file without reading their trees, so blame is three to
-four times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms (median) on four histories of 4,600 to 6,300 commits.
-For these histories, writing the graph took 0.4 to 1.3 s and 0.4 to 0.6 MB. The repository itself does not change.
+The filters tell git which commits did not change a file, mostly without reading their trees. So blame is three to four
+times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms (median) on four histories of 4,600 to 6,300 commits. For
+these histories, writing the file took 0.4 to 1.3 s, and its size was 0.4 to 0.6 MB. The repository does not change.
 
-git does not verify the file that it reads: with a damaged one it fails, or walks a wrong history. So the checksum at
-its end is verified before the first use.
+git does not verify the file: with a damaged one it fails, or walks a wrong history. So the checksum at the end of the
+file is verified here before the first use.
 
-`sort_newest_first` lists no commit before its descendant. The corrected dates of the graph (`git help
-format-commit-graph`) mostly prove the order without a walk of the history: the corrected date of a commit is its
-committer date, or one second after the latest corrected date of its parents if that is later. So it is later than those
-of all ancestors, even where a committer's clock was wrong.
+`sort_newest_first` lists no commit before its descendant. The file has a corrected date of each commit: the committer
+date, or one second after the latest corrected date of the parents if that is later (`git help format-commit-graph`).
+All ancestors have earlier corrected dates, even where a committer's clock was wrong. So these dates mostly prove that
+the order by committer date is right, without a walk of the history.
 """
 
 from __future__ import annotations
@@ -37,37 +37,36 @@ from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout, Unreadable
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
 
-# An index run rewrites the graph when it lacks this many of HEAD's commits. Fewer make a blame a few milliseconds
-# slower.
+# An index run writes the graph again if it lacks this many of HEAD's commits. Fewer missing commits make a blame a few
+# milliseconds slower.
 STALE_AFTER_COMMITS: Final = 200
-# File with the sha of the HEAD that the graph was written for.
+# File with the SHA of the HEAD that the graph was written for.
 TIP_FILE: Final = "tip"
 # Content of that file, unless it is damaged.
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
-# Length of the SHA-1 of the other bytes, at the end of the file.
+# Length of the checksum at the end of the graph file: the SHA-1 of all bytes before it.
 CHECKSUM_BYTES: Final = 20
-# Age at which git's lock file is deleted: that of a killed git makes every later run fail silently. Writing the graph
-# of the largest histories takes minutes.
+# Age at which git's lock file is deleted: a killed git leaves one, and every later run would fail silently. Writing the
+# graph of the largest histories takes minutes.
 STALE_LOCK_SECONDS: Final = 3_600
 LOCK_FILE: Final = "commit-graph.lock"
-# Timeouts, because a damaged history can make git run forever. Writing took 0.25 ms a commit; the limits allow ten
-# times that.
+# Timeouts for writing the graph, because a damaged history can make git run forever: up to this number of commits, and
+# above it. Writing took 0.25 ms a commit; the limits allow ten times that.
 SMALL_HISTORY_COMMITS: Final = 20_000
 SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
 # POSIX regular expression for the names of settings that make git run programs on file contents.
 FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 
-# `git rev-list` with these arguments prints each commit with its parents, children first. The commits to start from
-# come after them.
+# Arguments for git to print each commit with its parents, children first. Append the commits to start from.
 HISTORY_ARGUMENTS: Final = ("rev-list", "--date-order", "--parents")
 
-# Most commits to read from the repository because the graph lacks them.
+# Most commits to read from the repository if the graph lacks them.
 MAX_MISSING_COMMITS: Final = 400
 HASH_BYTES: Final = 20  # SHA-1, like everywhere in this package
-# Of the 64 bits with generation number and committer date, those of the date.
+# Bits of the committer date in the 64-bit number that also has the generation number.
 DATE_MASK: Final = (1 << 34) - 1
-# Flag of an offset that is too large for 31 bits: the rest is its position in the list of large offsets.
+# Flag of an offset that does not fit into 31 bits. The other bits are its position in the list of large offsets.
 LARGE_OFFSET: Final = 1 << 31
 
 
@@ -75,7 +74,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
     A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and
-    reports no error; the next index run tries again. The graph affects only speed, so failures are ignored.
+    reports no error; each index run tries again. Errors are ignored, because the graph affects only speed.
     """
     with suppress(GitNotFound, UnreadableGitConfig, OSError):
         if _must_replace_graph(graph_dir):
@@ -88,12 +87,12 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
 
 
 def get_graph_file(graph_dir: Path) -> Path:
-    """Return the path of the graph in this object directory."""
+    """Return the path of the graph file. `graph_dir`: object directory that has only this file."""
     return graph_dir / "info" / "commit-graph"
 
 
 def is_damaged(graph_dir: Path) -> bool:
-    """Return whether there is a graph that is unusable: unreadable now, or not as git wrote it."""
+    """Return whether there is a graph, but it cannot be read or has a wrong checksum."""
     try:
         return _must_replace_graph(graph_dir)
     except OSError:
@@ -103,7 +102,7 @@ def is_damaged(graph_dir: Path) -> bool:
 def _must_replace_graph(graph_dir: Path) -> bool:
     """Return whether there is a graph that is damaged, or that this user may not read.
 
-    Raises OSError if it cannot be read now, for example because of too many open files.
+    Raises OSError if reading fails for another reason, such as too many open files.
     """
     file = get_graph_file(graph_dir)
     try:
@@ -119,7 +118,7 @@ def _must_replace_graph(graph_dir: Path) -> bool:
 
 @lru_cache(maxsize=256)
 def _has_valid_checksum(file: Path, stamp: tuple[int, int, int]) -> bool:  # noqa: ARG001 - part of the cache key
-    # 10 to 15 ms for the 4.3 MB of 60,000 commits, once per process and file.
+    # Takes 10 to 15 ms for 60,000 commits (4.3 MB), once per process and file.
     content = memoryview(file.read_bytes())
     checksum = hashlib.sha1(content[:-CHECKSUM_BYTES], usedforsecurity=False).digest()
     return checksum == content[-CHECKSUM_BYTES:]
@@ -138,7 +137,7 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
         output = git.run(*command, f"--object-dir={graph_dir}", stdin=stdin, timeout_seconds=timeout_seconds)
     except GitTimeout:
         graph_file.with_name(LOCK_FILE).unlink(missing_ok=True)
-        _record_tip(graph_dir, head)  # so that the next index run does not wait as long again
+        _record_tip(graph_dir, head)  # so that the next index runs do not try again
         return
     if output.exit_code == 0 and graph_file.exists():
         # The graph reveals the history, so only the owner may read it, whatever the umask.
@@ -147,18 +146,20 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
 
 
 def _record_tip(graph_dir: Path, head: str) -> None:
+    """Record that the graph was written for `head`."""
     (graph_dir / TIP_FILE).unlink(missing_ok=True)  # writing to a pipe in its place would block
     (graph_dir / TIP_FILE).touch(mode=0o600)
     (graph_dir / TIP_FILE).write_text(head, encoding="ascii")
 
 
 def _get_timeout_seconds(git: GitProgram, head: str) -> float:
+    """Return the timeout for writing the graph of `head`, by the number of its commits."""
     count_command = ("rev-list", "--count", f"--max-count={SMALL_HISTORY_COMMITS + 1}", head)
     try:
         count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
     except GitTimeout:
         return MAX_SECONDS
-    # Without output the history is damaged, so git will not write a graph of it.
+    # No output means that the history is damaged. git will not write a graph of it, so wait the shorter time.
     return MAX_SECONDS if int(count or 0) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
 
 
@@ -169,7 +170,7 @@ def _remove_stale_lock(lock_file: Path) -> None:
 
 
 def exclude_damaged(graph_dir: Path | None) -> Path | None:
-    """Return the directory, or None if its graph is damaged."""
+    """Return `graph_dir`; None if its graph is damaged."""
     return None if graph_dir is None or is_damaged(graph_dir) else graph_dir
 
 
@@ -180,7 +181,8 @@ def create_git_program(
 ) -> GitProgram:
     """Return the git program for a repository, with the commit-graph in `commit_graph_dir` if it is intact.
 
-    `replacement_config`: settings to use instead of the user and system configuration; None uses those.
+    `commit_graph_dir`: None uses only the commit-graph of the repository, if any.
+    `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     """
     git = _create_plain_git_program(repository)
     git = replace(
@@ -196,7 +198,7 @@ def _create_plain_git_program(repository: Repository) -> GitProgram:
 
 
 def list_settings(repository: Repository) -> list[tuple[str, str]]:
-    """Return the name and value of all settings, those of the user, the system and every form of `include` too.
+    """Return the name and value of all settings: of the repository, the user, the system, and all included files.
 
     libgit2, and so `Repository.config`, does not follow `includeIf "hasconfig:..."`.
     """
@@ -207,7 +209,8 @@ def list_settings(repository: Repository) -> list[tuple[str, str]]:
 
 
 def _query_config(git: GitProgram, *options: str) -> list[str]:
-    # git itself lists the settings, because libgit2 does not follow every form of `include`.
+    """Return the entries that `git config` prints. Raises UnreadableGitConfig."""
+    # By git, because libgit2 does not follow every form of `include`.
     output = git.run("config", "--includes", "-z", *options)
     if output.exit_code not in (0, 1):  # 1: no such setting
         raise UnreadableGitConfig(output.stderr)
@@ -215,22 +218,24 @@ def _query_config(git: GitProgram, *options: str) -> list[str]:
 
 
 def _is_stale(repository: Repository, head: str, graph_dir: Path) -> bool:
+    """Return whether the graph lacks STALE_AFTER_COMMITS commits of `head`, or its tip is unknown."""
     tip_file = graph_dir / TIP_FILE
     tip = tip_file.read_bytes().decode("ascii", "replace").strip() if tip_file.is_file() else ""
     if tip == head:
         return False
-    is_commit = _SHA.fullmatch(tip) is not None and repository.contains(tip)
-    return not is_commit or len(repository.walk(head, hide=[tip])) >= STALE_AFTER_COMMITS
+    is_known = _SHA.fullmatch(tip) is not None and repository.contains(tip)
+    return not is_known or len(repository.walk(head, hide=[tip])) >= STALE_AFTER_COMMITS
 
 
 def sort_newest_first(
     dates: Mapping[str, int], repository: Repository, git: GitProgram, walked_history: bytes = b""
 ) -> list[str]:
-    """Sort commits by committer date (seconds by SHA), newest first; descendants come before their ancestors.
+    """Sort commits by committer date, newest first, but descendants always before their ancestors.
 
-    A committer's clock can be wrong, so the history decides first, as in `git log --date-order`. It is walked only
-    where git's commit-graph does not prove the dates right. If git cannot read the history, only the dates decide.
-    `walked_history`: what git prints for `HISTORY_ARGUMENTS` and HEAD, if it is known.
+    This holds even if a committer's clock was wrong, as in `git log --date-order`. The history is walked only if the
+    commit-graph does not prove the dates right. If git cannot read the history, only the dates decide.
+    `dates`: committer date of each commit, in seconds, by SHA. `walked_history`: output of git for `HISTORY_ARGUMENTS`
+    and HEAD; empty if not at hand.
     """
     shas = sorted(dates, key=lambda sha: (-dates[sha], sha))
     if len(shas) < 2 or _do_dates_agree(shas, dates, repository, git):
@@ -244,7 +249,7 @@ def sort_newest_first(
 def _do_dates_agree(
     shas: Sequence[str], dates: Mapping[str, int], repository: Repository, git: GitProgram
 ) -> bool:
-    """Return whether the commit-graph proves that no commit of this order has a descendant after it."""
+    """Return whether the commit-graph proves that no commit in `shas` comes before one of its descendants."""
     if git.commit_graph_dir is None:
         return False
     corrected_dates = compute_corrected_dates(repository, git.commit_graph_dir, dates)
@@ -255,19 +260,20 @@ def _do_dates_agree(
 
 
 def _load_descendants(shas: Sequence[str], git: GitProgram) -> dict[str, int]:
-    """Walk the history down to the last of the commits, and return their descendants as `_find_descendants` does."""
+    """Walk the history with git until all commits are found. Return the result of `_find_descendants`."""
     with git.start(*HISTORY_ARGUMENTS, "--stdin", stdin="\n".join(shas).encode()) as walk:
         return _find_descendants(shas, walk.process.stdout or ())
 
 
 def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str, int]:
-    """Return for each commit, as the bits of a number, which of the others descend from it: bit n is `shas[n]`.
+    """Return the descendants of each commit among `shas`, as a number: bit n is set if `shas[n]` is a descendant.
 
-    `history`: lines with the SHA of a commit and of its parents, children first. It is read only as far as needed.
+    `history`: lines with the SHA of a commit and of its parents, children first, read until all `shas` are found. A
+    commit that is not found is missing in the result.
     """
     bits = {sha.encode(): 1 << position for position, sha in enumerate(shas)}
     descendants: dict[str, int] = {}
-    # Parents that are not read yet, each with the bits of the commits that reach it.
+    # Bits of the commits among `shas` that reach a commit, for each parent that is not read yet.
     pending: dict[bytes, int] = {}
     for line in history:
         sha, *parents = line.split()
@@ -283,17 +289,17 @@ def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str
 
 
 def _sort_descendants_first(shas: Sequence[str], descendants: Mapping[str, int]) -> list[str]:
-    """Move commits of the order behind their descendants, as little as possible.
+    """Return `shas` with each commit after its descendants, and otherwise in the given order.
 
-    `descendants`: as `_find_descendants` returns them.
+    `descendants`: result of `_find_descendants`.
     """
-    remaining = {sha: 1 << position for position, sha in enumerate(shas)}
+    bit_by_remaining_sha = {sha: 1 << position for position, sha in enumerate(shas)}
     listed_bits = 0
     order: list[str] = []
-    while remaining:
+    while bit_by_remaining_sha:
         # The first commit whose descendants are all listed.
-        sha = next(sha for sha in remaining if not descendants.get(sha, 0) & ~listed_bits)
-        listed_bits |= remaining.pop(sha)
+        sha = next(sha for sha in bit_by_remaining_sha if not descendants.get(sha, 0) & ~listed_bits)
+        listed_bits |= bit_by_remaining_sha.pop(sha)
         order.append(sha)
     return order
 
@@ -301,10 +307,10 @@ def _sort_descendants_first(shas: Sequence[str], descendants: Mapping[str, int])
 def compute_corrected_dates(
     repository: Repository, graph_dir: Path, dates: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """Return the corrected date of each commit, in seconds. `dates` are the committer dates by SHA, in seconds.
+    """Return the corrected date of each commit, in seconds. `dates`: committer dates by SHA, in seconds.
 
-    None if there is no graph with corrected dates, if it lacks more than `MAX_MISSING_COMMITS`, or if it has another
-    date for one of these commits: it has no dates after the year 2514.
+    None if there is no graph with corrected dates, if more than `MAX_MISSING_COMMITS` have to be read because the graph
+    lacks them, or if a date differs from that in the graph, which cannot represent dates after the year 2514.
     """
     with (
         suppress(OSError, ValueError, LookupError, UnreadableObject),
@@ -322,10 +328,11 @@ def _compute_dates(
     corrected_dates: dict[str, int] = {}
 
     def load_parents(sha: str) -> Parents:
+        """Record the dates of a commit, and return the parents whose dates are needed too."""
         position = graph.find_position(sha)
         if position is not None:
             dates[sha], corrected_dates[sha] = graph.read_dates(position)
-            return ()  # the ancestors are not needed
+            return ()  # the corrected date covers the ancestors
         missing_count = len(dates) - len(corrected_dates)
         if missing_count == MAX_MISSING_COMMITS:
             raise LookupError
@@ -334,7 +341,7 @@ def _compute_dates(
         return commit.parents
 
     parents = collect_reachable(expected_dates, load_parents)
-    # The sort takes one start commit: "" is an artificial child of all of them.
+    # The sort starts from one commit: "", an artificial child of all commits.
     for sha in sort_topologically("", {**parents, "": tuple(expected_dates)})[:-1]:
         if sha not in corrected_dates:
             corrected_dates[sha] = max(
@@ -346,7 +353,7 @@ def _compute_dates(
 
 
 class _GraphFile:
-    """Dates in the content of a commit-graph file. Damaged content raises ValueError or LookupError.
+    """Reader of the dates in a commit-graph file. Damaged content raises ValueError or LookupError.
 
     The file has chunks. `OIDL`: sorted object ids of the commits. `OIDF`: for each possible first byte of an id, the
     number of ids up to that byte. `CDAT`: data of each commit, with its date. `GDA2`: seconds from the date of each
@@ -355,12 +362,12 @@ class _GraphFile:
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
-        # A header of 8 bytes has the number of chunks at byte 6. Name (4 bytes) and offset (8) of each chunk follow.
+        # The header has 8 bytes; byte 6 is the number of chunks. Then come name (4 bytes) and offset (8) of each chunk.
         starts = range(8, 8 + 12 * content[6], 12)
         self._chunks = {content[start : start + 4]: self._read_integer(start + 4, 8) for start in starts}
 
     def find_position(self, sha: str) -> int | None:
-        """Return the position of a commit in the sorted list of the graph's commits; None if it is not one."""
+        """Return the position of a commit in the sorted list of the graph's commits; None if the graph lacks it."""
         object_id, first_byte = bytes.fromhex(sha), int(sha[:2], 16)
         fanout = self._chunks[b"OIDF"] + 4 * first_byte
         start = self._read_integer(fanout - 4, 4) if first_byte else 0
@@ -382,6 +389,7 @@ class _GraphFile:
         return self._content[start : start + HASH_BYTES]
 
     def _read_integer(self, start: int, size: int) -> int:
+        """Return the big-endian integer in the `size` bytes from `start`."""
         data = self._content[start : start + size]
         if len(data) < size:
             raise ValueError("the file ends here")

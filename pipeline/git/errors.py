@@ -15,11 +15,11 @@ class NotARepository(LineageError):
 
 
 class UnsafeRepository(LineageError):
-    """The repository belongs to another user (git's `safe.directory` protection)."""
+    """The repository belongs to another user, and the setting `safe.directory` does not list it."""
 
 
 class UnsupportedRepository(LineageError):
-    """The repository has a format that libgit2 cannot read, such as SHA-256 objects."""
+    """The repository has a format that libgit2 cannot read, such as that with SHA-256 objects."""
 
 
 class DamagedRepository(LineageError):
@@ -42,17 +42,20 @@ class NothingToIndex(LineageError):
 
 _REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."
 
-# Git directory of a submodule, also of one in a linked work tree, but not that of a work tree linked to a submodule.
+# Matches the path of a submodule's git directory, but not that of a work tree linked to a submodule.
 _SUBMODULE_DIRECTORY: Final = re.compile(
     r"(?:^|/)\.git/(?:worktrees/[^/]+/)?modules/(?!(?:.*/)?worktrees/[^/]+$)"
 )
 
-# Reason of the error for a commit at the boundary of a shallow clone, which lacks its parents.
+# Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
 
 class UnreadableObject(LineageError):
-    """A commit, or an object its change needs, is missing or damaged."""
+    """A commit or another object is missing or damaged.
+
+    `sha`: the object, or a name for it such as `HEAD`. `reason`: why it cannot be read.
+    """
 
     def __init__(self, sha: str, reason: str) -> None:
         super().__init__(
@@ -62,12 +65,12 @@ class UnreadableObject(LineageError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
-        """Pickle the arguments of the constructor, because worker processes send these errors back."""
+        """Pickle the arguments of the constructor, because worker processes return such errors."""
         return type(self), (self.sha, self.reason)
 
 
 def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
-    """Return the error for a path outside any repository. `exists`: whether the path itself exists."""
+    """Return the error for a path that is in no repository. `exists`: whether the path exists."""
     if not exists:
         return NotARepository(f"{path.absolute()} does not exist.", hint=_REPOSITORY_HINT)
     for directory in (path.absolute(), *path.absolute().parents):
@@ -85,7 +88,7 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file in the git directory, such as a pipe, that git would wait for forever."""
+    """Return the error for a file in the git directory, such as a pipe, for which git would wait forever."""
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
         hint="See what it is, and replace it with the file of a fresh clone.",

@@ -1,7 +1,7 @@
-"""The git program, run without side effects: no pager, prompt, hook, external diff or filter, and no network.
+"""Runner of the git program, without pager, prompt, hooks, external diffs, filters and network.
 
 libgit2 does almost all reading. The git program is used where it is faster (its blame is ten times as fast) or where
-libgit2 lacks the function. It runs without the settings that a repository or user made for work at a terminal.
+libgit2 lacks the function. Settings for interactive work, of the repository or of the user, are overridden.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ ENVIRONMENT: Final = {
     "GIT_ASKPASS": "true",  # prints no password
     "GIT_PAGER": "cat",
     "GIT_OPTIONAL_LOCKS": "0",  # otherwise reading the index rewrites it
-    "GIT_NO_LAZY_FETCH": "1",  # do not fetch missing objects of a partial clone
+    "GIT_NO_LAZY_FETCH": "1",  # otherwise git fetches missing objects of a partial clone
     "GIT_ALLOW_PROTOCOL": "none",  # the same for git versions without GIT_NO_LAZY_FETCH
     "GIT_LITERAL_PATHSPECS": "1",  # no wildcards or pathspec magic in paths
     # Read the recorded history, as libgit2 does, without `git replace` and grafts.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": os.devnull,
 }
-# Settings passed by environment variables, which override every configuration file and conditional include.
+# Settings that are passed in environment variables. So they override all configuration files.
 CONFIGURATION: Final = {
-    "advice.graftFileDeprecated": "false",  # GIT_GRAFT_FILE, even without grafts, would print it before an error
+    "advice.graftFileDeprecated": "false",  # otherwise git prints it before an error, because of GIT_GRAFT_FILE
     "core.fsmonitor": "false",  # may name a program
     "core.pager": "cat",
     "core.quotePath": "false",  # print paths unquoted where possible
@@ -47,18 +47,19 @@ CONFIGURATION: Final = {
     "diff.external": "",
     "log.showSignature": "false",  # would run gpg
 }
-# Commands that read the index for attributes only. They get no index, because they fail if it is damaged.
+# Commands that run without git's index: they read only attributes from it, and would fail if it is damaged.
 COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
-# Default limit of a run. git takes exponential time to match some ignore and attribute patterns. Listing a large
+# Default time limit, because git takes exponential time to match some ignore and attribute patterns. Listing a large
 # repository takes seconds.
 RUN_TIMEOUT_SECONDS: Final = 300.0
-# Interval of the check for a cancelled request while git runs.
+# Interval of the checks for a cancelled request while git runs.
 CANCEL_POLL_SECONDS: Final = 0.1
 
 
+# Processes that `kill_running` kills.
 _running_processes: Final[set[subprocess.Popen[bytes]]] = set()
 
 
@@ -70,7 +71,7 @@ class GitNotFound(LineageError):
 
 
 class UnreadableGitConfig(LineageError):
-    """git cannot list its settings, so the programs that they name cannot be disabled."""
+    """git cannot list its settings. So the programs that the settings name cannot be disabled."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -79,7 +80,7 @@ class UnreadableGitConfig(LineageError):
 
 
 class TooLongForGit(LineageError):
-    """The system starts no program with arguments of this length."""
+    """The arguments are longer than the system allows for a program."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -99,7 +100,7 @@ class GitTimeout(LineageError):
 
 
 def read_version() -> str:
-    """Return the installed git's version, such as `2.43.0` or `2.39.5 (Apple Git-154)`; GitNotFound without git."""
+    """Return the version of the installed git, such as `2.43.0` or `2.39.5 (Apple Git-154)`. Raises GitNotFound."""
     try:
         process = subprocess.run(
             ["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL
@@ -118,11 +119,11 @@ def parse_version(version: str) -> tuple[int, ...]:
 class GitProgram:
     """The git program for one repository.
 
-    `root`: the work tree, None for a bare repository. `objects_dir`: the repository's object directory.
+    `root`: the work tree; None for a bare repository. `objects_dir`: object directory of the repository.
     `filter_settings`: names of `filter.*` settings to disable.
-    `commit_graph_dir`: object directory that has only a commit-graph, which git reads in addition; None for none.
-    `replacement_config`: settings to use instead of the user and system configuration; None uses those.
-    `timeout_seconds`: limit of a run; None for RUN_TIMEOUT_SECONDS.
+    `commit_graph_dir`: object directory that has only a commit-graph, for git to use; None for none.
+    `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
+    `timeout_seconds`: time limit of `run`; None for RUN_TIMEOUT_SECONDS.
     """
 
     git_dir: Path
@@ -135,7 +136,7 @@ class GitProgram:
 
     @contextmanager
     def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
-        """Run git during the body of the `with` statement, and kill it at the end if it has not ended.
+        """Run git during the body of the `with` statement, and kill it at the end if it still runs.
 
         Raises GitNotFound if there is no git program, and TooLongForGit if the arguments are too long.
         """
@@ -171,12 +172,12 @@ class GitProgram:
     def run(
         self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
     ) -> GitOutput:
-        """Run git to its end; raise GitTimeout after `timeout_seconds`, by default the program's limit."""
+        """Run git until it ends. Raise GitTimeout after `timeout_seconds`; None for the time limit of this program."""
         with self.start(*arguments, stdin=stdin) as git_process:
             return git_process.wait(timeout_seconds or self.timeout_seconds or RUN_TIMEOUT_SECONDS)
 
     def build_environment(self) -> Mapping[str, str]:
-        """Return the environment to run git in: the inherited one without its GIT_ variables, plus the overrides."""
+        """Return the environment variables for git: the inherited ones without those of git, and the overrides."""
         inherited_variables = {
             name: value for name, value in os.environ.items() if not name.startswith("GIT_")
         }
@@ -193,15 +194,13 @@ class GitProgram:
         )
 
     def _build_config_file_variables(self) -> dict[str, str]:
-        return (
-            {}
-            if self.replacement_config is None
-            else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-        )
+        if self.replacement_config is None:
+            return {}
+        return {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
     def _build_commit_graph_variables(self) -> dict[str, str]:
-        # git uses the first commit-graph that it finds, and that of `git gc` has no changed-path filters: so
-        # `commit_graph_dir` is the main object directory, and that of the repository an alternate.
+        # git uses the first commit-graph that it finds, and that of `git gc` has no changed-path filters. So make
+        # `commit_graph_dir` the main object directory, and that of the repository an alternate.
         if self.commit_graph_dir is None or not self.commit_graph_dir.is_dir():
             return {}
         return {
@@ -212,7 +211,7 @@ class GitProgram:
 
 @dataclass(frozen=True, slots=True)
 class GitOutput:
-    """Output of a finished git program."""
+    """Output of a git process that has ended."""
 
     stdout: bytes
     stderr: str
@@ -221,14 +220,15 @@ class GitOutput:
 
 @dataclass(frozen=True, slots=True)
 class GitProcess:
-    """Process of a git program that was started."""
+    """Started process of the git program."""
 
     process: subprocess.Popen[bytes]
 
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
         """Wait until git ends, and return its output.
 
-        Raise GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request was cancelled.
+        Raise GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request is cancelled.
+        `timeout_seconds`: None for no limit.
         """
         deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)
         while True:
@@ -244,12 +244,13 @@ class GitProcess:
 
 
 def kill_running() -> None:
-    """Kill the git processes of all threads, before an exit that does not wait for the threads."""
+    """Kill the git processes of all threads. For an exit that does not wait for the threads."""
     for process in tuple(_running_processes):
         _kill(process)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a git process and its child processes."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
@@ -257,8 +258,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]:
-    """Write a process's input from a thread during the body, so that input and output cannot block each other."""
-    # Remove the pipe from the process object, which would close it while the thread writes.
+    """Write the input of a process in a thread during the body, so that input and output cannot block each other."""
+    # Remove the pipe from the process object, because that would close it while the thread writes.
     stdin, process.stdin = process.stdin, None
     if stdin is None:
         yield
@@ -275,7 +276,7 @@ def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]
     try:
         yield
     finally:
-        # The process has ended by now, so a pending write fails and the thread ends.
+        # The process has ended, so a pending write fails and the thread ends.
         writer_thread.join()
 
 
@@ -285,7 +286,8 @@ def _write_and_close(pipe: IO[bytes], data: bytes) -> None:
 
 
 def _build_config_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    # `-c name=value` does not work for filters whose names contain an equals sign. These variables need git 2.31.
+    """Return the environment variables that pass settings to git, which needs MINIMUM_VERSION for them."""
+    # `-c name=value` would not work for filters whose names contain an equals sign.
     pairs = list(enumerate(settings))
     keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
     values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}
@@ -293,5 +295,5 @@ def _build_config_variables(settings: Sequence[tuple[str, str]]) -> dict[str, st
 
 
 def _quote_path(path: str) -> str:
-    """Quote a path for a colon-separated list."""
+    """Quote a path for the colon-separated list of GIT_ALTERNATE_OBJECT_DIRECTORIES."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,4 +1,4 @@
-"""Git directories: their files and settings, common directory, shallow boundary, and search in a directory tree."""
+"""Git directories: files and settings, shared directory of work trees, shallow boundary; search for repositories."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-# Name and value of each setting in force; a later one overrides an earlier one.
+# (name, value) of each setting. A later one overrides an earlier one.
 Settings: TypeAlias = Sequence[tuple[str, str]]
 
-# Files that git and libgit2 open in most commands, or to find a repository.
+# Files of a git directory that git and libgit2 open in most commands, or to find the repository.
 _FILES_READ_BY_GIT: Final = (
     "commondir",
     "config",
@@ -26,12 +26,12 @@ _FILES_READ_BY_GIT: Final = (
     "packed-refs",
     "shallow",
 )
-# Names of the settings of a partial clone.
+# Matches the names of the settings that only a partial clone has.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
 GIT_ENTRY = ".git"
-# Parts of a configuration file: comment, section header, or setting with its value, which a backslash can continue on
-# the next line. The quantifiers are possessive, so the time is linear.
+# Matches a part of a configuration file: comment, section header, or setting with its value. A backslash continues the
+# value on the next line. The quantifiers are possessive, so matching takes linear time.
 _CONFIG_PART: Final = re.compile(
     rb"""
     [#;] [^\n]*+
@@ -52,7 +52,7 @@ def resolve_common_dir(git_dir: Path) -> Path:
 
 
 def _decode_path(content: bytes) -> str:
-    """Return the path in a file of git. A NUL byte ends it, as in git and libgit2; a crash can leave such bytes."""
+    """Return the path that a file of git contains. As in git, it ends at a NUL byte, which a crash can leave."""
     return os.fsdecode(content.partition(b"\0")[0]).strip()
 
 
@@ -62,9 +62,9 @@ def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
 
 
 def read_small_file(file: Path, max_bytes: int = -1) -> bytes:
-    """Return a file's bytes; empty if there is no regular file, because reading a pipe would block.
+    """Return the content of a file; empty if it does not exist or is no regular file, as reading a pipe would block.
 
-    `max_bytes`: most bytes to read, -1 for all. Raises OSError if the file cannot be read.
+    `max_bytes`: most bytes to read; -1 for all. Raises OSError if the file cannot be read.
     """
     if not file.is_file():
         return b""
@@ -76,7 +76,7 @@ def read_small_file(file: Path, max_bytes: int = -1) -> bytes:
 
 
 def read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
-    """Return a file's bytes as `read_small_file`; empty also if the file cannot be read."""
+    """Return the content of a file as `read_small_file`, but empty if the file cannot be read."""
     try:
         return read_small_file(file, max_bytes)
     except OSError:
@@ -84,7 +84,10 @@ def read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
 
 
 def blocks_on_open(file: Path) -> bool:
-    """Check whether opening or reading a path may block, as for a pipe: all but files, directories and `/dev/null`."""
+    """Check whether opening or reading a path may block, as for a pipe.
+
+    Regular files, directories and `/dev/null` do not block.
+    """
     try:
         mode = file.stat().st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
@@ -93,7 +96,7 @@ def blocks_on_open(file: Path) -> bool:
 
 
 def find_blocking_git_file(git_dir: Path) -> Path | None:
-    """Return a file of a git directory, such as a pipe, that git would wait for forever; usually None."""
+    """Return a file in a git directory for which git would wait forever, such as a pipe; None if there is none."""
     common_dir = resolve_common_dir(git_dir)
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
     if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
@@ -104,7 +107,7 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
 
 
 def _list_included_files(*config_files: Path) -> Iterator[Path]:
-    """Yield the files that configuration files may include, whatever the conditions, and those that they include."""
+    """Yield the files that configuration files include, directly or indirectly and under any condition."""
     pending = list(config_files)
     visited: set[str] = set()
     while pending:
@@ -121,7 +124,7 @@ def _list_included_files(*config_files: Path) -> Iterator[Path]:
 
 
 def _parse_include_paths(config: bytes) -> Iterator[str]:
-    """Yield the values of `path` in the sections `include` and `includeIf` of a configuration file."""
+    """Yield the paths that a configuration file includes. `config`: its content."""
     section = b""
     for part in _CONFIG_PART.finditer(config.replace(b"\r\n", b"\n")):
         if part["section"] is not None:
@@ -132,20 +135,21 @@ def _parse_include_paths(config: bytes) -> Iterator[str]:
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:
+    """Return the replacement for a quote (nothing) or for an escaped character of a value."""
     character = match[1] or b""
     return {b"n": b"\n", b"t": b"\t", b"b": b"\b"}.get(character, character)
 
 
 def is_partial_clone(configuration: Settings) -> bool:
-    """Check for settings of a partial clone, whose missing objects a remote has promised."""
+    """Check whether the settings are those of a partial clone, which lacks objects that a remote has."""
     return any(PROMISOR_SETTING.fullmatch(name) for name, _ in configuration)
 
 
 def find_repositories(directory: Path, on_error: Callable[[OSError], None] | None = None) -> Iterator[Path]:
     """Yield the root of every repository in `directory` and below it, in the order of their paths.
 
-    Work trees, and repositories in them, are found as well as bare repositories. Symbolic links and hidden directories
-    are not followed. Linked work trees are left out, because they share the index of their repository, and submodules,
+    It finds bare repositories, and repositories inside a work tree, too. Symbolic links and hidden directories are not
+    followed. Linked work trees are left out, because they share the index of their repository. Submodules are left out,
     because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """
     for root, directories, files in os.walk(directory, onerror=on_error):
@@ -165,16 +169,16 @@ def is_git_directory(path: Path) -> bool:
 
 
 def _is_main_work_tree(git_entry: Path) -> bool:
-    """Check that `.git` belongs to a main work tree, and not to a linked work tree or a submodule.
+    """Check whether a `.git` belongs to a main work tree, and not to a linked work tree or a submodule.
 
-    It is a git directory, or a file that names one.
+    `git_entry`: path of a git directory, or of a file that names one.
     """
     if git_entry.is_dir():
         return is_git_directory(git_entry)
     try:
-        target = git_entry.read_text(encoding="utf-8", errors="surrogateescape")
+        link = git_entry.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return False
-    git_dir = git_entry.parent / target.removeprefix("gitdir:").strip()
+    git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()
     return is_git_directory(git_dir) and not is_linked and "modules" not in git_dir.parts

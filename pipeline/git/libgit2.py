@@ -1,4 +1,4 @@
-"""libgit2: memory limits, lookups that pygit2 lacks, and translation of its errors."""
+"""libgit2: memory limits, functions that pygit2 lacks, and translation of errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_dir import blocks_on_open
 
-# Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
-# `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
+# Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
+# twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Mapped pages of pack files count as the process's memory: with windows of 32 MiB, 256 MiB in all, a process mapped
-# all of a pack of 109 MB; libgit2's defaults are gigabytes. These limits cost 0.2 % of instructions.
+# Sizes of one mapped window of a pack file and of all. Mapped pages count as memory of the process: with 32 MiB and
+# 256 MiB, all of a pack of 109 MB was mapped. libgit2's defaults are gigabytes. These limits cost 0.2 % of
+# instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
@@ -28,9 +29,9 @@ def _configure_libgit2() -> None:
     pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
     pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
     pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
-    # Verifying takes a third of the time; git does not recompute shas on reading either, zlib has a checksum.
+    # Verifying a SHA takes a third of the time of reading. git does not verify it either: zlib has a checksum.
     pygit2.settings.enable_strict_hash_verification(False)
-    # Some git versions mark partial clones with this extension. libgit2 can read them, and never fetches objects.
+    # Some git versions mark partial clones with this extension. libgit2 can read such clones, and fetches no objects.
     pygit2.settings.set_extensions(["partialclone"])
 
 
@@ -43,8 +44,8 @@ _environment_lock: Final = Lock()
 def open_without_index(path: str) -> pygit2.Repository:
     """Open a repository with an empty index in place of `.git/index`.
 
-    libgit2 looks attributes up in the index, and fails for every diff if the file is split, sparse or damaged. The
-    environment is the only way to name another file. The user's GIT_ variables are removed meanwhile.
+    libgit2 looks attributes up in the index, and fails for every diff if the index is split, sparse or damaged. Only an
+    environment variable can name another index. The user's GIT_ variables are removed while the repository is opened.
     """
     with _environment_lock:
         hidden_variables = {
@@ -53,7 +54,7 @@ def open_without_index(path: str) -> pygit2.Repository:
         os.environ["GIT_INDEX_FILE"] = f"{os.devnull}/no-index"
         try:
             git = pygit2.Repository(path, RepositoryOpenFlag.FROM_ENV)
-            # libgit2 opens these on first use, by the environment at that time: so use them now.
+            # libgit2 opens these on first use, with the environment of that time. So use them now.
             _ = git.index, git.odb, git.config
             return git
         finally:
@@ -73,19 +74,19 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
 
 
 def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Check, as git does, whether a repository without `core.bare` is bare: no work tree leads to it."""
+    """Check whether a repository without `core.bare` is bare, as git does: it is not found from its work tree."""
     is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
     return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
 
 
 def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
-    """Check whether repository discovery from a directory finds the repository with this git directory."""
+    """Check whether the search for a repository from `directory` finds the one with this git directory."""
     discovered_path = pygit2.discover_repository(str(directory))
     return discovered_path is not None and Path(discovered_path).resolve() == git_dir
 
 
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
-    """Load a repository's mailmap; an empty one if a file cannot be read, or is a pipe, which would block."""
+    """Load the mailmap of a repository; an empty one if a mailmap file is unreadable or a pipe, which would block."""
     root = Path(git.workdir or git.path)
     configured_names = filter(None, git.config.get_multivar("mailmap.file"))
     # `Path.expanduser` would raise for an unknown user.
@@ -99,9 +100,9 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
 
 
 class ErrorTranslation:
-    """Context manager that raises libgit2's errors as UnreadableObject of an object.
+    """Context manager that turns errors of libgit2 into UnreadableObject. `sha`: the object that cannot be read then.
 
-    A class, because it is entered for every object and costs less than a generator.
+    It is entered for every object, and a class costs less time than a generator.
     """
 
     __slots__ = ("_sha",)
@@ -122,7 +123,7 @@ class ErrorTranslation:
 
 
 def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
-    """Return the data of a tree object; raise KeyError if it is missing or no tree."""
+    """Return the data of the tree with a raw object id. Raise KeyError if it is missing or no tree."""
     object_type, data = odb.read(pygit2.Oid(raw=object_id))
     if object_type != ObjectType.TREE:
         raise KeyError(object_id.hex())

@@ -1,7 +1,6 @@
-"""Parsers of commit, tag and tree objects, reader of trees, and the commit graph: reachable commits, topological order.
+"""Parsers of commit, tag and tree objects; reader of trees; reachable commits and their topological order.
 
-Commits are parsed here rather than by libgit2, which rejects a commit for a malformed author line that git only warns
-about.
+Commits are not parsed by libgit2, because it rejects malformed author lines for which git only warns.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, is_regular
 Parents: TypeAlias = tuple[str, ...]
 # Entries of a directory: name -> (mode, raw object id).
 TreeEntries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
-# Mode of a directory, as a tree object writes it.
+# Mode of a directory in a tree object.
 DIRECTORY_MODE: Final = b"40000"
 
-# Limit on directory entries cached for the next commit's diff. An entry takes about 200 bytes.
+# Most directory entries to cache for the diff of the next commit. An entry takes about 200 bytes.
 MAX_CACHED_NAMES: Final = 4_000
 
 
 def collect_reachable(
     tips: Iterable[str], get_parents: Callable[[str], Parents], excluded: Collection[str] = ()
 ) -> dict[str, Parents]:
-    """Return each commit that the tips reach, the tips included, with its parents; stop at the excluded commits."""
+    """Return the tips and the commits that they reach, each with its parents. Stop before excluded commits."""
     parents_by_sha: dict[str, Parents] = {}
     pending = list(tips)
     while pending:
@@ -42,10 +41,10 @@ def collect_reachable(
 
 
 def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
-    """Return each commit of the graph that `tip` reaches, parents before children.
+    """Return `tip` and the commits that it reaches, parents before children.
 
-    The walk is depth first along first parents, so the order depends on the graph alone. Omitting a watermark and all
-    its ancestors does not change the order of the rest.
+    `parents`: parents of each commit to return. The walk is depth first and visits the first parent first, so the order
+    depends only on the graph. If a commit and all its ancestors are left out, the order of the others does not change.
     """
     sorted_shas: list[str] = []
     visited_shas = {tip}
@@ -60,24 +59,25 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     return sorted_shas
 
 
-# Author or committer line, as lenient as git: name and `<email>`, then, after the last `>`, seconds and time zone.
+# Matches an author or committer line as git does: name and `<email>`, and after the last `>` seconds and time zone.
 SIGNATURE: Final = re.compile(
     rb"(?P<name>[^<]*)<(?P<email>[^>]*)(?:(?>.*>)\s*(?P<seconds>\d+)\s*[+-]\d)?", re.DOTALL
 )
-# Python refuses to parse integers of thousands of digits.
+# Digits of a date that are read, because Python refuses to parse integers of thousands of digits.
 MAX_DIGITS: Final = 20
+# Mode, name and raw object id of an entry in a tree object.
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
-# git shows dates before 1970, and those with a year too large for C, as 1970. Python has no year after 9999.
+# git shows dates before 1970, and those after LATEST_GIT_SECONDS, as 1970. Python has no year after 9999.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_300_799  # the last second of 9999
 LATEST_GIT_SECONDS: Final = 67_768_036_191_676_799
 
 UTF_8: Final = "utf-8"
-# Python has these codecs for its own literals and for host names; no commit message uses them.
+# Codecs of Python for its literals and for host names. They are no encodings of commit messages.
 NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
-# Names of programs that commit. Their addresses tell less: they often belong to the host of the repository.
+# Matches names of programs that commit. Addresses are not checked: they often belong to the host of the repository.
 BOT_NAME: Final = re.compile(
     r"\[bot\]|\bbot\b|dependabot|renovate|greenkeeper|pre-commit-ci|pyup|weblate|github[- ]actions?\b",
     re.IGNORECASE,
@@ -85,7 +85,7 @@ BOT_NAME: Final = re.compile(
 
 
 def is_bot(author_name: str) -> bool:
-    """Return whether an author is a program, by its name."""
+    """Return whether an author is a program, by the name."""
     return BOT_NAME.search(author_name) is not None
 
 
@@ -95,7 +95,7 @@ class Signature:
 
     name: str
     email: str
-    date: datetime  # UTC, without a zone; see `parse_seconds`
+    date: datetime  # in UTC without a time zone; see `parse_seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class Commit:
 
     sha: str
     tree: str
-    parents: tuple[str, ...]  # first parent first; none for a root and at a shallow boundary
+    parents: tuple[str, ...]  # first parent first; none of a root, or at a shallow boundary
     author_name: str  # after .mailmap
     author_email: str  # after .mailmap
-    author_date: datetime  # UTC, without a zone
-    commit_date: datetime  # the committer's, UTC, without a zone
-    message: str  # decoded by the commit's encoding, bad bytes replaced, trailing line breaks removed
+    author_date: datetime  # in UTC without a time zone
+    commit_date: datetime  # date of the committer, in UTC without a time zone
+    message: str  # invalid bytes replaced by U+FFFD, line feeds at the end removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,10 @@ class _CommitHeader:
 
 
 def parse_commit(sha: str, data: bytes) -> Commit:
-    """Parse a commit object. Tolerate malformed fields: missing ones become empty, bad dates 1970."""
+    """Parse a commit object. Missing fields become empty, and malformed dates 1970.
+
+    Parents and names are those of the object, before shallow boundary and `.mailmap` are applied.
+    """
     header_lines, _, message = data.partition(b"\n\n")
     header = _parse_header(header_lines)
     author, committer = (
@@ -159,7 +162,7 @@ def parse_commit(sha: str, data: bytes) -> Commit:
 
 
 def parse_commit_links(data: bytes) -> CommitLinks:
-    """Parse only a commit's tree and parents, which are all that a history walk needs."""
+    """Parse only the tree and the parents of a commit object, which is faster than `parse_commit`."""
     tree, *lines = data.partition(b"\n\n")[0].decode("utf-8", errors="replace").split("\n")
     parents = tuple(line.removeprefix("parent ") for line in lines if line.startswith("parent "))
     return CommitLinks(tree.removeprefix("tree "), parents)
@@ -171,12 +174,12 @@ def parse_tree_entries(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
 
 
 def parse_tag_target(data: bytes) -> str:
-    """Return the sha of the object that a tag object names."""
+    """Return the SHA of the object that a tag object points to."""
     return data.partition(b"\n")[0].decode("ascii", "replace").removeprefix("object ")
 
 
 def iter_tree_entries(data: bytes) -> Iterator[TreeEntry]:
-    """Yield the entries of a tree object, in its order."""
+    """Yield the entries of a tree object, in their order."""
     for mode, name, object_id in TREE_ENTRY.findall(data):
         yield TreeEntry(int(mode, 8), name, object_id.hex())
 
@@ -199,9 +202,9 @@ def _parse_header(header_lines: bytes) -> _CommitHeader:
 
 
 def parse_seconds(digits: str | bytes | None) -> int:
-    """Return the seconds since 1970 of a recorded date; 0 if there is none, or if git shows it as 1970.
+    """Return the seconds since 1970 of a recorded date; 0 if there is no date, or if git shows it as 1970.
 
-    Dates after the year 9999 become its last second, so that their commits are the newest ones, as for git.
+    Dates after the year 9999 become the last second of that year, so that their commits are the newest, as for git.
     """
     seconds = int((digits or b"0")[:MAX_DIGITS])
     return min(seconds, LATEST_SECONDS) if 0 <= seconds <= LATEST_GIT_SECONDS else 0
@@ -219,14 +222,14 @@ def _parse_signature(line: bytes, encoding: str) -> Signature:
 
 
 def _decode(data: bytes, encoding: str) -> str:
-    """Decode bytes. Invalid bytes, and lone surrogates that some codecs produce, become U+FFFD."""
+    """Decode bytes, as UTF-8 if the encoding is unknown. Invalid bytes and lone surrogates become U+FFFD."""
     if encoding == UTF_8:
         return data.decode(UTF_8, errors="replace")
     try:
         if codecs.lookup(encoding).name in NON_TEXT_CODECS:
             return data.decode(UTF_8, errors="replace")
         text = data.decode(encoding, errors="replace")
-    except (LookupError, ValueError):  # an unknown codec, or one that does not decode to text
+    except (LookupError, ValueError):  # the codec is unknown, or does not decode to text
         return data.decode(UTF_8, errors="replace")
     return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
 
@@ -234,7 +237,7 @@ def _decode(data: bytes, encoding: str) -> str:
 class TreeReader:
     """Reader of tree objects.
 
-    `read`: returns the bytes of the tree with a raw object id; the reader does not catch its errors.
+    `read`: returns the bytes of the tree with a raw object id. Errors of `read` are not caught.
     """
 
     def __init__(self, read: Callable[[bytes], bytes]) -> None:
@@ -242,7 +245,7 @@ class TreeReader:
         self._cache: LRUCache[bytes, TreeEntries] = LRUCache(MAX_CACHED_NAMES, getsizeof=len)
 
     def read_entries(self, tree: bytes) -> TreeEntries:
-        """Return a directory's entries by name. `tree` is a raw object id."""
+        """Return the entries of a directory by name. `tree`: raw object id."""
         cached_entries = self._cache.get(tree)
         if cached_entries is not None:
             return cached_entries
@@ -265,7 +268,7 @@ class TreeReader:
         return entry
 
     def iter_files(self, tree: str) -> Iterator[tuple[bytes, str]]:
-        """Yield path and blob sha of each regular file, in the tree's order."""
+        """Yield path and blob SHA of each regular file in a tree and its subdirectories, in the order of the tree."""
         stack = [(b"", self._iter_entries(tree))]
         while stack:
             directory, entries = stack[-1]

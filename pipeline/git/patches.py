@@ -1,10 +1,12 @@
-"""Parser of unified diffs: the `@@` parts of a patch as line numbers and texts; lines that a merge itself changed.
+"""Parser of unified diffs: line numbers and texts of the `@@` parts of a patch; lines that a merge itself changed.
 
-A part is an `@@` section of a diff (git: hunk). A marker is the first character of a line: `@`, `+`, `-`, space or
-backslash. The parser handles runs of lines with the same marker, because a loop over single lines is slow.
+A part is an `@@` section of a diff (git calls it a hunk). A parameter `parts` of bytes is the text of all parts. A
+marker is the first character of a line: `@`, `+`, `-`, space or backslash. The parser handles runs of lines with the
+same marker, because a loop over single lines is slow.
 
-The lines that a merge itself changed differ from every parent. `git show --cc` marks them in every column. Lines that
-came unchanged from one parent are left out, because the commits of that branch are indexed already.
+The lines that a merge itself changed are those that differ from every parent. `git show --cc` marks these lines in
+every column. Lines that came unchanged from one parent are left out, because the commits of that branch are indexed
+already.
 """
 
 from __future__ import annotations
@@ -14,19 +16,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-# Limit on the diff stored for display: about 1,500 lines; an excerpt shows at most some hundred.
+# Limit on the diff that is stored for display. It is about 1,500 lines; an excerpt shows at most some hundred.
 MAX_DIFF_BYTES: Final = 64 << 10
-# Limit on the added text and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
+# Limit on the added text, and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Most lines of a patch to parse. Nobody writes longer patches by hand. Except for merges, the hunk's line counts are
-# exact.
+# Most lines of a patch to parse. Nobody writes longer patches by hand. The numbers of added and removed lines of a hunk
+# are exact nevertheless, except for merges.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
+# Matches a run of lines with the same marker, in the markers of a patch.
 MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
-# Matches the markers of a part's header, of context lines, or of a block (removed, then added lines). A backslash marks
-# the line in which git notes that the line before has no line break. `(?=.)` prevents an empty match at the end.
+# Matches the markers of a part's header, of context lines, or of a block: removed, then added lines. A backslash marks
+# a note of git that the line before has no line feed. `(?=.)` prevents an empty match at the end.
 MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
@@ -34,9 +37,9 @@ HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 class PatchPart(NamedTuple):
     """One `@@` part of a file's diff."""
 
-    old_start: int  # 1-based; if `old_count` is 0, the number of the line before
-    old_count: int  # lines of the old file it covers, context included
-    new_start: int  # as `old_start`, in the new file
+    old_start: int  # 1-based number of the first old line; if `old_count` is 0, of the line before the part
+    old_count: int  # number of old lines, context included
+    new_start: int  # the same for the new file
     new_count: int
     heading: str  # text after the second `@@`: the line above that git takes for the start of a function
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
@@ -48,24 +51,25 @@ class Patch:
     """Parsed diff of one file, as a hunk stores it."""
 
     parts: tuple[PatchPart, ...]
-    diff: str  # the `@@` parts as text, cut after MAX_DIFF_BYTES
+    diff: str  # text of the `@@` parts, cut after MAX_DIFF_BYTES
     diff_truncated: bool
     added_text: str  # the added lines without their `+`, cut after MAX_TEXT_BYTES
-    removed_text: str
-    is_complete: bool  # whether `parts` list every line of the parsed patch
+    removed_text: str  # the same for the removed lines
+    is_complete: bool  # whether `parts` cover all lines of the patch, and not only the first MAX_LISTED_LINES
 
 
+# Parsed patch without parts.
 NO_PARTS: Final = Patch((), "", False, "", "", True)
 
 
 def strip_file_header(data: bytes) -> bytes:
-    """Return a patch's `@@` parts, without the file header lines before them."""
+    """Return the text of a patch's parts, without the file header lines before them."""
     start = data.find(b"\n@@ ")
     return data[start + 1 :] if start >= 0 else b""
 
 
 def parse_patch(parts: bytes) -> Patch:
-    """Parse a patch's `@@` parts into line numbers and texts."""
+    """Parse the text of a patch's parts into line numbers and texts."""
     if not parts:
         return NO_PARTS
     lines, is_complete = split_lines(parts)
@@ -87,13 +91,13 @@ def parse_part_headers(parts: bytes) -> tuple[PatchPart, ...]:
 
 
 def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
-    """Return the first MAX_LISTED_LINES lines, and whether these are all."""
+    """Return the first MAX_LISTED_LINES lines without their line feeds, and whether these are all lines."""
     lines = parts.split(b"\n", MAX_LISTED_LINES)
     return lines, not lines.pop()
 
 
 def get_line_markers(lines: Sequence[bytes]) -> bytes:
-    """Return the first character of each line: `@`, space, `+`, `-` or a backslash."""
+    """Return the marker of each line, one byte per line."""
     return bytes([line[0] for line in lines])
 
 
@@ -105,10 +109,10 @@ def parse_line_ranges(header_line: bytes) -> tuple[int, int, int, int]:
 
 @dataclass(slots=True)
 class _Scan:
-    """Result of one pass over a patch's lines."""
+    """Result of one pass over a patch's lines. The slices select runs of added or removed lines from them."""
 
     parts: list[PatchPart] = field(default_factory=list)
-    added_slices: list[slice] = field(default_factory=list)  # of the patch's lines
+    added_slices: list[slice] = field(default_factory=list)
     removed_slices: list[slice] = field(default_factory=list)
 
 
@@ -122,6 +126,7 @@ def _scan(lines: Sequence[bytes]) -> _Scan:
 
 
 def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
+    """Return the part of the lines from `start` to `end`, and add their slices to `scan`."""
     old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
     old, new = old_start, new_start
     added: list[int] = []
@@ -172,6 +177,7 @@ class Block:
 
     `old_start`: number of the first removed line; without removed lines, that of the old line after the block.
     `new_start`: the same for added lines and the new file. `heading`: text after the second `@@` of the part's header.
+    `removed`, `added`: lines with their markers.
     """
 
     old_start: int
@@ -190,14 +196,14 @@ class Block:
 class MergeChange:
     """Lines of one file that differ from every parent of a merge."""
 
-    parent: int  # position of the parent with the smallest diff, with which the lines are compared
-    parts: bytes  # parts without context lines; old line numbers are that parent's
+    parent: int  # index of the parent with the smallest diff
+    parts: bytes  # diff with that parent, only of these lines and without context lines
     added: int  # number of added lines in `parts`
     removed: int  # number of removed lines in `parts`
 
 
 def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
-    """Return the lines that differ from all parents. `diffs_by_parent`: parts of the diff with each parent.
+    """Return the lines that differ from all parents. `diffs_by_parent`: text of the parts of the diff with each parent.
 
     Lines of a diff after the first MAX_LISTED_LINES count as unchanged.
     """
@@ -234,7 +240,7 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
         start, end = match.span()
         if markers[start] == HEADER:
             old, old_count, new, new_count = parse_line_ranges(lines[start])
-            # Where a part has no lines of a file, git prints the number of the line before it.
+            # If a part has no lines of a file, git prints the number of the line before the part.
             old, new = old + (old_count == 0), new + (new_count == 0)
             heading = lines[start].split(b"@@", 2)[2]
         elif markers[start] == CONTEXT:
@@ -253,11 +259,13 @@ def _count_changed_lines(blocks: Sequence[Block]) -> int:
 def _split_block(
     block: Block, merge_lines: set[int], other_blocks: Sequence[Sequence[Block]]
 ) -> Iterator[Block]:
-    """Yield the pieces of a block whose added lines are all in `merge_lines`, the lines that differ from every parent.
+    """Yield the pieces of a block that the merge itself changed.
 
-    A block with only such lines is yielded as it is. Of a block with other lines too, each run of merge lines is
-    yielded, but no removed lines: the branch that brought the other lines removed them. A block without added lines is
-    yielded if each diff with another parent removes lines there, too.
+    `merge_lines`: numbers of the new lines that differ from every parent. `other_blocks`: blocks of the diff with each
+    other parent.
+    If all added lines are merge lines, the whole block is yielded. If only some are, each run of them is yielded, but
+    no removed lines: the branch that brought the other lines removed them. A block without added lines is yielded if
+    each diff with another parent removes lines there, too.
     """
     is_merge_line = [number in merge_lines for number in range(block.new_start, block.end)]
     if all(is_merge_line):
@@ -274,12 +282,15 @@ def _split_block(
 
 
 def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
-    """Check whether a block removes lines at or next to a line of the result."""
+    """Check whether a block removes lines at or next to a line of the new file."""
     return any(block.removed and block.new_start <= line <= block.end for block in blocks)
 
 
 def _format_block(block: Block) -> bytes:
-    """Return a block as a part of a diff. Without lines of a file, its header has the number of the line before."""
+    """Return the text of a part that has only this block.
+
+    If the block has no lines of a file, the header has the number of the line before it.
+    """
     old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
     ranges = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
     return b"\n".join([ranges + block.heading, *block.removed, *block.added, b""])

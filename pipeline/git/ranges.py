@@ -1,7 +1,7 @@
-"""Commit ranges in git's syntax (`v1.2..v1.3`, `main...topic`, `^main topic`, `topic`), and the tips of branches.
+"""Commit ranges in the syntax of git (`v1.2..v1.3`, `main...topic`, `^main topic`, `topic`), and tips of branches.
 
-git itself resolves them: a range may have every revision that `git rev-list` accepts, but no options and no paths.
-A revision may have spaces only between braces, as in `main@{1 week ago}` or `HEAD^{/fix a bug}`.
+git resolves the ranges, so a range may have any revision that `git rev-list` accepts, but no options and no paths. A
+revision may have spaces only between braces, as in `main@{1 week ago}` or `HEAD^{/fix a bug}`.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from stores.errors import LineageError
 RANGE_HINT: Final = (
     "Give a range as for `git log`: `v1.2..v1.3`, `main...topic`, `^main topic`, or one branch or tag."
 )
-# Largest number of branches and tags that an error suggests for a misspelled name.
+# Most branches and tags that an error suggests for a misspelled name.
 MAX_SUGGESTIONS: Final = 3
-# A plumbing command, because user settings do not change its output. It lists no files of merges.
+# A plumbing command, because user settings do not change the output. It lists no files for merges.
 _DIFF_TREE: Final = (
     "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
+# SHA, parents, name and address of the author after `.mailmap`, seconds of the commit date, message.
 _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
-# Fields of a commit in the output, without the files: the five of the format after the sha, and an empty one.
+# Number of fields of a commit between its SHA and its files: five of the format, and an empty one.
 _COMMIT_FIELDS: Final = 6
-# Dots of a range, outside of braces.
+# Matches the dots of a range outside of braces.
 _DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
-# A revision, with spaces between braces only.
+# Matches a word of a range: a revision or `A..B`, with spaces only between braces.
 _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
 
 
 class BadRange(LineageError):
-    """Text that is not a range of commits, or names a revision that the repository does not have."""
+    """The text is not a range of commits, or names a revision that the repository does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeCommit:
     """Commit of a range.
 
-    `paths`: files that it changes; none for a merge, and both paths of a renamed file. `author_name` and
-    `author_email`: after `.mailmap`. `date`: committer date, in UTC without a time zone.
+    `paths`: files that the commit changes, with both paths of a renamed file; none for a merge.
+    `author_name`, `author_email`: after `.mailmap`. `date`: committer date, in UTC without a time zone.
     """
 
     sha: str
@@ -65,7 +66,10 @@ class RangeCommit:
 def list_range(
     repository: Repository, git: GitProgram, text: str, excluded: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the commits of a range, newest first, without those that an excluded commit reaches. Raises BadRange."""
+    """Return the commits of a range, newest first. Raises BadRange.
+
+    `text`: the range. `excluded`: commits to leave out, together with all commits that they reach.
+    """
     words = _split_words(text)
     # On stdin, because thousands of indexed branches would exceed the length of a command line.
     stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
@@ -76,9 +80,10 @@ def list_range(
 
 
 def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return these commits, in their order. If git cannot read the tree of one, this and all later ones are missing.
+    """Return the given commits, in the same order.
 
-    A commit at a shallow boundary has no paths, because its parent is unknown.
+    If git cannot read the tree of a commit, it and all later commits are missing in the result. A commit at a shallow
+    boundary has no paths, because its parent is unknown.
     """
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
@@ -97,6 +102,7 @@ def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -
 
 
 def _parse_commit(sha: str, fields: Sequence[bytes], shallow_boundary: Collection[str]) -> RangeCommit:
+    """Parse the fields of a commit after its SHA."""
     parents, name, email, seconds, message = (
         field.decode("utf-8", "replace") for field in fields[: _COMMIT_FIELDS - 1]
     )
@@ -115,13 +121,16 @@ def _parse_commit(sha: str, fields: Sequence[bytes], shallow_boundary: Collectio
 def list_range_outside(
     repository: Repository, git: GitProgram, text: str, tips: Iterable[str | None]
 ) -> frozenset[str]:
-    """Return the commits of a range that no tip reaches. Tips that the repository does not have are ignored."""
+    """Return the commits of a range that no tip reaches. Raises BadRange.
+
+    `tips`: None, and commits that the repository does not have, are ignored.
+    """
     known_tips = {sha for sha in tips if sha and repository.contains(sha)}
     return frozenset(list_range(repository, git, text, known_tips))
 
 
 def list_included_names(text: str) -> list[str]:
-    """Return the revisions whose commits a range includes: `B` for `A..B`, both for `A...B`, none for `^A`."""
+    """Return the revisions whose commits a range includes: `B` for `A..B`, `A` and `B` for `A...B`, none for `^A`."""
     names = []
     for word in _WORD.findall(text):
         if not word.startswith("^"):
@@ -133,9 +142,9 @@ def list_included_names(text: str) -> list[str]:
 def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the commits of the refs that match a pattern, each once, in the order of the refs' names.
 
-    A pattern is as for `git for-each-ref`: a glob, a name, or the directories that a name starts with. It selects local
-    branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
-    commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
+    `patterns`: as for `git for-each-ref`: globs, names, or the first directories of names. A pattern that starts with
+    `refs/` selects any refs, another one local branches, remote-tracking branches and tags. Refs of trees and blobs,
+    and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
     """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
     if not full_patterns:  # git would list all refs
@@ -152,25 +161,27 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 
 
 def _expand_pattern(pattern: str) -> list[str]:
+    """Return the full patterns, which start with `refs/`, for a pattern of `list_branch_tips`."""
     if pattern.startswith("refs/"):
         return [pattern]
     return [f"refs/{folder}/{pattern}" for folder in ("heads", "remotes", "tags")]
 
 
 def suggest_references(repository: Repository, name: str) -> str:
-    """Return a sentence with the names of branches and tags that are similar to this one; empty if there are none."""
+    """Return a sentence that suggests branches and tags with names similar to `name`; empty if there are none."""
     similar_names = get_close_matches(name, repository.list_references(), n=MAX_SUGGESTIONS)
     return f"Did you mean {' or '.join(map(_escape, similar_names))}?" if similar_names else ""
 
 
 def _names_object(repository: Repository, name: str) -> bool:
-    """Return whether an object has this name. True also for one that is unreadable or no commit: git reports these."""
+    """Return whether a revision names an object, even one that is unreadable or no commit."""
     with suppress(UnreadableObject):
         return repository.resolve_revision(name) is not None
     return True
 
 
 def _split_words(text: str) -> list[str]:
+    """Return the words of a range. Raises BadRange if it is empty, or has a NUL, a lone surrogate or an option."""
     words = _WORD.findall(text)
     if "\0" in text:
         raise BadRange("The range contains a NUL character.", hint=RANGE_HINT)
@@ -187,7 +198,10 @@ def _split_words(text: str) -> list[str]:
 
 
 def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
-    """Return the error for a range that git refuses: it names the first revision that the repository does not have."""
+    """Return the error for a range that git refuses. `reason`: message of git.
+
+    The error names the first revision that the repository does not have; if it has all, the reason.
+    """
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):
             if not _names_object(repository, name):
@@ -204,5 +218,5 @@ def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
 
 
 def _escape(text: str) -> str:
-    """Return a text for a sentence; as a Python literal if it has characters that are not printable."""
+    """Return a text for use in a sentence: as a Python literal if some characters are not printable."""
     return text if text.isprintable() else repr(text)

@@ -1,8 +1,8 @@
 """First release of each commit, and the merge that brought it into the first-parent history of HEAD.
 
-The first release is the tag that `git describe --contains` names. git computes the tags of all commits in one run:
-70 ms for flask's 5,500 commits and 69 tags, about as long as for a few commits. Releases and merges are cached for each
-state of the repository.
+The first release of a commit is the tag that `git describe --contains` names. One run of git finds the tags of all
+commits. It took 70 ms for flask's 5,500 commits and 69 tags, about as long as for a few commits. Releases and merges
+are cached for each state of the repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
-# Most commits in each cache; the repositories used least recently leave it first. Releases of this many take 300 MB.
+# Most commits in each cache, which evicts the repositories used least recently. Releases of this many take 300 MB.
 MAX_CACHED_COMMITS: Final = 1_000_000
 
 Value = TypeVar("Value", bound=Sized)
@@ -29,11 +29,13 @@ Value = TypeVar("Value", bound=Sized)
 TIMEOUT_SECONDS: Final = 10.0
 TAG_PREFIX: Final = b"refs/tags/"
 
-# Newest commits to read when merges are looked up. git lists so many with their parents in half a second.
+# Number of newest commits among which merges are found. git lists so many with their parents in half a second.
 MAX_COMMITS: Final = 100_000
 
 
 class _Entry(Generic[Value]):
+    """Result for one repository and the state that it was computed for; None until it is computed."""
+
     def __init__(self) -> None:
         self.lock = Lock()
         self.state: object = None
@@ -41,14 +43,14 @@ class _Entry(Generic[Value]):
 
     @property
     def size(self) -> int:
-        """Share of `MAX_CACHED_COMMITS`; an entry of more commits takes all of it."""
+        """Number of commits that count towards `MAX_CACHED_COMMITS`, which is the largest size of an entry."""
         return min(1 + len(self.value or ()), MAX_CACHED_COMMITS)
 
 
 class HistoryCache(Generic[Value]):
     """Cache of one result for each repository used recently, valid until the repository changes. Thread-safe.
 
-    A result has an item for each commit, and all results together have at most `MAX_CACHED_COMMITS`. Concurrent
+    A result has an item per commit, and all results together have at most `MAX_CACHED_COMMITS` items. Concurrent
     requests for one repository wait for one computation; requests for other repositories do not wait.
     """
 
@@ -59,12 +61,15 @@ class HistoryCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, objects_dir: Path, state: object, compute: Callable[[], Value | None]) -> Value | None:
-        """Return what `compute` returned for this state of the repository. None means a failure and is not cached."""
+        """Return the result of `compute` for this state of the repository, from the cache if possible.
+
+        `objects_dir`: identifies the repository. A result of None means that `compute` failed, and is not cached.
+        """
         with self._lock:
             entry = self._entries.setdefault(objects_dir, _Entry())
         with entry.lock:
             if entry.value is None or entry.state != state:
-                entry.value = None  # free it before the next one is computed
+                entry.value = None  # free the old result before the new one is computed
                 entry.value, entry.state = compute(), state
                 with self._lock:
                     self._entries[objects_dir] = entry  # with its new size, which may evict others
@@ -73,7 +78,7 @@ class HistoryCache(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """Tag, with the time of its creation; of a lightweight tag, the time of its commit. UTC without a zone."""
+    """Tag. `date`: time of its creation, or of its commit for a lightweight tag; in UTC without a time zone."""
 
     name: str
     date: datetime
@@ -83,7 +88,7 @@ _releases_cache: HistoryCache[Mapping[str, Tag]] = HistoryCache()
 
 
 def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
-    """Return the first release of each commit that a tag contains; None if git fails or takes too long."""
+    """Return the first release of each commit that a tag reaches, by SHA; None if git fails or takes too long."""
     tags = repository.list_tag_targets()
     if not tags:
         return {}
@@ -96,7 +101,7 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
         output = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
         dates = _read_dates(git, "refs/tags")
         if dates.exit_code:
-            # git fails if the object of any of the tags is missing.
+            # git fails if the object of a tag is missing. So try again without such tags.
             readable_tags = repository.list_tags()
             if not readable_tags:
                 return {}
@@ -113,14 +118,15 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
 
 
 def _read_dates(git: GitProgram, *patterns: str) -> GitOutput:
+    """Let git print the name and the dates of the tags that match the patterns, as `_parse_tag` reads them."""
     date_format = "--format=%(refname)%00%(creatordate:unix)%00%(*committerdate:unix)"
     return git.run("for-each-ref", date_format, *patterns, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _parse_tag(line: bytes) -> tuple[bytes, Tag]:
-    """Return a tag's name as `git name-rev` prints it, and the tag."""
+    """Return the name of a tag as `git name-rev` prints it, and the tag. `line`: from the output of `_read_dates`."""
     name, tag_seconds, commit_seconds = line.split(b"\0")
-    # Old tags have no date.
+    # Some old tags have no date of their own.
     seconds = parse_seconds(tag_seconds or commit_seconds)
     short_name = name.removeprefix(TAG_PREFIX)
     tag = Tag(short_name.decode("utf-8", "replace"), EPOCH + timedelta(seconds=seconds))
@@ -131,17 +137,17 @@ _merges_cache: HistoryCache[Mapping[str, str]] = HistoryCache()
 
 
 def load_merges(repository: Repository, git: GitProgram, head: str) -> Mapping[str, str] | None:
-    """Return the merge that brought each commit of a branch into the first-parent history of `head`.
+    """Return the merge that brought each commit into the first-parent history of `head`: commit -> merge.
 
-    Commits of the first-parent history have none. Only the newest `MAX_COMMITS` commits are read. None if git
-    fails or takes too long.
+    Commits of the first-parent history are not in the result. Only the newest `MAX_COMMITS` commits are read. None if
+    git fails or takes too long.
     """
     state = head, repository.shallow_boundary
     return _merges_cache.get(repository.objects_dir, state, lambda: _compute_merges(git, head))
 
 
 def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
-    # git lists a commit before its parents, so no listed commit has a child that is left out.
+    # In this order, a commit comes before its parents. So no listed commit has a child that is not listed.
     arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
     try:
         output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
@@ -154,18 +160,21 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
 
 
 def find_merges(parents: Mapping[str, tuple[str, ...]], head: str) -> dict[str, str]:
-    """Return the oldest first-parent merge that reaches each commit outside the first-parent line of `head`."""
-    first_parent_line: dict[str, None] = {}
+    """Return the oldest merge of the first-parent history of `head` that reaches each other commit: commit -> merge.
+
+    `parents`: parents of each commit.
+    """
+    first_parent_history: dict[str, None] = {}
     sha: str | None = head
     while sha is not None and sha in parents:
-        first_parent_line[sha] = None
+        first_parent_history[sha] = None
         sha = next(iter(parents[sha]), None)
     merges: dict[str, str] = {}
-    for merge in reversed(first_parent_line):
+    for merge in reversed(first_parent_history):
         pending = list(parents[merge][1:])
         while pending:
             commit = pending.pop()
-            if commit in parents and commit not in first_parent_line and commit not in merges:
+            if commit in parents and commit not in first_parent_history and commit not in merges:
                 merges[commit] = merge
                 pending.extend(parents[commit])
     return merges

@@ -1,7 +1,7 @@
 """Read access to a git repository through libgit2 (pygit2): commits, trees, blobs, diffs, attributes, configuration.
 
 Reading never runs a program (filter, textconv, external diff) and never uses the network. Objects that a partial
-clone has not fetched are reported as unreadable, like damaged ones.
+clone lacks are reported as unreadable, like damaged objects.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ from pipeline.git.tree_diff import (
 
 __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# Blobs read last stay cached: the parser, and the diff with the file's next version, read them again.
+# Size of the cache of blobs. The parser reads the blobs of a diff again, and so does the next diff of the same file.
 BLOB_CACHE_BYTES: Final = 2 << 20
-# Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
+# Number of commits whose tree and parents are cached. The parent of a commit is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
 
 
 def open_repository(path: Path) -> Repository:
-    """Open the repository that contains `path`, which may be any path inside a work tree or git directory.
+    """Open the repository that contains `path`, which may be in a work tree or in a git directory.
 
     Raises NotARepository, UnsafeRepository, UnsupportedRepository or DamagedRepository.
     """
@@ -99,7 +99,7 @@ def open_repository(path: Path) -> Repository:
 class Repository:
     """Opened repository. Not safe to share between threads or processes: each opens its own.
 
-    `root`: the work tree's root, or the git directory of a bare repository.
+    `root`: root of the work tree; of a bare repository, the git directory.
     `reopen_path`: path for `open_repository` that finds the same repository and work tree.
     `common_dir`: git directory that all linked work trees share.
     `canonical_path`: path that identifies the repository, the same for all of its work trees.
@@ -140,8 +140,8 @@ class Repository:
         """Free all caches and mapped packs by opening the repository again."""
         self._links_cache.clear()
         self._blob_cache.clear()
-        # libgit2 keeps packs until the last repository object that uses them is freed, and this one is part of
-        # reference cycles (branches, remotes): free it now rather than at the next garbage collection.
+        # libgit2 keeps packs until all repository objects that use them are freed. This one is in reference cycles
+        # (branches, remotes), so free it now rather than at the next garbage collection.
         del self._odb, self._tree_reader, self._attributes
         self._git.free()
         try:
@@ -151,7 +151,7 @@ class Repository:
             raise build_open_error(self.root, str(error)) from error
 
     def read_head(self) -> str | None:
-        """Return the sha of HEAD's commit, on a branch or detached; None before the first commit."""
+        """Return the SHA of HEAD's commit, on a branch or detached; None before the first commit."""
         try:
             target = self._git.head.target
         except pygit2.GitError as error:
@@ -161,7 +161,7 @@ class Repository:
         return self._peel_to_commit(str(target), "HEAD")
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
-        """Return the name of each tag and the sha of the object that it points to, sorted."""
+        """Return (name, SHA of the object that it points to) of each tag, sorted."""
         targets = []
         with ErrorTranslation("the references"):
             for reference in self._git.references.iterator(ReferenceFilter.TAGS):
@@ -170,7 +170,7 @@ class Repository:
         return sorted(targets)
 
     def list_tags(self) -> list[tuple[str, str]]:
-        """Return the name of each tag and the sha of its commit; without tags of other or missing objects."""
+        """Return (name, SHA of the commit) of each tag. Tags of other or missing objects are left out."""
         tags = []
         for name, target in self.list_tag_targets():
             with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
@@ -178,7 +178,7 @@ class Repository:
         return tags
 
     def resolve_revision(self, revision: str) -> str | None:
-        """Return the sha of the commit that a revision names; None if it names none, or several.
+        """Return the SHA of the commit that a revision names; None if it names no object, or several.
 
         Raises UnreadableObject if it names another kind of object.
         """
@@ -188,16 +188,17 @@ class Repository:
         return None
 
     def list_references(self) -> list[str]:
-        """Return the short names of all branches, remote branches and tags, but not of the stash, notes and others."""
+        """Return the short names of all branches, remote-tracking branches and tags, but not of the stash or notes."""
         folders = ("refs/heads/", "refs/remotes/", "refs/tags/")
         with ErrorTranslation("the references"):
             references = list(self._git.references.iterator())
         return [item.shorthand for item in references if item.name.startswith(folders)]
 
     def _peel_to_commit(self, sha: str, revision: str) -> str:
-        """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about.
+        """Return the SHA of the commit that an object is, or that a tag object points to. Raises UnreadableObject.
 
-        `revision`: name of the object for errors.
+        libgit2's commit parser is not used: it rejects commits for which git only warns. `revision`: name of the object
+        for errors.
         """
         with ErrorTranslation(revision):
             while (object_type := self._odb.read_header(sha)[0]) == ObjectType.TAG:
@@ -226,19 +227,19 @@ class Repository:
         return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
 
     def can_diff(self, sha: str) -> bool:
-        """Return whether a commit exists in this clone and its parents are not cut off by a shallow clone."""
+        """Return whether a commit exists in this clone and is not at the boundary of a shallow clone."""
         return sha not in self.shallow_boundary and self.contains(sha)
 
     def walk(self, tip: str, *, hide: Iterable[str] = ()) -> list[str]:
-        """Return the commits that `tip` reaches and the hidden ones do not, parents before children.
+        """Return `tip` and the commits that it reaches, parents before children, without those that `hide` reaches.
 
-        A missing or damaged commit is listed as one without parents; its ancestors are not listed.
+        A missing or damaged commit is listed as if it had no parents.
         """
         hidden_commits = [sha for sha in hide if self.contains(sha)]
         return sort_topologically(tip, self._read_history(tip, hidden_commits))
 
     def read_commit(self, sha: str) -> Commit:
-        """Return a commit, its author as in `.mailmap`. Raises UnreadableObject if it cannot be read."""
+        """Return a commit, with the author after `.mailmap`. Raises UnreadableObject if it cannot be read."""
         with ErrorTranslation(sha):
             object_type, data = self._odb.read(sha)
         if object_type != ObjectType.COMMIT:
@@ -254,8 +255,8 @@ class Repository:
     def diff_with_parents(self, sha: str) -> list[TreeDiff]:
         """Return a commit's diffs with each of its parents, or with the empty tree for a root.
 
-        Renames are followed. A merge's diffs have only the paths that differ from every parent; without such a path
-        the list is empty.
+        Renames are followed. The diffs of a merge have only the paths that differ from every parent. If there is no
+        such path, the list is empty.
         """
         if sha in self.shallow_boundary:
             raise UnreadableObject(sha, BEYOND_SHALLOW_BOUNDARY)
@@ -266,7 +267,7 @@ class Repository:
                 return []
             if len(parents) > 1:
                 diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parents]
-                return [*self._select_merge_paths(diffs)]
+                return list(self._select_merge_paths(diffs))
             return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
 
     def diff_with_first_parent(self, sha: str) -> TreeDiff:
@@ -279,7 +280,7 @@ class Repository:
             return self._diff_trees(sha, old, links.tree)
 
     def list_merged_paths(self, sha: str) -> list[bytes]:
-        """Return the paths that a merge changes against its first parent, sorted; a rename counts as two."""
+        """Return the paths that differ between a merge and its first parent, sorted. A renamed file has two."""
         links = self._read_links(sha)
         parent = self._read_links(links.parents[0])
         with ErrorTranslation(sha):
@@ -315,10 +316,10 @@ class Repository:
         )
 
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
-        """Restrict a merge's diffs to the paths that differ from every parent."""
+        """Restrict the diffs of a merge to the paths that differ from every parent. Return none without such a path."""
         statuses = [diff.get_status_by_path() for diff in diffs]
         shared_paths = set(statuses[0]).intersection(*statuses[1:])
-        # A parent may have an added file under another name.
+        # A file that is added against a parent may have another name in that parent.
         if any(status[path] == "A" for status in statuses for path in shared_paths):
             for diff in diffs:
                 diff.follow_renames()
@@ -346,27 +347,27 @@ class Repository:
     def diff_blobs(self, old: str, new: str) -> tuple[PatchPart, ...]:
         """Return the `@@` parts that turn one blob into another, without context lines; none for binary blobs."""
         with ErrorTranslation(new):
-            # Given bytes, libgit2 would compute two object ids first, which took as long as the diff.
+            # Pass blobs: for bytes, libgit2 computes two object ids first, which takes as long as the diff.
             patch = pygit2.Patch.create_from(self._load_blob(old), self._load_blob(new), context_lines=0)
         return patches.parse_part_headers(patches.strip_file_header(patch.data))
 
     def list_files(self, sha: str) -> list[tuple[str, str]]:
-        """Return (path, blob sha) of each regular file in a commit's tree, without symlinks and submodules."""
+        """Return (path, SHA of the blob) of each regular file in a commit's tree, without symlinks and submodules."""
         return [(decode_path(path), blob) for path, blob in self.list_files_with_raw_paths(sha)]
 
     def list_files_with_raw_paths(self, sha: str) -> list[tuple[bytes, str]]:
-        """Return the same as `list_files`, with each path as git's bytes."""
+        """Return the result of `list_files`, with the paths as bytes."""
         with ErrorTranslation(sha):
             return list(self._tree_reader.iter_files(self._read_links(sha).tree))
 
     def find_entry(self, commit: str, path: bytes) -> TreeEntry | None:
-        """Return a commit's entry at a path, or the submodule above that path; None where there is neither."""
+        """Return a commit's entry at a path, or the submodule that contains the path; None if there is neither."""
         tree = self._read_links(commit).tree
         with ErrorTranslation(commit):
             return self._tree_reader.find_entry(tree, path)
 
     def is_in_index(self, path: bytes) -> bool:
-        """Return whether git's index has the path; True also if libgit2 cannot read the index."""
+        """Return whether git's index has the path. True if libgit2 cannot read the index."""
         index = pygit2.Index(str(self.git_dir / "index"))
         try:
             index.read(False)
@@ -375,14 +376,14 @@ class Repository:
         return os.fsdecode(path) in index
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
-        """Return the patch between two blobs (None: no content). Reads both completely."""
+        """Return the patch that turns one blob into another; None for no blob. Reads both completely."""
         old_content, new_content = (self.read_blob(sha) if sha else None for sha in (old, new))
         with ErrorTranslation(new or old or ""):
             return create_content_patch(old_content, new_content)
 
     @cached_property
     def config(self) -> tuple[tuple[str, str], ...]:
-        """All (name, value) settings, those of user and system included. A later one overrides an earlier one."""
+        """(name, value) of all settings, including those of user and system. A later one overrides an earlier one."""
         entries = ((entry.name, entry.value) for entry in self._git.config)
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
@@ -391,7 +392,7 @@ class Repository:
         return self._attributes.get(path, name)
 
     def read_local_attributes(self) -> list[bytes]:
-        """Return the attributes files outside the history: this clone's `info/attributes` and the user's file."""
+        """Return the content of the attributes files outside the history: of the git directory and of the user."""
         return self._attributes.read_local_files()
 
     def read_file_at_head(self, path: str) -> bytes | None:
@@ -416,7 +417,7 @@ class Repository:
         return blob
 
     def _read_links(self, sha: str) -> CommitLinks:
-        """Return a commit's tree and parents, cached because its children need them soon after."""
+        """Return a commit's tree and parents. They are cached, because reading its children needs them again."""
         links = self._links_cache.get(sha)
         if links is None:
             with ErrorTranslation(sha):
@@ -427,8 +428,8 @@ class Repository:
         return links
 
     def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
-        """Return the parents of each commit that `tip` reaches and the hidden ones do not."""
-        # libgit2's walk follows grafts, which all else ignores, and stops with an error at a missing object.
+        """Return the parents of each commit that `tip` reaches and the hidden commits do not."""
+        # libgit2's walk follows grafts, which are ignored everywhere else, and fails at a missing object.
         with suppress(pygit2.GitError, KeyError, ValueError):
             if not self._has_grafts:
                 walker = self._git.walk(tip, SortMode.NONE)

@@ -2,8 +2,8 @@
 
 - `Libgit2Diff`: any two trees, through libgit2, with rename detection.
 - `PlainDiff`: the fast path for commits that only edit, add or delete regular files (`diff_plain_files`). It reads
-  only the directories that differ, whereas libgit2 reads all of them. With the caches of `repository` this saved 7 % of
-  the instructions of extracting a history.
+  only the directories that differ, whereas libgit2 reads all directories. Together with the caches of `repository`,
+  this saved 7 % of the instructions of extracting a history.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ KIND_BY_STATUS: Final[dict[str, ChangeKind]] = {
 class BlobSource(NamedTuple):
     """Callables that read blobs and attributes.
 
-    `load_blob` loads a blob by its sha; `read_size` reads its length in bytes without its content.
-    `find_attribute_path` returns the path whose `diff` attribute applies to a path; empty if it has none.
+    `load_blob`: returns a blob by its SHA. `read_size`: returns its size in bytes, without reading the content.
+    `find_attribute_path`: returns the path to give libgit2 for a diff of a file (`AttributeReader.find_diff_path`).
     """
 
     load_blob: Callable[[str], pygit2.Blob]
@@ -80,33 +80,33 @@ class TreeDiff(Protocol):
         """Changes of the paths that differ, or of those selected."""
 
     def read_patch(self, change: FileChange) -> RawPatch:
-        """Return a change's patch as git prints it. Reads both files completely, so check their sizes first."""
+        """Return the patch of a change as git prints it. Reads both files completely, so check their sizes first."""
 
 
 class PlainDiff:
     """Diff of regular files that were edited, added or deleted, without renames."""
 
-    def __init__(self, sha: str, changes: list[FileChange], sources: BlobSource) -> None:
+    def __init__(self, sha: str, changes: list[FileChange], blob_source: BlobSource) -> None:
         self._sha = sha
-        self._sources = sources
+        self._blob_source = blob_source
         self.changes = changes
 
     def read_patch(self, change: FileChange) -> RawPatch:
-        """Return the patch of both contents, with the attributes of the file's path."""
+        """Return the patch of a change, with the attributes of its path applied."""
         with ErrorTranslation(self._sha):
-            load_blob = self._sources.load_blob
+            load_blob = self._blob_source.load_blob
             old_blob = load_blob(change.old_blob) if change.old_blob else None
             new_blob = load_blob(change.new_blob) if change.new_blob else None
-            return _create_patch(old_blob, new_blob, self._sources.find_attribute_path(change.path))
+            return _create_patch(old_blob, new_blob, self._blob_source.find_attribute_path(change.path))
 
 
 class Libgit2Diff:
     """Diff of any two trees through libgit2."""
 
-    def __init__(self, sha: str, trees: TreePair, sources: BlobSource) -> None:
+    def __init__(self, sha: str, trees: TreePair, blob_source: BlobSource) -> None:
         self._sha = sha
         self._trees = trees
-        self._sources = sources
+        self._blob_source = blob_source
         self._diff = _compare_trees(trees)
         self._selected_paths: set[bytes] | None = None
 
@@ -125,9 +125,9 @@ class Libgit2Diff:
         return {delta.new_file.raw_path: delta.status_char() for delta in self._diff.deltas}
 
     def select_paths(self, paths: set[bytes]) -> None:
-        """Restrict the changes to these paths."""
+        """Restrict `changes` to these paths."""
         self._selected_paths = paths
-        if "changes" in self.__dict__:  # computed already, perhaps with renames that libgit2 does not find
+        if "changes" in self.__dict__:  # already computed; it may have renames that libgit2 does not find
             self.changes = [change for change in self.changes if change.path in paths]
 
     def follow_renames(self) -> None:
@@ -143,7 +143,7 @@ class Libgit2Diff:
             if exceeds_rename_limit(self.changes):
                 self.changes = pair_exact_renames(self.changes)
                 return
-            oversized_files = find_oversized_files(self.changes, self._sources.read_size)
+            oversized_files = find_oversized_files(self.changes, self._blob_source.read_size)
             if oversized_files:
                 pairs = self._find_pairs_without(oversized_files)
                 self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
@@ -153,7 +153,7 @@ class Libgit2Diff:
                 if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
                     self.changes = pair_exact_renames(self.changes)
             self.changes = pair_long_renames(
-                self.changes, self._sources.read_size, lambda blob: self._sources.load_blob(blob).data
+                self.changes, self._blob_source.read_size, lambda blob: self._blob_source.load_blob(blob).data
             )
 
     def _find_pairs_without(
@@ -178,10 +178,10 @@ class Libgit2Diff:
         return [(old, new) for old, new in pairs if old and new]
 
     def read_patch(self, change: FileChange) -> RawPatch:
-        """Return a change's patch as libgit2 prints it, or the patch of both contents if libgit2 has none.
+        """Return the patch of a change.
 
-        libgit2 has none for renames that were paired here. A change of type is compared as one file too; `git show`
-        prints it as two files, but counts its lines in the same way.
+        libgit2 has no patch for renames that were paired here, so both contents are compared. A change of type is also
+        compared as one file: `git show` prints it as two files, but counts the same lines.
         """
         with ErrorTranslation(self._sha):
             if change.patch_index == NO_PATCH_INDEX or change.kind == "type_changed":
@@ -192,17 +192,19 @@ class Libgit2Diff:
     def _diff_contents(self, change: FileChange) -> RawPatch:
         old = self._load_content(change.old_mode, change.old_blob)
         new = self._load_content(change.new_mode, change.new_blob)
-        return _create_patch(old, new, self._sources.find_attribute_path(change.path))
+        return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
 
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
-        """Return what git compares: a file's content, a symlink's target, or a line with a submodule's commit."""
-        if sha is None or mode == SUBMODULE_MODE:
-            return _format_submodule(sha) if sha else None
-        return self._sources.load_blob(sha)
+        """Return what git compares: the blob of a file or symlink, or a line with the commit of a submodule."""
+        if sha is None:
+            return None
+        if mode == SUBMODULE_MODE:
+            return _format_submodule(sha)
+        return self._blob_source.load_blob(sha)
 
 
 def _build_index_without(tree: pygit2.Tree, excluded_changes: Sequence[FileChange]) -> pygit2.Index:
-    """Return a tree as an in-memory index, with some of its changes reverted."""
+    """Return an in-memory index of the new tree in which these changes are reverted."""
     index = pygit2.Index()
     index.read_tree(tree)
     for change in excluded_changes:
@@ -215,7 +217,7 @@ def _build_index_without(tree: pygit2.Tree, excluded_changes: Sequence[FileChang
 
 
 def load_trees(git: pygit2.Repository, old: str | None, new: str) -> TreePair:
-    """Load two trees by sha; an old sha of None stands for the empty tree. KeyError if one is no tree of this clone."""
+    """Load two trees by SHA. `old`: None for the empty tree. Raises KeyError if one is no tree of this clone."""
     return TreePair(None if old is None else _load_tree(git, old), _load_tree(git, new))
 
 
@@ -233,12 +235,18 @@ def _compare_trees(trees: TreePair) -> pygit2.Diff:
 
 
 def _find_similar_files(diff: pygit2.Diff, limit: int) -> None:
-    # The caller has bounded the number of pairs, so `limit` only lifts libgit2's own limit.
+    """Let libgit2 find the renames in a diff.
+
+    `limit`: number of changes. It only lifts libgit2's own limit, because callers bound the number of pairs.
+    """
     diff.find_similar(flags=RENAME_FLAGS, rename_threshold=RENAME_SIMILARITY, rename_limit=limit)
 
 
 def read_content(repository: Repository, commit: str, path: bytes) -> bytes | None:
-    """Return what git compares at a path: a file, a symlink's target, or a line with a submodule's commit, or None."""
+    """Return what git compares at a path: content of a file, target of a symlink, or line with a submodule's commit.
+
+    None if the commit has none of these at the path.
+    """
     entry = repository.find_entry(commit, path)
     if entry is None or S_ISDIR(entry.mode) or entry.name != path:
         return None
@@ -250,7 +258,7 @@ def _format_submodule(sha: str) -> bytes:
 
 
 def create_content_patch(old_content: bytes | None, new_content: bytes | None) -> RawPatch:
-    """Return the patch that turns one content into another; None for no content."""
+    """Return the patch that turns one content into another. None stands for no content."""
     patch = pygit2.Patch.create_from(
         old_content, new_content, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES
     )
@@ -258,9 +266,11 @@ def create_content_patch(old_content: bytes | None, new_content: bytes | None) -
 
 
 def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
-    """Create a patch with a path's attributes, which decide on text or binary and on section headings."""
+    """Create a patch. The attributes of `path` decide whether it is binary, and on the headings of its parts."""
     options = PATCH_OPTIONS
-    if not isinstance(old, pygit2.Blob):  # libgit2 takes the attributes from the first content's repository
+    if not isinstance(
+        old, pygit2.Blob
+    ):  # libgit2 takes the attributes from the repository of its first argument
         old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
     return _to_raw_patch(
         pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
@@ -289,7 +299,7 @@ def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
     )
 
 
-# Mode and raw object id of a path in one of two trees; None if the tree lacks it.
+# Mode and raw object id of a path in a tree; None if the tree lacks it.
 FileEntry: TypeAlias = tuple[bytes, bytes] | None
 
 # Modes of regular files, as a tree object writes them.
@@ -299,10 +309,10 @@ FILE_MODES: Final = {b"100644": 0o100644, b"100755": 0o100755}
 def diff_plain_files(
     old: TreeEntries, new: TreeEntries, read_tree: Callable[[bytes], TreeEntries]
 ) -> list[FileChange] | None:
-    """Return the changes between two trees, ordered by path; None if the trees need libgit2's diff.
+    """Return the changes between two trees, ordered by path; None if the trees have to be compared by libgit2.
 
-    They do if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
-    `read_tree`: returns the entries of a raw object id.
+    They have to if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
+    `old`, `new`: entries of the root directories. `read_tree`: returns the entries of a raw object id.
     """
     changes: list[FileChange] = []
     for path, old_entry, new_entry in sorted(
@@ -319,7 +329,7 @@ def diff_plain_files(
 def iter_differing_paths(
     old: TreeEntries, new: TreeEntries, read_tree: Callable[[bytes], TreeEntries]
 ) -> Iterator[tuple[bytes, FileEntry, FileEntry]]:
-    """Yield each path of a file that differs, with its old and its new entry. Subdirectories are compared too."""
+    """Yield (path, old entry, new entry) of each file that differs, also in subdirectories."""
     pending = [(b"", old, new)]
     while pending:
         directory, old_entries, new_entries = pending.pop()
@@ -364,12 +374,12 @@ def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: Fil
 def has_merge_changes(
     result: TreeEntries, parents: Sequence[TreeEntries], read_tree: Callable[[bytes], TreeEntries]
 ) -> bool:
-    """Check whether some file of a merge differs from every parent, or the merge itself deleted it.
+    """Check whether a file of a merge differs from every parent, or was deleted by the merge itself.
 
-    Directories that equal one parent's are not read, so a clean merge reads only the directories that both sides
+    A directory that equals that of a parent is not read, so a clean merge reads only the directories that both sides
     changed. A name that is a file on one side and a directory on another counts as a file that differs.
-    `result`: root directory of the merge. `parents`: those of its parents. `read_tree`: returns the entries of a raw
-    object id.
+    `result`, `parents`: entries of the root directories of the merge and of its parents.
+    `read_tree`: returns the entries of a raw object id.
     """
     pending = [(result, parents)]
     while pending:

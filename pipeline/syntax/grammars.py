@@ -22,16 +22,16 @@ __all__ = ["Grammar", "Match", "Node", "Tree", "load_grammar", "load_grammar_for
 # Grammars in which a function inside a function is not a symbol.
 GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 
-# Grammars whose incremental parses equal full parses. With automatic semicolons they may not: the node of a comment
-# after a statement depends on parser state (11 of 10,000 incremental parses of the express repository differed).
+# Grammars in which an incremental parse gives the same tree as a full parse. With automatic semicolons it may differ,
+# because the node of a comment after a statement depends on parser state (express: 11 of 10,000 parses differed).
 INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
-# Limit on parser work; a step is a hundred operations. Of 3,500 files of four histories the worst took 0.022 steps per
-# byte; input that is not code takes ten and more.
+# Limit on the steps of a parse; a step is a hundred operations. Of 3,500 files of four histories the slowest took 0.022
+# steps per byte. Input that is not code takes ten and more.
 STEPS_PER_BYTE: Final = 0.2
 MIN_STEPS: Final = 100
 
-# Query files of a grammar, in order; the default is the file with its name. TSX differs from TypeScript in casts only.
+# Query files of a grammar, in order; by default the file with its name. TSX differs from TypeScript only in casts.
 QUERIES_BY_GRAMMAR: Final = {
     "javascript": ("ecmascript", "javascript"),
     "typescript": ("ecmascript", "typescript"),
@@ -40,12 +40,12 @@ QUERIES_BY_GRAMMAR: Final = {
 
 
 class Match(NamedTuple):
-    """Match of a symbol query: a definition, or the prefix of one (kind `prefix`), such as a decorator or comment."""
+    """Match of a symbol query: a definition, or a decorator or comment that may precede one (kind `prefix`)."""
 
     node: Node
     kind: str
     name: Node | None
-    second_name: Node | None  # trait of `impl Trait for Type`, or own name of an assigned function
+    second_name: Node | None  # trait of `impl Trait for Type`, or own name of an assigned function or class
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Grammar:
     is_incremental: bool  # whether an incremental parse gives the same tree as a full one
 
     def parse_without_limit(self, source: bytes, old: Tree) -> Tree | None:
-        """Parse from an edited older tree, without a limit on steps."""
+        """Parse from an edited older tree `old`, without a limit on steps."""
         return Parser(self.language).parse(source, old)
 
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
-        """Parse, from an edited older tree if given. Return None if parsing takes too many steps."""
+        """Parse, from the edited older tree `old` if given. Return None if parsing takes too many steps."""
         steps = iter(range(MIN_STEPS + int(len(source) * STEPS_PER_BYTE)))
         buffer = memoryview(source)
         views = {0: buffer}
@@ -80,15 +80,15 @@ class Grammar:
                 return parser.parse(read, progress_callback=stop)
             return parser.parse(read, old, progress_callback=stop)
         except ValueError:
-            # The binding raises ValueError when the callback stops the parse.
+            # tree_sitter raises ValueError when `stop` ends the parse.
             return None
         finally:
-            # The binding (0.26.1) never frees buffers from a read function, and only a parse from one can be stopped.
+            # Only a parse with a read function can be stopped, but tree_sitter 0.26.1 never frees the buffers from it.
             for view in views.values():
                 view.release()
 
     def find_matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
-        """Yield the matches that intersect the rows (first, last), in the order of the query's patterns."""
+        """Yield the matches in the order of the query's patterns. `rows`: only those that intersect (first, last)."""
         cursor = QueryCursor(self.query)
         if rows is not None:
             cursor.set_point_range((rows[0], 0), (rows[1] + 1, 0))
@@ -97,7 +97,7 @@ class Grammar:
 
 
 def load_grammar_for_path(path: str) -> Grammar | None:
-    """Return the grammar of a file; None for languages without one and for declaration files."""
+    """Return the grammar for a file; None if there is none, and for declaration files."""
     name = get_grammar_name(path)
     return None if name is None else load_grammar(name)
 
@@ -125,6 +125,7 @@ def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
 
 
 def _build_match(captures: dict[str, list[Node]]) -> Match:
-    name, second = captures.pop("name", None), captures.pop("second", None)
+    """Return the match with these captures, which are `name`, `second`, and one that has the kind as its name."""
+    names, second_names = captures.pop("name", None), captures.pop("second", None)
     kind, (node,) = captures.popitem()
-    return Match(node, kind, name[0] if name else None, second[0] if second else None)
+    return Match(node, kind, names[0] if names else None, second_names[0] if second_names else None)

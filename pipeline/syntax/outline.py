@@ -1,4 +1,4 @@
-"""Outline of a file: its symbols, and chunks of consecutive syntax nodes, merged up to a token budget."""
+"""Outline of a file: symbols, and chunks of consecutive syntax nodes within a token budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.syntax.grammars import Grammar, Node, load_grammar_for_path
 from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, find_definitions, get_last_row
 from pipeline.syntax.trees import FileContent, parse_version
 
-# Limit on sibling names before and after a symbol, because a chunk may hold a thousand symbols.
+# Most siblings to list before a symbol, and after it, because a chunk may have a thousand symbols.
 MAX_SIBLINGS: Final = 50
 # Token budget of a chunk.
 CHUNK_TOKENS: Final = 500
@@ -22,7 +22,10 @@ TOKEN_CHARACTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """Symbol of a file. Lines count from 1 and are inclusive; decorators belong to the symbol."""
+    """Symbol of a file, with its decorators. Lines count from 1 and are inclusive.
+
+    `parent`: names of the enclosing symbols, joined by dots.
+    """
 
     name: str
     kind: str
@@ -34,7 +37,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive syntax nodes of a file, up to the token budget. Lines as in `Symbol`."""
+    """Consecutive syntax nodes of a file. Lines count from 1 and are inclusive. `tokens`: estimated number."""
 
     start_line: int
     end_line: int
@@ -43,7 +46,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SymbolInChunk:
-    """Symbol with the index of the chunk it starts in, and the names of other symbols that start there."""
+    """Symbol, index of the chunk that it starts in, and names of other symbols that start in this chunk."""
 
     symbol: Symbol
     chunk_index: int
@@ -60,7 +63,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """Span of consecutive syntax nodes. Rows count from 0; the last is inclusive."""
+    """Span of consecutive syntax nodes. Rows count from 0, and the last is inclusive. `end_byte` is exclusive."""
 
     start_byte: int
     end_byte: int
@@ -69,7 +72,7 @@ class ChunkSpan:
 
 
 class TokenBudget:
-    """Estimator of the tokens in parts of a file, which compares them with the budget."""
+    """Estimator of the tokens in a part of a file, and check against the budget of a chunk."""
 
     def __init__(self, content: FileContent) -> None:
         self._content = content
@@ -86,7 +89,7 @@ class TokenBudget:
 
 
 def parse_outline(source: bytes, grammar: Grammar) -> Outline:
-    """Return the symbols and chunks of a file; empty if `parse_version` returns None."""
+    """Return the symbols and chunks of a file; none if it is not parsable (`parse_version`)."""
     version = parse_version(source, grammar)
     if version is None:
         return Outline((), ())
@@ -100,7 +103,7 @@ def parse_outline(source: bytes, grammar: Grammar) -> Outline:
 
 
 def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
-    """Return the symbols of a file; None without a grammar, or if `parse_version` returns None."""
+    """Return the symbols of a file; None if it has no grammar or is not parsable (`parse_version`)."""
     grammar = load_grammar_for_path(path)
     version = parse_version(source, grammar) if grammar else None
     if version is None:
@@ -109,10 +112,10 @@ def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
 
 
 def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: TokenBudget) -> list[ChunkSpan]:
-    """Return the chunks of a file, in order. Siblings are merged while they fit the budget.
+    """Return the chunks of a file, in order. Consecutive nodes are merged while they fit the budget.
 
-    A node over the budget that contains symbols, such as a class, is split, and its content is not merged with its
-    neighbours. Any other node over the budget is a chunk by itself.
+    A node over the budget that contains symbols, such as a class, is split into its child nodes. These are not merged
+    with nodes outside of it. Any other node over the budget is a chunk by itself.
     """
     chunks: list[ChunkSpan] = []
     can_merge = False
@@ -130,9 +133,9 @@ def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: Tok
 def _iter_spans(
     root: Node, definitions: Sequence[Definition], budget: TokenBudget
 ) -> Iterator[ChunkSpan | None]:
-    """Yield spans in source order, with None wherever the spans before and after must not be merged."""
+    """Yield the spans to merge into chunks, in order. None separates spans that must not be merged."""
     nested = _NestedSymbols(definitions)
-    stack: list[Node | None] = [*reversed(root.children)]
+    stack: list[Node | None] = [*reversed(root.children)]  # None ends a split node
     prefix: Node | None = None
     while stack:
         node = stack.pop()
@@ -151,7 +154,7 @@ def _iter_spans(
 
 
 class _NestedSymbols:
-    """Index of the symbols by position, and record of the symbols that were split."""
+    """Symbols of a file by position, and record of those that were split."""
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
         self._definitions = definitions
@@ -159,16 +162,16 @@ class _NestedSymbols:
         self._split_indices: set[int] = set()
 
     def can_split(self, node: Node) -> bool:
-        """Return whether a node contains symbols and is not itself a function, which is never split."""
+        """Return whether a node may be split: it contains symbols, and is no function."""
         next_index = bisect_right(self._starts, node.start_byte)
         has_inner = next_index < len(self._starts) and self._starts[next_index] < node.end_byte
         own_index = self._find_own_symbol(node)
         return has_inner and (own_index is None or self._definitions[own_index].kind not in CALLABLE_KINDS)
 
     def mark_split(self, node: Node) -> bool:
-        """Mark the symbol of a node as split. Return False if there is none or it was marked before.
+        """Record that the symbol of a node is split. Return False if the node has none, or if it was recorded before.
 
-        So only the outermost node of a symbol counts as split, and its inner nodes, such as the body, can be merged.
+        Only the outermost node of a symbol is recorded: the body of a class ends with it, so it has the same symbol.
         """
         own_index = self._find_own_symbol(node)
         if own_index is None or own_index in self._split_indices:
@@ -177,7 +180,7 @@ class _NestedSymbols:
         return True
 
     def _find_own_symbol(self, node: Node) -> int | None:
-        """Return the index of the symbol that the node defines, with or without decorators; None if there is none."""
+        """Return the index of the last symbol that starts at or before a node and ends with it; None without one."""
         index = bisect_right(self._starts, node.start_byte) - 1
         while index >= 0 and self._definitions[index].end_byte != node.end_byte:
             index -= 1
@@ -223,5 +226,5 @@ def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
 
 
 def _get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
-    """Return the index of the chunk that contains a byte, given the start bytes of the chunks."""
+    """Return the index of the chunk with a byte. `chunk_starts`: first byte of each chunk."""
     return max(0, bisect_right(chunk_starts, start_byte) - 1)

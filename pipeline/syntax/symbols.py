@@ -1,9 +1,9 @@
-"""Symbols that a file defines, and symbols that a change touched.
+"""Symbols that a file defines, and symbols that a hunk touches.
 
-A change touches a symbol if a changed line is in it and in no symbol nested in it: a changed method does not touch its
-class. Added lines are looked up in the new version, removed lines in the old one. Blank lines count only if nothing
-else changed. git's hunk header (the text after `@@`) names the symbol instead if the line's symbol has a syntax error,
-or if the line is in no symbol and the file has a syntax error.
+A hunk touches a symbol if a changed line is in it, but in no symbol nested in it: a changed method does not touch its
+class. Added lines are looked up in the new version of the file, removed lines in the old one. Blank lines count only if
+no other line changed. git's hunk header, the text after `@@`, names the symbol instead in two cases: if the symbol of a
+changed line has a syntax error, or if a changed line is in no symbol and the file has a syntax error.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from pipeline.syntax.trees import (
     VersionCache,
 )
 
-# Nodes before a definition that belong to it. In some grammars they are siblings of the definition.
+# Types of nodes before a definition that belong to it. In some grammars they are siblings of the definition.
 PREFIX_NODES: Final = frozenset({"decorator", "attribute_item"})
 
+# Types of comment nodes.
 COMMENT_NODES: Final = frozenset({"comment", "line_comment", "block_comment", "multiline_comment"})
 
-# Nodes that declare one or more names.
+# Types of nodes that declare one or more names.
 DECLARATION_NODES: Final = frozenset({"lexical_declaration", "variable_declaration"})
 
-# Nodes around a definition that belong to it: `export`, `const`, the statement of an assignment.
+# Types of nodes around a definition that belong to it: `export`, `const`, the statement of an assignment.
 WRAPPER_NODES: Final = DECLARATION_NODES | {
     "ambient_declaration",
     "decorated_definition",
@@ -41,23 +42,25 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
     "expression_statement",
 }
 
+# Kinds of symbols that are functions.
 CALLABLE_KINDS: Final = frozenset({"function", "method"})
 
-# Confidence of a touched symbol: found by the lines of its definition, or named by git's hunk header.
+# Confidence of a touched symbol: it has a changed line, or git's hunk header names it.
 EXACT_SPAN: Final = "ExactSpan"
 HUNK_HEADER: Final = "HunkHeader"
 
-# Longer names are truncated: computed property names and generated code may have long code in place of a name.
+# Length to which names are cut: computed property names and generated code may have long code in place of a name.
 MAX_NAME_CHARACTERS: Final = 200
 
-# Deeper symbols are omitted: their source text would repeat at each level. Handwritten code nests five or six deep.
+# Most levels of nested symbols. Deeper ones are omitted, because each level repeats their source text. Handwritten code
+# has up to six.
 MAX_NESTING: Final = 16
 
-# Limit on comments and decorators visited around a definition, because each step costs more than the last.
+# Most comments and decorators to visit next to a definition, because each step takes longer than the last.
 MAX_VISITED_SIBLINGS: Final = 200
 
-# Patterns of definitions, most reliable first: `impl Trait for Name`, a keyword (and generics, receiver or qualifier)
-# before the name, a constant, a name with parameters.
+# Patterns of definitions in hunk headers, most reliable first: `impl Trait for Name`; a keyword before the name, with
+# generics, receiver or qualifier between them; a constant; a name with parameters.
 _QUALIFIED: Final = r"(?:[\w$]+(?:<[^<>]*>)?[.:]+)*([^\W\d][\w$]*)"
 
 _DEFINITION_PATTERNS: Final = (
@@ -71,28 +74,29 @@ _DEFINITION_PATTERNS: Final = (
     re.compile(r"([^\W\d][\w$]*)\s*(?:<[^<>()]*>)?\("),
 )
 
+# Matches a hunk header that is a statement and no definition.
 _CONTROL_STATEMENT: Final = re.compile(
     r"\W*(?:assert|catch|elif|else|except|for|if|match|return|switch|throw|try|while|with)\b"
 )
 
 
 class Definition(NamedTuple):
-    """Symbol defined in a file. Rows count from 0; the last is inclusive."""
+    """Symbol that a file defines. Rows count from 0, and the last is inclusive. `end_byte` is exclusive."""
 
     name: str
     kind: str
     parent: str  # names of the enclosing symbols, joined by dots
-    lead_row: int  # first row of the comment directly above; `first_row` if there is none
-    first_row: int
+    lead_row: int  # first row of the comments directly above it; `first_row` without comments
+    first_row: int  # row of the first decorator, or else of the definition
     last_row: int
     start_byte: int
     end_byte: int
-    is_error_free: bool  # whether the definition has no syntax error
+    is_error_free: bool  # whether there is no syntax error in it
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedSymbol:
-    """Symbol that a hunk touched, as in `stores.schema.HUNK_SYMBOLS`."""
+    """Symbol that a hunk touches, with the fields of `stores.schema.HUNK_SYMBOLS`."""
 
     name: str
     parent: str
@@ -105,15 +109,15 @@ class DiffPartWithHeading(DiffPart, Protocol):
 
     @property
     def heading(self) -> str:
-        """Text after `@@`: the line above the part that git takes for the start of a function."""
+        """Text after the second `@@`: the line above the part that git takes for the start of a function."""
 
 
 class HunkLike(Protocol):
-    """Hunk, reduced to the fields that finding its symbols needs."""
+    """Fields of a hunk that `TouchedSymbolFinder` needs."""
 
     @property
     def file_path(self) -> str:
-        """Path after the change, or before it when deleted."""
+        """Path after the change; of a deletion, before it."""
 
     @property
     def old_path(self) -> str | None:
@@ -133,10 +137,10 @@ class HunkLike(Protocol):
 
 
 class _DefinitionSpan(NamedTuple):
-    """Match of a definition with the nodes around it.
+    """Match of a definition, and the nodes around it that belong to it.
 
-    `first`: first decorator, or else the statement. `lead_row`: as in Definition.
-    `statement`: the definition, with `export` or `const` before it.
+    `statement`: node of the definition, or a node around it that adds `export`, `const` or an assignment.
+    `first`: first decorator, or else the statement. `lead_row`: as in `Definition`.
     """
 
     match: Match
@@ -147,28 +151,33 @@ class _DefinitionSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _LineSymbols:
-    """Symbols on the added or on the removed lines of a part.
+    """Symbols on the added lines of a part, or on its removed lines.
 
-    `is_uncertain`: some line could not be assigned to a symbol, so the hunk header counts too.
+    `is_uncertain`: for some line, a syntax error makes the symbol uncertain, so the hunk header counts too.
     """
 
     symbols: tuple[TouchedSymbol, ...]
     is_uncertain: bool
 
 
+# Result for a part without such lines.
 _NO_LINES: Final = _LineSymbols((), is_uncertain=False)
 
+# Result if the version of the file is not parsable.
 _NOT_PARSED: Final = _LineSymbols((), is_uncertain=True)
 
 
 class TouchedSymbolFinder:
-    """Finder of the symbols that hunks touch. It parses each file version incrementally from the previous one."""
+    """Finder of the symbols that hunks touch. It caches parsed file versions, to parse the next ones incrementally."""
 
     def __init__(self) -> None:
         self._versions = VersionCache()
 
     def find(self, hunk: HunkLike, source: ContentSource) -> tuple[TouchedSymbol, ...]:
-        """Return the symbols that a hunk touched, each once. The result does not depend on earlier calls."""
+        """Return the symbols that a hunk touches, each once. Earlier calls do not affect the result.
+
+        `source`: the repository of the hunk.
+        """
         if not hunk.parts:
             return ()
         grammar = load_grammar_for_path(hunk.file_path)
@@ -180,7 +189,7 @@ class TouchedSymbolFinder:
         return find_touched_symbols(hunk.parts, old_version, new_version)
 
     def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Return the version before the hunk; None if no line was removed."""
+        """Return the version before the hunk; None if it is not needed, because no line is removed, or not parsable."""
         if previous is None or not any(part.removed for part in previous.parts):
             return None
         return self._versions.get(previous.path, previous.blob, previous.grammar, source)
@@ -188,7 +197,10 @@ class TouchedSymbolFinder:
     def _parse_new(
         self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
     ) -> Version | None:
-        """Return the version after the hunk, if possible parsed from the one before; None if no line was added."""
+        """Return the version after the hunk, parsed from the version before it if possible.
+
+        None if it is not needed, because no line is added, or not parsable.
+        """
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
         if previous is None:
@@ -197,7 +209,11 @@ class TouchedSymbolFinder:
 
 
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
-    """Return the symbols in source order, parents before children. `rows`: only those that intersect (first, last)."""
+    """Return the symbols of a file in source order, parents before children.
+
+    `rows`: (first, last) of the rows that the symbols, or the comments above them, must intersect; None for all
+    symbols.
+    """
     root, grammar = version.tree.root_node, version.grammar
     matches = list(grammar.find_matches(root, rows))
     prefixes = [match.node for match in matches if match.kind == "prefix"]
@@ -211,7 +227,11 @@ def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> l
 def find_touched_symbols(
     parts: Sequence[DiffPartWithHeading], old: Version | None, new: Version | None
 ) -> tuple[TouchedSymbol, ...]:
-    """Return the symbols of the new version in source order, then those of the old one, then those of hunk headers."""
+    """Return the symbols that the parts of a hunk touch.
+
+    First come those of the new version in source order, then those of the old version, then those of hunk headers.
+    `old`, `new`: None if the version is not needed or not parsable.
+    """
     added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
     removed_results = [_find_symbols_on_lines(old, part.removed) for part in parts]
     uncertain_parts = [
@@ -242,12 +262,13 @@ def parse_header_name(header: str) -> str | None:
 
 
 def get_last_row(node: Node) -> int:
-    """Return the last row in which the node has characters. Some nodes end after their line feed."""
+    """Return the last row with characters of the node. A node may end at the start of the row after it."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
 
 
 def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
+    """Return the version before a hunk; None if there is none, or its language has no grammar."""
     path = hunk.old_path or hunk.file_path
     grammar = load_grammar_for_path(path)
     if hunk.old_blob is None or grammar is None:
@@ -270,13 +291,14 @@ def _is_prefix_or_comment(node: Node) -> bool:
 
 
 def _build_spans(matches: Iterable[Match]) -> list[_DefinitionSpan]:
-    """Return the last match of each definition, in source order."""
+    """Return the spans of the definitions, in source order. If a node has several matches, the last one counts."""
     last_matches = {(m.node.start_byte, m.node.end_byte): m for m in matches if m.kind != "prefix"}
     spans = [_build_span(match) for match in last_matches.values()]
     return sorted(spans, key=lambda s: (s.first.start_byte, -s.statement.end_byte, s.match.node.start_byte))
 
 
 def _build_span(match: Match) -> _DefinitionSpan:
+    """Return the span of a match, with the decorators and comments before it."""
     statement = _get_statement(match.node)
     first, lead_row = statement, statement.start_point[0]
     previous_node = statement.prev_sibling
@@ -298,7 +320,10 @@ def _is_trailing_comment(comment: Node) -> bool:
 
 
 def _get_statement(node: Node) -> Node:
-    """Return the statement around a definition; the definition's own node if the statement declares more names."""
+    """Return the outermost node around a definition that belongs to it; at least the node itself.
+
+    A declaration of several names does not belong to one of them.
+    """
     while (parent := node.parent) is not None and parent.type in WRAPPER_NODES:
         if parent.type in DECLARATION_NODES and parent.named_child_count > 1:
             break
@@ -307,7 +332,7 @@ def _get_statement(node: Node) -> Node:
 
 
 def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> Iterator[Definition]:
-    """Yield the definitions, with kind and parent by their nesting."""
+    """Yield the definitions of the spans, except those that are no symbols or nested too deep."""
     enclosing_definitions: list[Definition] = []
     for span in spans:
         while enclosing_definitions and enclosing_definitions[-1].end_byte <= span.first.start_byte:
@@ -325,7 +350,10 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
 def _get_kind(
     span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
 ) -> str | None:
-    """Return the kind: a function in a class is a method. None for local functions, if they are no symbols."""
+    """Return the kind of a symbol; None if it is a local function, and these are no symbols in the grammar.
+
+    A function in a class is a method.
+    """
     kind = span.match.kind
     if not enclosing_definitions:
         return kind
@@ -349,30 +377,32 @@ def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) 
 
 
 def _get_name(match: Match, content: FileContent) -> str:
-    if match.name is None:
+    if match.name is None:  # a companion object of Kotlin without a name
         return "Companion"
     if match.kind == "impl":
         # `Type` or `Trait for Type`, without paths and type arguments.
         type_nodes = [node for node in (match.second_name, match.name) if node is not None]
         return " for ".join(_get_text(_get_base_type(node), content) for node in type_nodes)
-    name = _get_text(match.name, content).strip("\"'")  # a quoted property of JavaScript
-    return (
-        _get_text(match.second_name, content) if match.second_name is not None and name == "exports" else name
-    )
+    name = _get_text(match.name, content).strip("\"'")  # a property of JavaScript may be quoted
+    if name == "exports" and match.second_name is not None:  # `module.exports = function name() {}`
+        return _get_text(match.second_name, content)
+    return name
 
 
 def _get_base_type(node: Node) -> Node:
+    """Return the node of a type's own name, without path and type arguments."""
     while inner := node.child_by_field_name("name") or node.child_by_field_name("type"):
         node = inner
     return node
 
 
 def _get_text(node: Node, content: FileContent) -> str:
+    """Return the beginning of a node's text in one line."""
     return " ".join(content.decode(node.start_byte, node.end_byte).split())[:MAX_NAME_CHARACTERS]
 
 
 def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _LineSymbols:
-    """Return the innermost symbols on lines (counted from 1) of a version."""
+    """Return the innermost symbols on these lines, counted from 1. `version`: None if it is not parsable."""
     if not lines:
         return _NO_LINES
     if version is None:
@@ -391,19 +421,22 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
 
 
 def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
-    """Return the rows that are not blank, or all if all are: a blank line between methods belongs to neither."""
+    """Return the rows that are not blank; all if all are blank. A blank line between methods belongs to neither."""
     lines = content.get_rows(rows[0], rows[-1])
     return [row for row in rows if lines[row - rows[0]].strip()] or rows
 
 
 def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> list[int]:
-    """Return the indices of the innermost definitions of sorted rows, ascending; -1 first if a row has none."""
+    """Return the indices of the innermost definitions on the rows, ascending. -1 stands for rows without a definition.
+
+    `rows`: ascending.
+    """
     owners = [-1] * len(rows)
     single_line_indices = set()
     for index, definition in enumerate(definitions):
         first, last = bisect_left(rows, definition.lead_row), bisect_right(rows, definition.last_row)
         owners[first:last] = [index] * (last - first)
-        # If a line has several symbols, all are touched, although only the last owns the row.
+        # If a line has several definitions, each counts, although only the last one owns the row.
         if first < last and definition.first_row == definition.last_row:
             single_line_indices.add(index)
     return sorted(single_line_indices.union(owners))

@@ -1,8 +1,8 @@
-"""Syntax trees of file versions, each parsed incrementally from the tree of the version before it.
+"""Syntax trees of file versions, parsed incrementally from the trees of earlier versions.
 
-A tree must not depend on which trees happened to be cached. So an incremental parse is used only if it gives the same
-tree as a full parse: only in grammars for which both parses agreed on all versions of whole histories
-(`Grammar.is_incremental`), and never around a syntax error, where the result depends on the state of the parser.
+A tree must not depend on which trees are in the cache. So an incremental parse is used only if it gives the same tree
+as a full parse. This excludes grammars in which the two gave different trees for some version of a history
+(`Grammar.is_incremental`), and files with syntax errors, where the tree depends on the state of the parser.
 
 Like git, tree-sitter ends a line at a line feed only.
 """
@@ -19,29 +19,29 @@ from cachetools import LRUCache
 
 from pipeline.syntax.grammars import Grammar, Node, Tree
 
-# Larger files are not parsed: they are tables and generated code. This size takes 0.1 s to parse.
+# Size of the largest file to parse. Larger files are tables and generated code. This size takes 0.1 s.
 MAX_PARSED_BYTES: Final = 500_000
 
-# Files with longer lines are not parsed: they are minified code, in which a touched line identifies no symbol.
+# Longest line of a file to parse. Longer lines are minified code, in which a line has many symbols.
 MAX_LINE_BYTES: Final = 20_000
 
-# A file with an error node of more children counts as not parsable: queries would take quadratic time.
+# Most children of an error node. A file with more is not parsable, because queries would take quadratic time.
 MAX_ERROR_CHILDREN: Final = 5_000
 
-# Edits up to this size are parsed without a step limit: checking it takes a sixth of the parse, and none of 1,800
-# random edits of this size reached it.
+# Size of the largest change that is parsed without a limit on steps. Checking the limit takes a sixth of the time of a
+# parse, and none of 1,800 random changes of this size reached it.
 SMALL_EDIT_BYTES: Final = 4_000
 
-# Bytes before an edit in which `extend_edits_back` looks for a non-blank character.
+# Most bytes before an edit among which `extend_edits_back` looks for a non-blank character.
 MAX_LOOKBACK_BYTES: Final = 1_000
 
-# Limit on the bytes of source in the version cache. The trees take 20 to 40 times as much memory.
+# Most bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
-# Least size of an entry, so that files without a tree are evicted too. The key alone takes about the memory of the tree
-# of this many bytes.
+# Least size of an entry in the version cache, so that entries without a tree are evicted too. The key takes about as
+# much memory as the tree of this many bytes.
 MIN_ENTRY_BYTES: Final = 10
 
-# Paths that may remain listed after the eviction of their version, so that cleaning up is rare.
+# Most paths to keep without a cached version. With many, they have to be deleted less often.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -73,9 +73,8 @@ class FileContent:
 
     def get_rows(self, first: int, last: int) -> list[bytes]:
         """Return the rows `first` to `last`, inclusive, without their line feeds; fewer at the end of the file."""
-        return self.source[self.get_row_start(first).byte : self.get_row_start(last + 1).byte].split(b"\n")[
-            : last - first + 1
-        ]
+        start, end = self.get_row_start(first).byte, self.get_row_start(last + 1).byte
+        return self.source[start:end].split(b"\n")[: last - first + 1]
 
     def decode(self, start: int, end: int) -> str:
         """Decode a range of bytes. Invalid UTF-8 becomes U+FFFD."""
@@ -89,35 +88,35 @@ class FileContent:
 
 
 class DiffPart(Protocol):
-    """`@@` part of a diff, with the lines that were removed and added. Lines count from 1."""
+    """`@@` part of a diff, with its removed and added lines. Lines count from 1."""
 
     @property
     def old_start(self) -> int:
-        """First line in the old file; the line before the part if it has no old lines."""
+        """Number of the first old line; without old lines, of the line before the part."""
 
     @property
     def old_count(self) -> int:
-        """Number of lines in the old file, context included."""
+        """Number of old lines, context included."""
 
     @property
     def new_start(self) -> int:
-        """First line in the new file; the line before the part if it has no new lines."""
+        """Number of the first new line; without new lines, of the line before the part."""
 
     @property
     def new_count(self) -> int:
-        """Number of lines in the new file, context included."""
+        """Number of new lines, context included."""
 
     @property
     def added(self) -> Sequence[int]:
-        """Added lines of the new file, ascending."""
+        """Numbers of the added lines in the new file, ascending."""
 
     @property
     def removed(self) -> Sequence[int]:
-        """Removed lines of the old file, ascending."""
+        """Numbers of the removed lines in the old file, ascending."""
 
 
 class Edit(NamedTuple):
-    """Range of the old file that was replaced by a range of the new file."""
+    """Range of the old file, and the range of the new file that replaces it."""
 
     old_start: Position
     old_end: Position
@@ -141,7 +140,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """Version of a file before a change, and the parts of the diff of that change."""
+    """Version of a file before a change. `blob`: SHA of its content. `parts`: parts of the diff of the change."""
 
     path: str
     blob: str
@@ -150,7 +149,7 @@ class PreviousVersion:
 
 
 class ContentSource(Protocol):
-    """Source of file contents and of diffs between them."""
+    """Reader of blobs and of diffs between them."""
 
     def read_blob(self, sha: str) -> bytes:
         """Return the content of a blob."""
@@ -160,9 +159,9 @@ class ContentSource(Protocol):
 
 
 class VersionCache:
-    """LRU cache of parsed versions by blob, bounded by the size of their sources.
+    """LRU cache of parsed file versions by grammar and blob, bounded by the size of their sources.
 
-    It also records the version last stored for each path.
+    It also records which version was stored last for each path.
     """
 
     def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
@@ -171,7 +170,7 @@ class VersionCache:
         self._last_key_by_path: dict[str, tuple[str, str]] = {}
 
     def get(self, path: str, blob: str, grammar: Grammar, blobs: ContentSource) -> Version | None:
-        """Return the version of a blob: cached, else parsed from the path's last stored version, else parsed in full.
+        """Return the version of a blob: cached, else parsed from the version stored last for the path, else in full.
 
         None if the file is not parsable.
         """
@@ -190,7 +189,10 @@ class VersionCache:
     def get_successor(
         self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, blobs: ContentSource
     ) -> Version | None:
-        """Return the version of a blob. If the previous version is cached, parse from it and evict it."""
+        """Return the version of a blob, parsed from the previous version if that is cached; that one is evicted then.
+
+        None if the file is not parsable.
+        """
         old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
         old_version = self._versions.get(old_key)
         if (
@@ -200,12 +202,13 @@ class VersionCache:
             or not grammar.is_incremental
         ):
             return self.get(path, blob, grammar, blobs)
-        # Only a side branch needs the old version again. `get` then parses it from the version last stored for the
-        # path.
+        # Only the commits of another branch need the old version again. `get` then parses it from the version stored
+        # last for the path.
         del self._versions[old_key]
         return self._store(path, key, parse_incrementally(old_version, blobs.read_blob(blob), previous.parts))
 
     def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
+        """Store a version as the last one of its path, and return it. `key`: (grammar, blob)."""
         with suppress(ValueError):  # the version is larger than the cache
             self._versions[key] = version
         self._last_key_by_path[path] = key
@@ -217,19 +220,25 @@ class VersionCache:
 
 
 def parse_version(source: bytes, grammar: Grammar) -> Version | None:
-    """Parse a file. Return None if it exceeds a limit (`is_within_size_limits`) or has too many syntax errors."""
+    """Parse a file. Return None if it is not parsable.
+
+    That is: it exceeds `is_within_size_limits`, has too many syntax errors, or takes too many steps to parse.
+    """
     content = FileContent(source)
     return _parse_from_scratch(content, grammar) if is_within_size_limits(content) else None
 
 
 def is_within_size_limits(content: FileContent) -> bool:
-    """Return whether size and line length are those of code written by hand."""
+    """Return whether size and longest line are at most MAX_PARSED_BYTES and MAX_LINE_BYTES."""
     size = len(content.source)
     return size <= MAX_PARSED_BYTES and (size <= MAX_LINE_BYTES or content.max_line_bytes <= MAX_LINE_BYTES)
 
 
 def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) -> Version | None:
-    """Parse a version from the tree of another one and the diff between them. Return None if it is not parsable."""
+    """Parse a version from the tree of another version. Return None if it is not parsable.
+
+    `source`: content of the new version. `parts`: parts of the diff from `old` to it.
+    """
     content = FileContent(source)
     if not is_within_size_limits(content):
         return None
@@ -238,9 +247,9 @@ def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) 
 
 
 def compute_edits(old: FileContent, new: FileContent, parts: Sequence[DiffPart]) -> tuple[Edit, ...] | None:
-    """Return the replaced ranges in order; None if the parts do not turn `old` into `new`.
+    """Return the edits of the parts, in order; None if they do not turn `old` into `new`.
 
-    A wrong edit would silently corrupt the tree, so the text between the edits is compared.
+    The text between the edits is compared, because a wrong edit would corrupt the tree without an error.
     """
     edits = tuple(_build_edit(part, old, new) for part in parts)
     old_source, new_source = old.source, new.source
@@ -276,6 +285,7 @@ def extend_edits_back(edits: Sequence[Edit], old: FileContent, new: FileContent)
 
 
 def _parse_from_scratch(content: FileContent, grammar: Grammar) -> Version | None:
+    """Parse a file in full. Return None if it has too many syntax errors or takes too many steps."""
     tree = grammar.parse(content.source)
     return None if tree is None or _has_large_error_node(tree.root_node) else Version(content, tree, grammar)
 
@@ -293,6 +303,7 @@ def _has_large_error_node(root: Node) -> bool:
 
 
 def _reparse(old: Version, content: FileContent, edits: Sequence[Edit]) -> Version | None:
+    """Parse a file from an older tree and the edits; in full if the result has a syntax error."""
     extended_edits = extend_edits_back(edits, old.content, content)
     parse = (
         old.grammar.parse_without_limit
@@ -306,7 +317,7 @@ def _reparse(old: Version, content: FileContent, edits: Sequence[Edit]) -> Versi
 
 
 def _count_changed_bytes(edits: Iterable[Edit]) -> int:
-    """Return the number of bytes removed and added."""
+    """Return the number of removed and added bytes."""
     return sum(
         edit.old_end.byte - edit.old_start.byte + edit.new_end.byte - edit.new_start.byte for edit in edits
     )
@@ -316,7 +327,7 @@ def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
     """Return an edited copy of the tree."""
     edited_tree = tree.copy()
     for edit in edits:
-        # Edits are in order, and earlier ones are applied, so positions of the new file are valid.
+        # Earlier edits are already applied, so the start of an edit is its position in the new file.
         start, end = edit.new_start, edit.new_end
         old_end = start.byte + edit.old_end.byte - edit.old_start.byte
         edited_tree.edit(
@@ -326,6 +337,7 @@ def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
 
 
 def _get_old_end_point(edit: Edit) -> tuple[int, int]:
+    """Return row and column of the end of an edit's old range, after the start has moved to that of the new range."""
     rows = edit.old_end.row_column[0] - edit.old_start.row_column[0]
     row, column = edit.new_start.row_column
     return row + rows, edit.old_end.row_column[1] + (0 if rows else column - edit.old_start.row_column[1])
@@ -333,7 +345,7 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # If a part has no lines in a file, its start there is the line before it.
+    # If a part has no lines of a file, its start is the line before it.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     context_above = min(
@@ -353,10 +365,11 @@ def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
 
 
 def _move_back(content: FileContent, position: Position, bytes_back: int, rows_back: int) -> Position:
-    """Return the position `bytes_back` bytes earlier, `rows_back` rows above."""
+    """Return the position that is `bytes_back` bytes before another one, `rows_back` rows above it."""
     byte, row = position.byte - bytes_back, position.row_column[0] - rows_back
     return Position(byte, (row, byte - content.get_row_start(row).byte))
 
 
 def _get_size(version: Version | None) -> int:
+    """Return the size of an entry in the version cache, in bytes of source."""
     return max(MIN_ENTRY_BYTES, len(version.content.source) if version else 0)
