@@ -141,20 +141,7 @@ def attach_to_nodes(
         for node_id, touches in touches_by_node.items()
     }
     new_touches = [touch for touches in validated_touches.values() for touch in touches]
-    recorded_renames = {
-        (_normalize_stored_path(paths, touch), touch.previous_path)
-        for node in document.nodes.values()
-        for touch in node.files
-        if touch.action == RENAME
-    }
-    # A rename that the map already has moves no touches: a file at the old path is a new file.
-    renames = {
-        touch.previous_path: touch
-        for touch in new_touches
-        if touch.action == RENAME
-        and touch.previous_path
-        and (touch.path, touch.previous_path) not in recorded_renames
-    }
+    renames = _find_new_renames(document, new_touches, paths)
     nodes = dict(document.nodes)
     for node in document.nodes.values():
         if renames and any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
@@ -205,15 +192,11 @@ def attach_detected_files(
         touches_by_node.setdefault(node_id, []).append(keep_rename(touch, stored_touches.get(node_id)))
     if not touches_by_node:
         return None
-    has_target = target.node_id in touches_by_node
     file_count = sum(map(len, touches_by_node.values()))
-    elsewhere_count = file_count - len(touches_by_node.get(target.node_id, ()))
-    message = f"Git sync: {file_count:,} file{'' if file_count == 1 else 's'}"
-    if elsewhere_count:
-        message += f" ({elsewhere_count:,} on nodes that had them)"
-    changed = attach_to_nodes(
-        target.document if has_target else document, touches_by_node, message, now, target.node_id
-    )
+    message = _format_sync_message(file_count, len(touches_by_node.get(target.node_id, ())))
+    # The document of the target may have a new node, which is not needed if nothing attaches to it.
+    base = target.document if target.node_id in touches_by_node else document
+    changed = attach_to_nodes(base, touches_by_node, message, now, target.node_id)
     node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)  # the target first
     return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
 
@@ -238,7 +221,37 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
     """Return the activity log message for one touch in a map with this workspace."""
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
     path = WorkspacePaths.from_workspace(workspace).normalize(touch.path)
-    return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
+    summary = (touch.summary or "").strip()
+    return f"{action.capitalize()} {path}" + (f": {summary}" if summary else "")
+
+
+def _find_new_renames(
+    document: Mindmap, touches: Sequence[FileTouch], paths: WorkspacePaths
+) -> dict[str, FileTouch]:
+    """Return the touch of each rename by the old path, without the renames that the map already has.
+
+    A known rename must not move touches again: a file at its old path is a new file.
+    """
+    recorded_renames = {
+        (_normalize_stored_path(paths, touch), touch.previous_path)
+        for node in document.nodes.values()
+        for touch in node.files
+        if touch.action == RENAME
+    }
+    return {
+        touch.previous_path: touch
+        for touch in touches
+        if touch.action == RENAME
+        and touch.previous_path
+        and (touch.path, touch.previous_path) not in recorded_renames
+    }
+
+
+def _format_sync_message(file_count: int, target_count: int) -> str:
+    """Return the log message of a git sync. `target_count` is the number of files that attach to the target."""
+    message = f"Git sync: {file_count:,} file{'' if file_count == 1 else 's'}"
+    other_count = file_count - target_count
+    return f"{message} ({other_count:,} on nodes that had them)" if other_count else message
 
 
 def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -> TouchInput:
