@@ -14,7 +14,7 @@ msgspec decodes a map of 5,000 nodes in 5 ms and encodes it in 2 ms; the standar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ CHANGE_KINDS: Final = {
     "test": "✓",
 }
 
-# Key of `unknown_fields` while a document is converted to or from JSON. No file contains it.
+# Key of `unknown_fields` while a document is converted to or from JSON. No map file has this key.
 UNKNOWN_KEY: Final = "(unknown)"
 
 Default = TypeVar("Default")
@@ -278,7 +278,7 @@ _FIELD_NAMES: Final = {
 
 
 def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
-    """Return a decoded part whose unknown fields are in a dict at UNKNOWN_KEY, as are those of its nested parts.
+    """Return a decoded part with its unknown fields in a dict at UNKNOWN_KEY; do the same in its nested parts.
 
     A field is unknown if `part_type` does not define it. The argument is changed, too. A value of an unexpected type is
     returned unchanged; `msgspec.convert` reports it later.
@@ -287,10 +287,7 @@ def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> 
         return json_value
     for name, nested_type in _NESTED_TYPES[part_type].items():
         if name in json_value:
-            json_value[name] = _map_values(
-                json_value[name],
-                lambda value, nested_type=nested_type: _collect_unknown_fields(value, nested_type),
-            )
+            json_value[name] = _map_parts(json_value[name], _collect_unknown_fields, nested_type)
     unknown_names = json_value.keys() - _FIELD_NAMES[part_type]
     if not unknown_names:
         return json_value
@@ -303,19 +300,18 @@ def _restore_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> 
     """Undo `_collect_unknown_fields`. The argument is changed."""
     for name, nested_type in _NESTED_TYPES[part_type].items():
         if name in json_value:
-            json_value[name] = _map_values(
-                json_value[name],
-                lambda value, nested_type=nested_type: _restore_unknown_fields(value, nested_type),
-            )
+            json_value[name] = _map_parts(json_value[name], _restore_unknown_fields, nested_type)
     unknown_fields = json_value.pop(UNKNOWN_KEY, {})
     return {**json_value, **unknown_fields}
 
 
-def _map_values(values: Any, function: Any) -> Any:
-    """Apply a function to the values of a dict or the items of a list; return any other value unchanged."""
-    if isinstance(values, dict):
-        return {name: function(value) for name, value in values.items()}
-    return [function(value) for value in values] if isinstance(values, list | tuple) else values
+def _map_parts(
+    parts: Any, function: Callable[[Any, type[_DocumentPart]], Any], part_type: type[_DocumentPart]
+) -> Any:
+    """Apply a function to each part in a dict or list, with their type; return any other value unchanged."""
+    if isinstance(parts, dict):
+        return {name: function(part, part_type) for name, part in parts.items()}
+    return [function(part, part_type) for part in parts] if isinstance(parts, list | tuple) else parts
 
 
 _TIMESTAMP_PATTERN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -171,14 +171,11 @@ def to_markdown(document: Mindmap) -> str:
 
 def to_mermaid(document: Mindmap) -> str:
     """Return a map as a Mermaid flowchart of its tree and links."""
-    names = {node.id: f"n{number}" for number, (node, _) in enumerate(tree.walk(document.nodes))}
+    nodes = [node for node, _ in tree.walk(document.nodes)]
+    names = {node.id: f"n{number}" for number, node in enumerate(nodes)}
     text_lines = ["flowchart LR"]
-    text_lines += [
-        f"  {names[node.id]}{_format_mermaid_shape(node)}" for node, _ in tree.walk(document.nodes)
-    ]
-    text_lines += [
-        f"  {names[node.parent]} --- {names[node.id]}" for node, _ in tree.walk(document.nodes) if node.parent
-    ]
+    text_lines += [f"  {names[node.id]}{_format_mermaid_shape(node)}" for node in nodes]
+    text_lines += [f"  {names[node.parent]} --- {names[node.id]}" for node in nodes if node.parent]
     for link in document.links:
         label = f'|"{_escape_mermaid(link.label)}"|' if link.label else ""
         text_lines.append(

@@ -29,7 +29,7 @@ from mindmap.validation import decode_path
 IGNORE_FILE: Final = b".gitignore"
 # The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. An earlier file time is not that of the write.
+# Longest delay between a write and its event on a busy machine. An earlier file time is not the time of that write.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 

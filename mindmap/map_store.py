@@ -202,13 +202,13 @@ class MapStore:
     def read_latest(self) -> Mindmap:
         """Return the map with the latest `updated_at`. Raises NoSuchMindmap if no map can be read."""
         documents = [document for document in self.read_all() if isinstance(document, Mindmap)]
-        if not documents and (problems := self.list_maps().problems):
+        if documents:
+            return max(documents, key=lambda document: document.updated_at)
+        if problems := self.list_maps().problems:
             raise NoSuchMindmap(f"No mindmap in {self.path} can be read.", hint="\n  ".join(problems))
-        if not documents:
-            raise NoSuchMindmap(
-                f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."
-            )
-        return max(documents, key=lambda document: document.updated_at)
+        raise NoSuchMindmap(
+            f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."
+        )
 
     def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
         """Return the summaries of the maps that match the predicate, and messages about all unreadable files."""

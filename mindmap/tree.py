@@ -70,10 +70,12 @@ def find_active_task(document: Mindmap) -> Node | None:
     log_times: dict[str, str] = {}
     for entry in document.activity_log:  # it has the newest entry first
         log_times.setdefault(entry.node_id or "", entry.timestamp)
-    update_times = [
-        (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active_tasks)
-    ]
-    return active_tasks[max(update_times)[1]] if update_times else None
+    # Reversed, since `max` returns the first of equal times.
+    return max(
+        reversed(active_tasks),
+        key=lambda node: node.updated_at or log_times.get(node.id, ""),
+        default=None,
+    )
 
 
 def summarize(document: Mindmap) -> Summary:

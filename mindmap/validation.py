@@ -219,7 +219,7 @@ def resolve_workspace(current: str | None, requested: str | None) -> str:
     if requested is None:
         return validate_workspace(current or "")
     requested = validate_workspace(requested)
-    if current is None or not os.path.isdir(current):  # noqa: PTH112 - as above
+    if current is None or not os.path.isdir(current):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         return requested
     if os.path.realpath(current) != os.path.realpath(requested):
         raise BadPath(

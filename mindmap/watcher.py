@@ -65,8 +65,8 @@ class WorkspaceEventHandler(FileSystemEventHandler):
         """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
-            # Only a recursive watch sends the move of a directory; it also reports each moved file.
-            # WorkspaceObserver splits it otherwise.
+            # Sent only by a recursive watch, which also reports each moved file. With one watch for each directory,
+            # WorkspaceObserver sends a deletion and a creation instead.
             self._add_directory_event("created", os.fsencode(event.dest_path))
         elif event.is_directory:
             self._add_directory_event(event.event_type, path)
