@@ -206,11 +206,14 @@ class _CacheEntry(Generic[Result]):
 
 
 class DocumentCache:
-    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`."""
+    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`.
+
+    `_lock` guards the dicts. With `_load_locks`, simultaneous requests for one map load it once.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.store = MapStore(directory)
-        self._locks = [threading.Lock() for _ in range(LOCK_COUNT)]
+        self._load_locks = [threading.Lock() for _ in range(LOCK_COUNT)]
         self._lock = threading.Lock()
         self._summaries: dict[str, _CacheEntry[Summary | LineageError]] = {}
         self._contents: LRUCache[str, _CacheEntry[bytes]] = LRUCache(
@@ -219,7 +222,7 @@ class DocumentCache:
 
     def load_json(self, mindmap_id: str, requested_at: float) -> bytes:
         """Return a map as JSON; it is read only if the cached JSON is stale. Raises the errors of MapStore.read."""
-        with self._lock_for(mindmap_id):
+        with self._get_load_lock(mindmap_id):
             signature = read_signature(self.store.path, mindmap_id)
             with self._lock:
                 entry = self._contents.get(mindmap_id)
@@ -250,7 +253,7 @@ class DocumentCache:
     def _load_summary(
         self, mindmap_id: str, signature: FileSignature, requested_at: float
     ) -> Summary | LineageError:
-        with self._lock_for(mindmap_id):
+        with self._get_load_lock(mindmap_id):
             entry = self._summaries.get(mindmap_id)
             if entry is None or not entry.is_valid_for(signature, requested_at):
                 entry = _CacheEntry(signature, time.monotonic(), self._read_summary(mindmap_id))
@@ -264,8 +267,8 @@ class DocumentCache:
         except (*UNREADABLE_ERRORS, FolderUnusable, NoSuchMindmap) as error:
             return error
 
-    def _lock_for(self, mindmap_id: str) -> threading.Lock:
-        return self._locks[hash(mindmap_id) % LOCK_COUNT]
+    def _get_load_lock(self, mindmap_id: str) -> threading.Lock:
+        return self._load_locks[hash(mindmap_id) % LOCK_COUNT]
 
     def _read_signatures(self) -> dict[str, FileSignature]:
         try:
