@@ -76,9 +76,9 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
 
 
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
-    """Return the path of the current work tree as the argument of a client that starts servers in another directory.
+    """Return the path of the current work tree as an argument for a server that the client starts elsewhere.
 
-    Return no argument for other clients, and outside repositories.
+    Return no argument for other clients and programs, and outside repositories.
     """
     from serve.setup.mcp_clients import CLIENTS
 
