@@ -1,8 +1,10 @@
 """Mindmap document: its types, JSON encoding and decoding, timestamps and the activity log.
 
-A document is a mindmap in memory; other docstrings say map. Documents are immutable: an edit returns a new one. Fields
-that a newer version wrote are read into `unknown_fields` and written back in their place. For the same reason node
-types, statuses and actions are validated on input, not when a file is read.
+A document is a mindmap in memory; other docstrings say map. Documents are immutable: an edit returns a new one.
+
+A newer version of mindmap may have written a file. Fields that this version does not define are read into
+`unknown_fields` and written back to the same part of the document. Node types, statuses and actions are validated when
+an agent sets them, not when a file is read.
 
 Timestamps are ISO 8601 in UTC with milliseconds, so text order is time order.
 
@@ -12,7 +14,7 @@ msgspec decodes a map of 5,000 nodes in 5 ms and encodes it in 2 ms; the standar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -59,7 +61,7 @@ CHANGE_KINDS: Final = {
     "test": "✓",
 }
 
-# Key of `unknown_fields` while a document is converted to or from JSON. No file contains it.
+# Key of `unknown_fields` while a document is converted to or from JSON. No map file has this key.
 UNKNOWN_KEY: Final = "(unknown)"
 
 Default = TypeVar("Default")
@@ -126,7 +128,7 @@ class Question(_DocumentPart, frozen=True, kw_only=True):
     """A question of an agent to the user. `options` are answers to choose from.
 
     `client` is the name of the agent's MCP client, and `session` the id of its session, which gets the answer.
-    `delivered_at` is the time at which that session got it.
+    `delivered_at` is the time at which the session got the answer.
     """
 
     id: str
@@ -153,8 +155,8 @@ class Node(_DocumentPart, frozen=True, kw_only=True):
     """A node of the map.
 
     Only TASK_TYPES have a `status`; the status of a stored root is ignored. `reason` says why a task is blocked.
-    `parent` is None for the root. `updated_at` is the time of the last change of the node or its files. It decides
-    which of several tasks in progress is the most recent.
+    `parent` is None for the root. `updated_at` is the time of the last change of the node or its files; of several
+    tasks in progress, the one with the latest `updated_at` is the active task.
     """
 
     id: str
@@ -215,7 +217,7 @@ class Mindmap(_DocumentPart, frozen=True, kw_only=True):
 
 
 def decode(content: bytes, mindmap_id: str) -> Mindmap:
-    """Decode the content of a map file. The id comes from the file name.
+    """Decode the content of a map file. The map gets the given id, whatever id the content has.
 
     Raises DamagedMindmap for invalid JSON and ForeignMindmap for JSON of another shape.
     """
@@ -240,8 +242,8 @@ def _decode_document(content: bytes) -> Mindmap:
 
 
 def encode(document: Mindmap) -> bytes:
-    """Encode a document as JSON on one line, as it is stored. Indenting took longer than encoding."""
-    content = msgspec.json.encode(document)
+    """Encode a document as JSON on one line, the content of a map file."""
+    content = msgspec.json.encode(document)  # not indented: indenting took longer than encoding
     # Quotation marks inside texts are escaped, so this matches only a key.
     if f'"{UNKNOWN_KEY}":'.encode() in content:
         content = msgspec.json.encode(_restore_unknown_fields(msgspec.json.decode(content), Mindmap))
@@ -276,18 +278,16 @@ _FIELD_NAMES: Final = {
 
 
 def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
-    """Move fields that `part_type` does not define under UNKNOWN_KEY, recursively.
+    """Return a decoded part with its unknown fields in a dict at UNKNOWN_KEY; do the same in its nested parts.
 
-    A value of an unexpected type is returned unchanged; `msgspec.convert` reports it later.
+    A field is unknown if `part_type` does not define it. The argument is changed, too. A value of an unexpected type is
+    returned unchanged; `msgspec.convert` reports it later.
     """
     if not isinstance(json_value, dict):
         return json_value
     for name, nested_type in _NESTED_TYPES[part_type].items():
         if name in json_value:
-            json_value[name] = _map_values(
-                json_value[name],
-                lambda value, nested_type=nested_type: _collect_unknown_fields(value, nested_type),
-            )
+            json_value[name] = _map_parts(json_value[name], _collect_unknown_fields, nested_type)
     unknown_names = json_value.keys() - _FIELD_NAMES[part_type]
     if not unknown_names:
         return json_value
@@ -297,22 +297,21 @@ def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> 
 
 
 def _restore_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
-    """Undo `_collect_unknown_fields`."""
+    """Undo `_collect_unknown_fields`. The argument is changed."""
     for name, nested_type in _NESTED_TYPES[part_type].items():
         if name in json_value:
-            json_value[name] = _map_values(
-                json_value[name],
-                lambda value, nested_type=nested_type: _restore_unknown_fields(value, nested_type),
-            )
+            json_value[name] = _map_parts(json_value[name], _restore_unknown_fields, nested_type)
     unknown_fields = json_value.pop(UNKNOWN_KEY, {})
     return {**json_value, **unknown_fields}
 
 
-def _map_values(values: Any, function: Any) -> Any:
-    """Apply a function to the values of a dict or the items of a list; return any other value unchanged."""
-    if isinstance(values, dict):
-        return {name: function(value) for name, value in values.items()}
-    return [function(value) for value in values] if isinstance(values, list | tuple) else values
+def _map_parts(
+    parts: Any, function: Callable[[Any, type[_DocumentPart]], Any], part_type: type[_DocumentPart]
+) -> Any:
+    """Apply a function to each part in a dict or list, with their type; return any other value unchanged."""
+    if isinstance(parts, dict):
+        return {name: function(part, part_type) for name, part in parts.items()}
+    return [function(part, part_type) for part in parts] if isinstance(parts, list | tuple) else parts
 
 
 _TIMESTAMP_PATTERN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -330,16 +329,14 @@ def format_timestamp(time: datetime) -> str:
 
 # The specification of the file format sets this limit.
 MAX_LOG_ENTRIES: Final = 100
-
-
-# Names of MCP clients are two or three words.
+# Characters of a client's name in the activity log. Names of MCP clients are two or three words.
 MAX_CLIENT_LENGTH: Final = 60
 _client: ContextVar[str | None] = ContextVar("client", default=None)
 
 
 @contextmanager
 def use_client(name: str | None) -> Iterator[None]:
-    """Record this MCP client's name in the log entries that are made within the context."""
+    """Within the context, record `name` as the MCP client in new log entries. None means the user or unknown."""
     valid_name = (
         (name or "").replace("\0", "").encode("utf-8", "replace").decode().strip()[:MAX_CLIENT_LENGTH]
     )
@@ -360,8 +357,9 @@ class EditResult:
     """A map after an edit.
 
     `message` is the edit's entry in the activity log. `ids` are the ids of the nodes that were created, changed or
-    removed, or else of the links that were written, in the order of the call. The counts include removed nodes and
-    links; `file_count` is that of a git sync. `warning` is for the agent only; it is not logged.
+    removed; for other edits, of the links that were written, or of the question or comment. `node_count` and
+    `link_count` include removed nodes and links. `file_count` is the number of files that a git sync attached.
+    `warning` is for the agent only; it is not logged.
     """
 
     document: Mindmap
@@ -374,7 +372,7 @@ class EditResult:
 
 
 def edit_timestamp(document: Mindmap, now: str) -> str:
-    """Return the timestamp of an edit: now, or the last update if the clock went backwards."""
+    """Return the timestamp of an edit: `now`, or the time of the map's last update if that is later."""
     last_update = document.updated_at
     return max(now, last_update) if _TIMESTAMP_PATTERN.fullmatch(last_update) else now
 

@@ -24,13 +24,17 @@ from mindmap.file_touches import is_generated_summary
 from mindmap.tree import compute_progress
 
 STATUS_MARKS: Final = {COMPLETED: "x", IN_PROGRESS: "~", BLOCKED: "!"}
-# Two lines of a terminal. Outlines cut longer labels; exports have them completely.
+# Two lines of a terminal. Outlines shorten longer labels; exports do not.
 MAX_LABEL_LENGTH: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineLine:
-    """One line of an outline. `hidden_count` is the number of nodes below it that are not shown."""
+    """One line of an outline.
+
+    `depth` is the depth below the outline's first node. `hidden_count` is the number of descendants that the outline
+    leaves out because they are too deep.
+    """
 
     node: Node
     depth: int
@@ -69,8 +73,8 @@ def build_outline(
 ) -> list[OutlineLine]:
     """Return a node and its subtree, down to `max_depth` levels below it, as outline lines in depth-first order.
 
-    If they are more than `max_lines`, complete levels are dropped, the deepest first, but not the first level below
-    the node. Of what remains, only the first `max_lines` are returned. None means no limit.
+    If there are more than `max_lines` lines, complete levels are left out, the deepest first, but never the first level
+    below the node. Of the remaining lines, the first `max_lines` are returned. None means no limit.
     """
     depths = {node.id: depth for node, depth in tree.walk(document.nodes, start_id)}
     max_depth = _fit_depth(depths, max_depth, max_lines)
@@ -89,7 +93,7 @@ def format_outline(lines: list[OutlineLine]) -> str:
 
 
 def add_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
-    """Yield each line with the characters that connect it to its parent (`│  └─ `), for a tree in a terminal."""
+    """Yield for each line the characters that connect it to its parent (`│  └─ `), and the line."""
     last_siblings = _find_last_siblings(lines)
     bars: list[str] = []
     for index, line in enumerate(lines):
@@ -119,7 +123,7 @@ def _fit_depth(depths: dict[str, int], max_depth: int | None, max_lines: int | N
 def _find_last_siblings(lines: list[OutlineLine]) -> set[int]:
     """Return the indexes of the lines whose nodes are the last child of their parent."""
     last_siblings: set[int] = set()
-    # Depths at which the parent of the current line, or an ancestor, has a later child.
+    # Depths at which the current line, or an ancestor of its node, has a later sibling.
     later_sibling_depths: set[int] = set()
     for index in range(len(lines) - 1, -1, -1):
         depth = lines[index].depth
@@ -131,7 +135,7 @@ def _find_last_siblings(lines: list[OutlineLine]) -> set[int]:
 
 # Characters with a meaning in inline Markdown.
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
-# Start of a text that would be a nested list in a list item.
+# Start of a text that Markdown would read as the marker of a nested list.
 _LIST_MARKER: Final = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
 _ARROWS: Final = {None: "-->", "solid": "-->", "dashed": "-.->", "animated": "==>"}
 # Node type -> brackets of its Mermaid shape; any other type is a box.
@@ -144,7 +148,7 @@ _SHAPES: Final = {
 
 
 def to_markdown(document: Mindmap) -> str:
-    """Return a map as Markdown: the tree as a task list, then what the root has, links and activity log."""
+    """Return a map as Markdown: the tree as a task list, the files and messages of the root, links, activity log."""
     text_lines = [
         f"# {_escape_markdown(document.title)}",
         "",
@@ -167,14 +171,11 @@ def to_markdown(document: Mindmap) -> str:
 
 def to_mermaid(document: Mindmap) -> str:
     """Return a map as a Mermaid flowchart of its tree and links."""
-    names = {node.id: f"n{number}" for number, (node, _) in enumerate(tree.walk(document.nodes))}
+    nodes = [node for node, _ in tree.walk(document.nodes)]
+    names = {node.id: f"n{number}" for number, node in enumerate(nodes)}
     text_lines = ["flowchart LR"]
-    text_lines += [
-        f"  {names[node.id]}{_format_mermaid_shape(node)}" for node, _ in tree.walk(document.nodes)
-    ]
-    text_lines += [
-        f"  {names[node.parent]} --- {names[node.id]}" for node, _ in tree.walk(document.nodes) if node.parent
-    ]
+    text_lines += [f"  {names[node.id]}{_format_mermaid_shape(node)}" for node in nodes]
+    text_lines += [f"  {names[node.parent]} --- {names[node.id]}" for node in nodes if node.parent]
     for link in document.links:
         label = f'|"{_escape_mermaid(link.label)}"|' if link.label else ""
         text_lines.append(
@@ -201,18 +202,14 @@ FORMATS: Final[dict[str, Callable[[Mindmap], str]]] = {
 
 
 def _format_node(node: Node, indent: str) -> Iterator[str]:
-    box = (
-        ("[x] " if node.status == COMPLETED else "[ ] ")
-        if node.is_task
-        else f"_{_escape_markdown(node.type)}:_ "
-    )
-    reason = f": {_escape_markdown(node.reason)}" if node.reason else ""
-    status = (
-        f" _({node.status.replace('_', ' ')}{reason})_"
-        if node.is_task and node.status in (IN_PROGRESS, BLOCKED)
-        else ""
-    )
-    yield f"{indent}- {box}{_escape_markdown(node.label)}{status}"
+    mark = f"_{_escape_markdown(node.type)}:_"
+    if node.is_task:
+        mark = "[x]" if node.status == COMPLETED else "[ ]"
+    status = ""
+    if node.is_task and node.status in (IN_PROGRESS, BLOCKED):
+        reason = f": {_escape_markdown(node.reason)}" if node.reason else ""
+        status = f" _({node.status.replace('_', ' ')}{reason})_"
+    yield f"{indent}- {mark} {_escape_markdown(node.label)}{status}"
     for touch in node.files:
         yield f"{indent}  - {_format_file(touch)}"
     for text in _format_messages(node):
@@ -276,7 +273,7 @@ def _format_mermaid_shape(node: Node) -> str:
 
 
 def _escape_mermaid(text: str) -> str:
-    """Escape text for a quoted Mermaid label, where backslashes do not escape and some Markdown is interpreted."""
+    """Escape text for a quoted Mermaid label, in which Markdown has a meaning and a backslash does not escape."""
     return "".join(
         f"#{ord(letter)};" if letter in '"#&<>`*_\\;[]{}' else letter for letter in " ".join(text.split())
     )

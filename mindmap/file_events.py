@@ -1,11 +1,11 @@
 """File events of a watched workspace: batches of events, net changes of files, and their attachment to a mindmap.
 
-Several events of one file become one change. The first event shows whether the file existed before, the disk shows
-whether it exists now. So a save by rename is a modification, and a file that was created and deleted between two
-batches is no change.
+Several events of one file become one change. The first event shows whether the file existed before; the disk shows
+whether it exists now. So a save by rename is a modification. A file that was created and deleted between two batches
+is no change.
 
 Changed files attach to the task in progress of a mindmap (short: map): the map gets a touch, its entry for a file.
-Files that git ignores, and changes that the map has recorded already, are left out.
+Files that git ignores, and changes that the map already has, are left out.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from mindmap.observer import WorkspaceObserver
 from mindmap.validation import decode_path
 
 IGNORE_FILE: Final = b".gitignore"
-# The kernel updates the time that it gives to files every 4 or 10 ms, so a file's time is up to 10 ms too early.
+# The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. An older file time is from another machine's clock.
+# Longest delay between a write and its event on a busy machine. An earlier file time is not the time of that write.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
@@ -42,7 +42,7 @@ class EventKind(Enum):
     MOVED_TO = auto()
 
 
-# Kind of the first event -> whether the file existed before; None if unknown.
+# Kind of the first event of a file -> True if the file existed before the event; None if unknown.
 _EXISTED_BEFORE: Final = {
     EventKind.CREATED: False,
     EventKind.MODIFIED: True,
@@ -55,8 +55,8 @@ _EXISTED_BEFORE: Final = {
 class FileChange:
     """Net change of one file since the last batch.
 
-    `path` is relative to the workspace. `existed_before` is None if unknown. `timestamp` is the time of the last write
-    or event.
+    `path` is relative to the workspace. `existed_before` is None if unknown. `timestamp` is the time of the last event;
+    for a modification, the time of the write itself.
     """
 
     path: bytes
@@ -67,7 +67,7 @@ class FileChange:
     def resolve_action(self, *, was_recorded: bool) -> str | None:
         """Return the action `create`, `modify` or `delete`; None for a file that was created and deleted.
 
-        `was_recorded` (git tracks the file, or the map has it) is used if `existed_before` is None.
+        `was_recorded` says if git tracks the file or the map has it; it replaces an unknown `existed_before`.
         """
         existed = was_recorded if self.existed_before is None else self.existed_before
         if self.exists:
@@ -105,7 +105,7 @@ class EventBatch:
     def compute_file_changes(self, root: bytes) -> list[FileChange]:
         """Return one change for each file of the workspace at `root`, with its state on disk now.
 
-        A missing file without a deletion event is left out: it was in a directory of `list_removed_directories`.
+        A missing file whose last event is no deletion is left out: it was in a directory of `list_removed_directories`.
         """
         changes = []
         for path, (first, last, timestamp) in self._files.items():
@@ -151,11 +151,9 @@ def _stat_file(path: bytes) -> os.stat_result | None:
 
 
 def _estimate_write_time(status: os.stat_result, event_time: str) -> str:
-    """Return the timestamp of the last write of a file: its ctime, or the time of the event if ctime is implausible.
-
-    If the event time were always used, a touch that an agent recorded between the write and the event would be older
-    than the event, and the write would be recorded twice.
-    """
+    """Return the timestamp of the last write of a file: its ctime, or `event_time` if the ctime is implausible."""
+    # An agent may record a touch between the write and its event. With the event's time, which is later than the touch,
+    # the write would be recorded again.
     write_time = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
     delay = datetime.fromisoformat(event_time) - write_time
     return format_timestamp(write_time) if timedelta(0) < delay <= MAX_EVENT_DELAY else event_time
@@ -165,7 +163,8 @@ def _estimate_write_time(status: os.stat_result, event_time: str) -> str:
 class WatchStatus:
     """Watch status of a workspace.
 
-    `message` gives the reason if the workspace, or some of its directories, are not watched; otherwise it is empty.
+    `message` says why the workspace or some of its directories are not watched, or why ignored files are recorded;
+    otherwise it is empty.
     """
 
     is_watched: bool
@@ -177,10 +176,10 @@ class WatchedWorkspace:
     """State of a watched workspace.
 
     `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
-    started. The event of the directory's deletion sets `is_deleted`. A periodic check sets `is_missing_or_replaced` if
-    the path is missing or is another directory. `map_ids` are the maps that record its changes. `ignored_directories`
-    are those that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards
-    it.
+    started; None before that. `observer` is None while nothing is watched. The event of the directory's deletion sets
+    `is_deleted`. A periodic check sets `is_missing_or_replaced` if the path is missing or is another directory.
+    `map_ids` are the maps that record changes of the workspace. `ignored_directories` are those that git ignores,
+    relative to the workspace. `pending` has the events since the last batch; `lock` guards `pending`.
     """
 
     root: bytes
@@ -206,11 +205,12 @@ class WatchedWorkspace:
             return False
 
     def make_relative(self, path: bytes) -> bytes | None:
-        """Return a path relative to the workspace; None for a path outside it."""
+        """Return an absolute path relative to the workspace; None for the workspace itself and paths outside it."""
         return path[len(self.root) + 1 :] if path.startswith(self.root + b"/") else None
 
     def ignores_directory(self, path: bytes) -> bool:
-        """Return True if nothing in a directory is recorded. Called for every directory, so it must be fast."""
+        """Return True if no file in the directory at an absolute path is recorded."""
+        # Called for every directory: it runs no git command.
         relative_path = self.make_relative(path)
         return relative_path is not None and (
             relative_path in self.ignored_directories or self.ignore_rules.ignores_directory(relative_path)
@@ -224,12 +224,13 @@ def read_directory_identity(root: bytes) -> tuple[int, int]:
 
 
 def find_refusal_reason(root: bytes) -> str:
-    """Return the reason if a directory must not be watched, or an empty text. The path must have no symbolic links."""
+    """Return why a directory must not be watched; an empty text if it may be. `root` has no symbolic links."""
     try:
         home = os.fsencode(os.path.realpath(Path.home()))
     except RuntimeError:  # the user has no home
         home = b"/"
-    if root != b"/" and not (home + b"/").startswith(root + b"/"):
+    contains_home = root == b"/" or (home + b"/").startswith(root + b"/")
+    if not contains_home:
         return ""
     description = "your home directory" if root == home != b"/" else "a parent of your home directory"
     return (
@@ -244,10 +245,10 @@ MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class DetectedChanges:
-    """The file changes of a batch that git does not ignore. Paths are relative to the workspace.
+    """The changes of a batch, without those of files that git ignores. Paths are relative to the workspace.
 
     `tracked_paths` are the paths in git's index; empty if no change needs them. `removed_directories` maps each removed
-    directory to its removal timestamp. `apply_to` adds a deletion for every file that a map has in one of them.
+    directory to its removal timestamp. `apply_to` adds a deletion for every file of the map in a removed directory.
     """
 
     changes: Sequence[FileChange]
@@ -258,10 +259,10 @@ class DetectedChanges:
         return bool(self.changes or self.removed_directories)
 
     def apply_to(self, document: Mindmap, now: str) -> EditResult | None:
-        """Attach the changed files to the task in progress. Returns None if there is nothing to record.
+        """Attach the changed files to the node of `choose_target`. Returns None if there is nothing to record.
 
-        A change is left out if the map has a touch of the file that is not older: another server that watches the
-        workspace, or the agent, recorded it already.
+        A change is left out if the map has a touch of the file that is at least as new: the agent, or another server
+        that watches the workspace, has recorded the change.
         """
         touches_by_path = _group_touches_by_path(document)
         latest_valid = format_timestamp(datetime.now(UTC) + MAX_CLOCK_SKEW)
@@ -281,8 +282,8 @@ class DetectedChanges:
                 touch.action != "delete" for touch in touches_by_path.get(path, ())
             )
             action = change.resolve_action(was_recorded=was_recorded)
-            # A renamed file vanishes from its old path. A deletion there counts only if the map has a newer file of
-            # that name.
+            # The rename of a file also deletes its old path. This deletion is recorded only if the map has a new file
+            # at the old path.
             is_rename_source = path in rename_sources and path not in touches_by_path
             if action is not None and not (action == "delete" and is_rename_source):
                 touch = TouchInput(path, action, summary=f"Auto-detected file {action}")
@@ -294,7 +295,7 @@ class DetectedChanges:
         return EditResult(changed, message, (target.node_id,), node_count=1)
 
     def _iter_removed_files(self, touches_by_path: Mapping[str, Sequence[FileTouch]]) -> Iterator[FileChange]:
-        """Yield a deletion for each file of the map in a removed directory that has no event of its own."""
+        """Yield a deletion for each file of the map that is in a removed directory and has no change of its own."""
         if not self.removed_directories:
             return
         changed_paths = {change.path for change in self.changes}
@@ -309,7 +310,10 @@ class DetectedChanges:
 def detect_changes(
     ignore_rules: IgnoreRules, batch: EventBatch, workspace: Workspace | None
 ) -> DetectedChanges:
-    """Return the changes of a batch without files that git ignores. If `workspace` is None, git ignores nothing."""
+    """Return the changes of a batch, without those of files that git ignores.
+
+    `workspace` is None outside repositories, or if git failed; then no file counts as ignored.
+    """
     changes = batch.compute_file_changes(ignore_rules.root)
     removed_directories = batch.list_removed_directories(ignore_rules.root)
     if workspace is None:

@@ -1,7 +1,7 @@
 """File touches: attach files to the nodes of a mindmap, merge repeated touches, follow renames, choose the target node.
 
-A touch records that an agent read or changed a file. A node has one touch for each path. A repeated touch of a path is
-merged into it, its changes by kind and symbol.
+A touch records that an agent read or changed a file. A node has one touch for each path. A repeated touch updates the
+touch of its path. Their changes of symbols are merged: one for each kind and symbol.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BadTouch(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class TouchInput:
-    """A file touch to record. Values that are None or empty leave those of an existing touch of the path unchanged."""
+    """A file touch to record. If the node has a touch of the path, values that are None or empty leave it unchanged."""
 
     path: str
     action: str | None = None
@@ -78,8 +78,8 @@ class AttachTarget:
 def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachTarget:
     """Return the node that files attach to.
 
-    That is the requested node if it exists, else the most recent task in progress, else the `Touched Files` node.
-    If the map has no such node, the returned map has a new one.
+    That is the requested node if it exists, else the most recent task in progress, else the node `Touched Files`.
+    If there is no node `Touched Files`, the returned map has a new one.
     """
     if requested_id is not None and requested_id in document.nodes:
         return AttachTarget(document, requested_id)
@@ -93,7 +93,10 @@ def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachT
 
 
 def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, now: str) -> EditResult:
-    """Attach the file that a path of an agent names. A path outside the workspace gives a warning in the result."""
+    """Attach a file that an agent names, to the node of `choose_target`. Links to directories in its path are resolved.
+
+    A path outside the workspace gives a warning in the result.
+    """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     touch = _follow_links(document, touch, paths)
     message = describe_touch(touch, document.workspace_path)
@@ -104,7 +107,7 @@ def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, no
 def attach_to_target(
     document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], message: str, now: str
 ) -> EditResult:
-    """Attach files to the node that `choose_target` returns. Its id is the only one in the result."""
+    """Attach files to the node that `choose_target` returns. The result has only the id of this node."""
     target = choose_target(document, requested_id)
     changed = attach_files(target.document, target.node_id, touches, message, now)
     return EditResult(changed, message, (target.node_id,), node_count=1)
@@ -113,7 +116,7 @@ def attach_to_target(
 def attach_files(
     document: Mindmap, node_id: str, touches: Sequence[TouchInput], message: str, now: str
 ) -> Mindmap:
-    """Attach files to a node. The one new entry in the activity log has the path if there is only one file.
+    """Attach files to a node, with one entry in the activity log. The entry has the path if there is only one file.
 
     A rename moves the touches of the old path to the new path on every node.
     """
@@ -129,7 +132,7 @@ def attach_to_nodes(
 ) -> Mindmap:
     """Attach files to several nodes, as `attach_files` does. The log entry names the node if there is only one.
 
-    Tasks in progress other than the target keep their times of update, so that the most recent one stays the same.
+    Tasks in progress other than `target_id` keep their times of update, so that the most recent task stays the same.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     timestamp = edit_timestamp(document, now)
@@ -138,20 +141,7 @@ def attach_to_nodes(
         for node_id, touches in touches_by_node.items()
     }
     new_touches = [touch for touches in validated_touches.values() for touch in touches]
-    recorded_renames = {
-        (_normalize_stored_path(paths, touch), touch.previous_path)
-        for node in document.nodes.values()
-        for touch in node.files
-        if touch.action == RENAME
-    }
-    # A rename that the map has already moves nothing: a file with the old name is a new file.
-    renames = {
-        touch.previous_path: touch
-        for touch in new_touches
-        if touch.action == RENAME
-        and touch.previous_path
-        and (touch.path, touch.previous_path) not in recorded_renames
-    }
+    renames = _find_new_renames(document, new_touches, paths)
     nodes = dict(document.nodes)
     for node in document.nodes.values():
         if renames and any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
@@ -172,11 +162,11 @@ def attach_to_nodes(
 def attach_detected_files(
     document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], now: str
 ) -> EditResult | None:
-    """Attach the files that git sync found: to the requested node if it exists, else to the nodes that have them.
+    """Attach the files that git sync found: to the requested node if it exists, else each file to a node that has it.
 
-    A file that several nodes have attaches to the target of `choose_target` if that is one of them, else to the node
-    with the newest touch. A file that no node has attaches to the target. The deletion of a file whose rename the map
-    has is left out. Returns None if nothing is left.
+    Of several nodes that have a file, the target of `choose_target` is used if it is among them, else the node with the
+    newest touch. A file that no node has attaches to the target. If the map has the rename of a file, the deletion of
+    its old path is left out. Returns None if no file is left.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     target = choose_target(document, requested_id)
@@ -184,28 +174,29 @@ def attach_detected_files(
     for node in document.nodes.values():
         for stored in node.files:
             touches_by_path.setdefault(_normalize_stored_path(paths, stored), {})[node.id] = stored
-    rename_sources = {touch.previous_path for nodes in touches_by_path.values() for touch in nodes.values()}
+    rename_sources = {
+        touch.previous_path
+        for stored_touches in touches_by_path.values()
+        for touch in stored_touches.values()
+    }
     touches_by_node: dict[str, list[TouchInput]] = {}
     for touch in touches:
-        holders = touches_by_path.get(touch.path) or touches_by_path.get(touch.previous_path or "", {})
-        if touch.action == "delete" and touch.path in rename_sources and not holders:
+        # Node id -> the node's touch of this file.
+        stored_touches = touches_by_path.get(touch.path) or touches_by_path.get(touch.previous_path or "", {})
+        if touch.action == "delete" and touch.path in rename_sources and not stored_touches:
             continue
         node_id = target.node_id
-        if requested_id != node_id and holders and node_id not in holders:
-            # `max` returns the first of equal timestamps; of several nodes, the last one is to win.
-            node_id = max(reversed(holders), key=lambda holder: holders[holder].timestamp)
-        touches_by_node.setdefault(node_id, []).append(keep_rename(touch, holders.get(node_id)))
+        if requested_id != node_id and stored_touches and node_id not in stored_touches:
+            # Reversed, since `max` returns the first of equal timestamps and the map's last node is to win.
+            node_id = max(reversed(stored_touches), key=lambda node_id: stored_touches[node_id].timestamp)
+        touches_by_node.setdefault(node_id, []).append(keep_rename(touch, stored_touches.get(node_id)))
     if not touches_by_node:
         return None
-    has_target = target.node_id in touches_by_node
     file_count = sum(map(len, touches_by_node.values()))
-    elsewhere_count = file_count - len(touches_by_node.get(target.node_id, ()))
-    message = f"Git sync: {file_count:,} file{'' if file_count == 1 else 's'}"
-    if elsewhere_count:
-        message += f" ({elsewhere_count:,} on nodes that had them)"
-    changed = attach_to_nodes(
-        target.document if has_target else document, touches_by_node, message, now, target.node_id
-    )
+    message = _format_sync_message(file_count, len(touches_by_node.get(target.node_id, ())))
+    # The document of the target may have a new node, which is not needed if nothing attaches to it.
+    base = target.document if target.node_id in touches_by_node else document
+    changed = attach_to_nodes(base, touches_by_node, message, now, target.node_id)
     node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)  # the target first
     return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
 
@@ -216,7 +207,10 @@ def is_generated_summary(summary: str) -> bool:
 
 
 def keep_rename(touch: TouchInput, existing: FileTouch | None) -> TouchInput:
-    """Return a detected touch without its action if the existing touch is a rename and the file was not deleted."""
+    """Return a detected touch; without its action if it would replace the action `rename` of the existing touch.
+
+    A deletion or another rename replaces it.
+    """
     is_rename = existing is not None and existing.action == RENAME
     if is_rename and touch.action not in ("delete", RENAME):
         return dataclasses.replace(touch, action=None)
@@ -227,16 +221,46 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
     """Return the activity log message for one touch in a map with this workspace."""
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
     path = WorkspacePaths.from_workspace(workspace).normalize(touch.path)
-    return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
+    summary = (touch.summary or "").strip()
+    return f"{action.capitalize()} {path}" + (f": {summary}" if summary else "")
+
+
+def _find_new_renames(
+    document: Mindmap, touches: Sequence[FileTouch], paths: WorkspacePaths
+) -> dict[str, FileTouch]:
+    """Return the touch of each rename by the old path, without the renames that the map already has.
+
+    A known rename must not move touches again: a file at its old path is a new file.
+    """
+    recorded_renames = {
+        (_normalize_stored_path(paths, touch), touch.previous_path)
+        for node in document.nodes.values()
+        for touch in node.files
+        if touch.action == RENAME
+    }
+    return {
+        touch.previous_path: touch
+        for touch in touches
+        if touch.action == RENAME
+        and touch.previous_path
+        and (touch.path, touch.previous_path) not in recorded_renames
+    }
+
+
+def _format_sync_message(file_count: int, target_count: int) -> str:
+    """Return the log message of a git sync. `target_count` is the number of files that attach to the target."""
+    message = f"Git sync: {file_count:,} file{'' if file_count == 1 else 's'}"
+    other_count = file_count - target_count
+    return f"{message} ({other_count:,} on nodes that had them)" if other_count else message
 
 
 def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -> TouchInput:
-    """Return the touch with the paths of the files that it names on disk."""
+    """Return the touch with links to directories resolved in its paths."""
     stored_paths = {stored.path for node in document.nodes.values() for stored in node.files}
 
     def follow(path: str, *, is_gone: bool) -> str:
         written_path = paths.normalize(path)
-        # A link may have replaced the directory of a file that is gone, so a path that the map has stays.
+        # A link may have replaced the directory of a file that is gone. So a path that the map has is not resolved.
         return written_path if is_gone and written_path in stored_paths else paths.follow_links(path)
 
     return dataclasses.replace(
@@ -247,7 +271,7 @@ def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -
 
 
 def _normalize_stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:
-    """Return the normalized path of a stored touch, as another program may have written an absolute path."""
+    """Return the path of a stored touch, normalized if possible: another program may have written an absolute path."""
     try:
         return paths.normalize(touch.path)
     except LineageError:
@@ -293,7 +317,7 @@ def _put_touch(touches_by_path: dict[str, FileTouch], touch: FileTouch) -> None:
 
 
 def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
-    """Return `before` with the values of `after` that are not empty, and with the changes of both."""
+    """Return `before` with its values replaced by those of `after` that are not empty, and with the changes of both."""
     action = after.action or before.action
     return replace(
         before,
@@ -312,7 +336,7 @@ def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
 
 
 def _choose_summary(before: str | None, after: str | None) -> str | None:
-    """Return the new summary, unless it is generated and the old one was written by an agent."""
+    """Return the new summary; the old one if the new one is empty, or is generated and an agent wrote the old one."""
     is_better = after and (not before or is_generated_summary(before) or not is_generated_summary(after))
     return after if is_better else before
 

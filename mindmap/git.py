@@ -124,22 +124,22 @@ class GitOutput(Protocol):
 
 
 class GitRunner(Protocol):
-    """Runner of git commands in one repository, without pager, prompt, hooks, monitor or external programs."""
+    """Runner of git commands in one repository, without pager, prompt, hooks, file-system monitor or other programs."""
 
     @property
     def root(self) -> Path | None:
         """The root of the work tree; None for a bare repository."""
 
     def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
-        """Run a git command, with `stdin` as its input, until it exits."""
+        """Run a git command until it exits. `stdin` is its input; None means an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A workspace directory in a git work tree.
 
-    `root` is the work tree with symbolic links resolved. `prefix` is the path from there to the workspace and ends in
-    `/`; it is empty if the workspace is the complete work tree.
+    `root` is the work tree with symbolic links resolved. `prefix` is the path of the workspace relative to `root` and
+    ends in `/`; it is empty if the workspace is the complete work tree.
     """
 
     git: GitRunner
@@ -179,7 +179,7 @@ class Workspace:
         return output.stdout
 
     def make_relative(self, path: bytes) -> bytes | None:
-        """Return a path of the repository relative to the workspace; None for a path outside it."""
+        """Convert a path relative to the work tree to one relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None
 
 
@@ -208,9 +208,9 @@ LIST_IGNORED_DIRECTORIES: Final = (
     "--directory",
     "-z",
 )
-# Most directories in one git command, as a command line is limited in length. With more, git searches the workspace.
+# Most directories in one git command, since a command line is limited in length.
 MAX_DIRECTORY_ARGUMENTS: Final = 500
-# check-ignore exits at the first path that it rejects, such as one in a submodule, and is run again for the rest.
+# Most runs for one list of paths. check-ignore exits at a path that it rejects, and runs again for those after it.
 MAX_GIT_RUNS: Final = 20
 
 
@@ -243,13 +243,13 @@ class IgnoreRules:
 
     def _is_map_file(self, path: bytes) -> bool:
         if self.root == self.map_directory:
-            # Otherwise every write of a map would be recorded in the map, which is the next write.
+            # If a map recorded the writes of its own file, each record would cause the next one.
             return path.startswith(b".") or (b"/" not in path and b".json" in path)
         return (self.root + b"/" + path).startswith(self.map_directory + b"/")
 
 
 def is_ignored(path: str) -> bool:
-    """Return True if a path, relative to its workspace, is ignored in every workspace because of its names."""
+    """Return True if a path, relative to its workspace, is ignored in every workspace by a fixed rule for names."""
     directory, _, name = path.rpartition("/")
     return (
         name.endswith(TEMPORARY_SUFFIXES)
@@ -259,9 +259,10 @@ def is_ignored(path: str) -> bool:
 
 
 def find_ignored_paths(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
-    """Return the paths that git ignores and does not track, of paths relative to the workspace.
+    """Return those of the paths, relative to the workspace, that git ignores and does not track.
 
-    A path that git rejects, such as one in a submodule, counts as not ignored.
+    A path that git rejects, such as one in a submodule, counts as not ignored, as do all paths after MAX_GIT_RUNS
+    rejected ones.
     """
     ignored_paths: set[bytes] = set()
     remaining_paths = list(paths)
@@ -277,20 +278,23 @@ def find_ignored_paths(workspace: Workspace, paths: Sequence[bytes]) -> set[byte
 def find_ignored_directories(workspace: Workspace, under: Collection[bytes] = ()) -> frozenset[bytes]:
     """Return the directories of the workspace in which git ignores every new file.
 
-    If `under` has between 1 and MAX_DIRECTORY_ARGUMENTS directories, only these and their subdirectories are searched.
-    All paths are relative to the workspace.
+    Only the directories `under` and their subdirectories are searched; the complete workspace if `under` is empty or
+    has more than MAX_DIRECTORY_ARGUMENTS directories. All paths are relative to the workspace.
     """
-    paths = [workspace.prefix + path for path in under] if len(under) <= MAX_DIRECTORY_ARGUMENTS else []
-    output = workspace.git.run(*LIST_IGNORED_DIRECTORIES, "--", *(paths or filter(None, [workspace.prefix])))
+    if 0 < len(under) <= MAX_DIRECTORY_ARGUMENTS:
+        scope = [workspace.prefix + path for path in under]
+    else:
+        scope = [workspace.prefix] if workspace.prefix else []
+    output = workspace.git.run(*LIST_IGNORED_DIRECTORIES, "--", *scope)
     repository_paths = [path[:-1] for path in output.stdout.split(b"\0") if path.endswith(b"/")]
     directories = [path for directory in repository_paths if (path := workspace.make_relative(directory))]
-    # git also lists a directory that it does not ignore, if it ignores all files that are in it now.
+    # The output also has directories that git does not ignore but in which it ignores all present files.
     return frozenset(find_ignored_paths(workspace, directories))
 
 
 def _check_ignore(workspace: Workspace, paths: Sequence[bytes]) -> list[tuple[bytes, bool]]:
-    """Return (path, True if git ignores it) for each path in order, up to the first one that git rejects."""
-    # Without ./ git would interpret a path that starts with a colon.
+    """Return each path with True if git ignores it, in order, up to the first path that git rejects."""
+    # Without ./ git would read a path that starts with a colon as a pattern.
     stdin = b"".join(b"./" + workspace.prefix + path + b"\0" for path in paths)
     output = workspace.git.run(*CHECK_IGNORE, stdin=stdin)
     fields = output.stdout.split(b"\0")

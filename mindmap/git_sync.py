@@ -1,6 +1,6 @@
 """Git sync: attach the files of a workspace that differ from HEAD, with their line counts, to a mindmap (short: map).
 
-A map without a workspace gets the requested one, if that is in a git work tree.
+A map without a workspace gets the requested workspace, if it is in a git work tree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mindmap.git import (
 from mindmap.map_store import MapStore
 from mindmap.validation import decode_path
 
-# The options override the user's configuration. To inspect submodules, git would run programs that they configure.
+# The options override the user's configuration. git would run programs that a submodule configures, to inspect it.
 STATUS: Final = ("status", "--porcelain", "-z", "-uall", "--find-renames", "--ignore-submodules=dirty")
 NUMSTAT: Final = (
     "diff",
@@ -39,9 +39,10 @@ NUMSTAT: Final = (
     "--no-textconv",
     "--ignore-submodules=dirty",
 )
-# git's rule: a file is binary if a NUL is among its first bytes or if it is larger than this.
+# git's rule: a file is binary if its first BINARY_CHECK_BYTES contain a NUL, or if it is larger than MAX_TEXT_BYTES.
 BINARY_CHECK_BYTES: Final = 8_000
 MAX_TEXT_BYTES: Final = 512 << 20
+# Bytes of a file that are read at once to count its lines.
 CHUNK_BYTES: Final = 1 << 20
 
 NO_LINES: Final = LineCounts(0, 0)
@@ -50,8 +51,8 @@ NO_LINES: Final = LineCounts(0, 0)
 def find_changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
     """Return a touch for each file of the workspace that differs from HEAD; before the first commit, for each file.
 
-    Files that git or `IgnoreRules` ignore, among them the map files in `map_directory`, are left out. Raises NoWorkTree
-    and GitFailed.
+    Files that git or `IgnoreRules` ignore are left out, such as the map files in `map_directory`. Raises NoWorkTree if
+    the workspace is not in a work tree, and GitFailed.
     """
     workspace = Workspace.from_path(workspace_path, git)
     ignore_rules = IgnoreRules.from_workspace(workspace.directory, map_directory)
@@ -95,7 +96,7 @@ def _find_diff_base(workspace: Workspace) -> str:
 
 
 def _count_new_lines(path: bytes) -> LineCounts:
-    """Count the lines of an untracked file as git does: 0 for a binary file. Also 0 if it cannot be read."""
+    """Count the lines of a new file as git does: 0 for a binary file. Also 0 for a file that cannot be read."""
     try:
         file_status = os.lstat(path)
         # git stores the path that a link refers to, and counts it as one line.
@@ -124,7 +125,7 @@ def _count_lines(file: BinaryIO) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The map after a sync, the number of attached files, and the edit. `edit` is None if there were none."""
+    """The map after a sync, the number of attached files, and their edit. `edit` is None if no file was attached."""
 
     document: Mindmap
     file_count: int
@@ -135,8 +136,8 @@ class SyncResult:
 class WorkspaceSync:
     """Git sync of one map.
 
-    `open_git` returns the git runner of a directory, or raises an error outside repositories. `requested_workspace` is
-    used if the map has no workspace, or its workspace no longer exists.
+    `open_git` returns the git runner of a directory; it raises an error for a directory outside repositories.
+    `requested_workspace` is used if the map has no workspace, or its workspace no longer exists.
     """
 
     store: MapStore
@@ -145,7 +146,7 @@ class WorkspaceSync:
     requested_workspace: str | None = None
 
     def assign_workspace(self) -> str:
-        """Set the workspace of the map if it has none, and return the map's workspace.
+        """Set the workspace of the map if it has none or a missing one. Returns the map's workspace.
 
         Raises an error, and leaves the map unchanged, if the workspace is not in a git work tree.
         """
@@ -154,7 +155,10 @@ class WorkspaceSync:
         return workspace
 
     def attach_changes(self, requested_id: str | None = None) -> SyncResult:
-        """Attach every file that differs from HEAD, in one edit; `attach_detected_files` chooses the nodes."""
+        """Attach every file that differs from HEAD, in one edit.
+
+        All attach to the requested node if it exists; else `attach_detected_files` chooses the nodes.
+        """
         workspace, git = self._resolve_workspace()
         touches = find_changed_files(workspace, git, self.store.path)
         attached: EditResult | None = None
@@ -179,7 +183,7 @@ class WorkspaceSync:
         return workspace, git
 
     def _set_workspace(self, document: Mindmap) -> EditResult | None:
-        """Set the workspace of a map; return None if the map has it already."""
+        """Return the edit that sets the workspace of a map; None if the map has it already."""
         workspace = validation.resolve_workspace(document.workspace_path, self.requested_workspace)
         if workspace == document.workspace_path:
             return None

@@ -1,4 +1,4 @@
-"""Link operations of a mindmap. Source, target and label together identify a link, which exists only once."""
+"""Link operations of a mindmap (short: map). A map has at most one link with the same source, target and label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UnknownLink(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to write. If the map has it already, a `style` or `notes` that is not None replaces its own."""
+    """A link to add or update. In an existing link, None leaves `style` or `notes`, and empty `notes` are removed."""
 
     source: str
     target: str
@@ -39,7 +39,7 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkRemoval:
-    """Links to remove: the link with this id, or all links from source to target, optionally only with this label."""
+    """Links to remove: the link with this id, else all links from source to target, or only those with `label`."""
 
     id: str | None = None
     source: str | None = None
@@ -50,7 +50,7 @@ class LinkRemoval:
 def change_links(
     document: Mindmap, additions: Sequence[NewLink], removals: Sequence[LinkRemoval], now: str
 ) -> EditResult:
-    """Remove links, then write links, in one edit."""
+    """Remove links, then add or update links, in one edit."""
     validation.check_batch_size([*additions, *removals], "links")
     links_by_key = {link.key: link for link in document.links}
     removed_keys = [key for removal in removals for key in _find_matching_keys(document, removal)]

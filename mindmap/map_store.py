@@ -3,8 +3,8 @@
 A document is the content of one map file. Readers report a damaged file and leave it in place. Writers rename
 it to `ID.json.damaged-TIME` (quarantine), so that nothing overwrites it; `list_maps` reports the new path.
 
-Reading repairs documents that another program or an editor left inconsistent, without losing a node. Edits rely on it:
-every node except the root has one parent, which lists it once, and both ends of every link exist.
+Reading repairs documents that another program or an editor left inconsistent, without losing a node. Edits expect a
+consistent document: every node except the root has one parent, which lists it once, and both ends of every link exist.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from stores.mindmap_files import (
 def repair(document: Mindmap) -> Mindmap:
     """Return the document with a consistent tree and links; the same object if it is consistent.
 
-    The tree is stored twice: each node has the ids of its `children` and of its `parent`. `children` is decisive. A
-    node in no `children` list moves under its `parent`, or under the root. A node in several lists stays in the first.
-    Ids of missing children, and links with a missing end, are dropped.
+    A document has the tree twice: each node has the ids of its `children` and of its `parent`. Where they differ,
+    `children` is used. A node in no `children` list moves under its `parent`, or else under the root. A node in several
+    lists stays in the first. Ids of missing children, and links with a missing end, are removed.
     """
     if _is_consistent(document):
         return document
@@ -72,7 +72,7 @@ def _is_consistent(document: Mindmap) -> bool:
 
 
 def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return the parent of every node except the root, in an order that preserves the order of children."""
+    """Return the parent of every node except the root. Nodes with the same parent are in the order of its children."""
     parents: dict[str, str] = {}
     _assign_descendants(nodes, ROOT, parents)
     for node_id in nodes:
@@ -81,10 +81,10 @@ def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
-    """Assign each orphan (a node that no `children` list connects to the root) to its `parent` or to the root.
+    """Assign orphans, and the nodes below them, to a parent: their `parent` if it is in the tree, else the root.
 
-    The root gets those whose `parent` is not in the tree. `orphans` has parents before children. `parents` has the
-    nodes that are in the tree, and is extended.
+    An orphan is a node that no `children` list connects to the root. `orphans` has parents before children. `parents`
+    has the nodes that are in the tree; the new ones are added to it.
     """
     for orphan in orphans:
         if orphan in parents:
@@ -95,23 +95,23 @@ def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict
 
 
 def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> None:
-    """Assign all descendants of `start_id` that have no parent yet, depth first, by the `children` lists."""
+    """Assign the nodes below `start_id` to their parents by the `children` lists, except those in `parents` already."""
     stack = [start_id]
     while stack:
         parent = stack.pop()
-        claimed = [
+        unassigned_children = [
             child
             for child in dict.fromkeys(nodes[parent].children)
             if child in nodes and child not in parents and child != ROOT
         ]
-        parents.update(dict.fromkeys(claimed, parent))
-        stack.extend(reversed(claimed))
+        parents.update(dict.fromkeys(unassigned_children, parent))
+        stack.extend(reversed(unassigned_children))
 
 
 def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
-    """Return the orphans from `node_id` up by `parent`, topmost first; each once, even in a cycle.
+    """Return a node and the nodes above it by `parent`, topmost first, without those that are in the tree.
 
-    The list ends below the first node that is missing or in the tree; it is empty if `node_id` is in the tree.
+    The list is empty if `node_id` is in the tree. It ends at a missing parent; a cycle is followed once.
     """
     orphans: dict[str, None] = {}
     orphan: str | None = node_id
@@ -131,7 +131,7 @@ Result = TypeVar("Result", bound=EditResult | None)
 
 # Errors of one map file; the other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
-# Messages about unreadable files in one list. An agent pays for each, and a user repairs the first ones first.
+# Most messages about unreadable files in one list, since each costs an agent tokens.
 MAX_PROBLEMS: Final = 10
 
 
@@ -145,7 +145,7 @@ class MapList:
 
 @dataclass(frozen=True, slots=True)
 class MapStore:
-    """Store of the maps in one directory. Holds no state, since several processes write the same directory."""
+    """Store of the maps in one directory. It caches nothing, since several processes write the same directory."""
 
     path: Path
 
@@ -190,7 +190,7 @@ class MapStore:
         self.directory.remove(mindmap_id)
 
     def read_all(self) -> Iterator[Mindmap | LineageError]:
-        """Yield every map, the last written first; for an unreadable file, its error."""
+        """Yield every map, the last written first; for a file that cannot be read, yield the error."""
         for mindmap_id in self.directory.list_ids():
             try:
                 yield self.read(mindmap_id)
@@ -200,15 +200,15 @@ class MapStore:
                 yield error
 
     def read_latest(self) -> Mindmap:
-        """Return the map with the latest update. Raises NoSuchMindmap if no map can be read."""
+        """Return the map with the latest `updated_at`. Raises NoSuchMindmap if no map can be read."""
         documents = [document for document in self.read_all() if isinstance(document, Mindmap)]
-        if not documents and (problems := self.list_maps().problems):
+        if documents:
+            return max(documents, key=lambda document: document.updated_at)
+        if problems := self.list_maps().problems:
             raise NoSuchMindmap(f"No mindmap in {self.path} can be read.", hint="\n  ".join(problems))
-        if not documents:
-            raise NoSuchMindmap(
-                f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."
-            )
-        return max(documents, key=lambda document: document.updated_at)
+        raise NoSuchMindmap(
+            f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."
+        )
 
     def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
         """Return the summaries of the maps that match the predicate, and messages about all unreadable files."""
@@ -234,8 +234,8 @@ def _format_quarantine_problem(mindmap_id: str, file: Path) -> str:
 
 
 def _limit_problems(problems: list[str]) -> list[str]:
-    more = len(problems) - MAX_PROBLEMS
-    return problems if more <= 0 else [*problems[:MAX_PROBLEMS], f"And {more:,} more."]
+    omitted_count = len(problems) - MAX_PROBLEMS
+    return problems if omitted_count <= 0 else [*problems[:MAX_PROBLEMS], f"And {omitted_count:,} more."]
 
 
 def _decode_locked(locked: LockedMindmap) -> Mindmap:

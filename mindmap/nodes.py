@@ -37,8 +37,8 @@ NODE_FIELDS: Final = ("label", "type", "status", "children")
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 # 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
-# About 40 random bits for ids within a map: short, since each use costs an agent tokens. `generate_id` avoids those
-# that exist.
+# About 40 random bits for ids within a map: short, since each use costs an agent tokens. `generate_id` returns no id
+# that exists.
 _ID_LENGTH: Final = 8
 
 
@@ -48,7 +48,7 @@ class BadNode(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to create, in a batch.
+    """A node of a batch to create.
 
     `parent`: index of its parent within the batch; None for a child of the node to which `add_nodes` adds the batch.
     """
@@ -63,7 +63,7 @@ class NewNode:
 class NodeUpdate:
     """New values of a node; None leaves the current value.
 
-    `reason`: why the task is blocked; an empty text removes it.
+    `reason`: why the task is blocked; an empty text removes the current reason.
     """
 
     id: str
@@ -183,13 +183,16 @@ def add_nodes(document: Mindmap, parent_id: str, batch: Sequence[NewNode], now: 
 
 
 def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> EditResult:
-    """Change labels, types and statuses. A node that is no longer a task loses its status."""
+    """Change labels, types, statuses and reasons. A node that is no longer a task loses its status.
+
+    The label of the root is also the title of the map.
+    """
     validation.check_batch_size(updates, "updates")
     timestamp = edit_timestamp(document, now)
     nodes = dict(document.nodes)
     for update in updates:
         tree.get_node(document, update.id)
-        # Reinserted at the end: if one call sets several tasks in progress, the last one counts as the most recent.
+        # Reinserted at the end: if one call sets several tasks in progress, the last one becomes the active task.
         node = nodes.pop(update.id)
         nodes[node.id] = replace(_apply_update(node, update), updated_at=timestamp)
     ids = tuple(dict.fromkeys(update.id for update in updates))
@@ -210,7 +213,7 @@ def move_nodes(
 ) -> EditResult:
     """Move nodes with their subtrees under another node.
 
-    `position`: index among its other children; None for the end.
+    `position`: index among the other children of that node; None for the end.
     """
     validation.check_batch_size(node_ids, "nodes")
     ids = tuple(dict.fromkeys(node_ids))
@@ -266,7 +269,7 @@ def add_note(
 ) -> EditResult:
     """Add a message to the activity log, optionally with a node and a file.
 
-    Symbolic links in the directory of the file are resolved.
+    Symbolic links to directories in the path of the file are resolved.
     """
     if node_id is not None:
         tree.get_node(document, node_id)
@@ -332,29 +335,27 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
             raise BadNode("The root has no type or status of its own.", hint="You can change its label.")
         return replace(node, label=label)
     node_type = node.type if update.type is None else validate_type(update.type)
-    if update.status is not None:
-        status: str | None = resolve_status(node_type, update.status, label)
-    else:
-        status = _convert_status(node, node_type)
+    status = (
+        _convert_status(node, node_type)
+        if update.status is None
+        else resolve_status(node_type, update.status, label)
+    )
     reason = (
         node.reason if update.reason is None else validation.validate_optional_text(update.reason, "reason")
     )
     if update.reason is not None and reason is not None and status != BLOCKED:
         hint = f"Set its status to {BLOCKED}." if node_type in TASK_TYPES else "Only tasks can be blocked."
         raise BadNode(f"{label!r} is not blocked, so it cannot have a reason.", hint=hint)
-    return replace(
-        node,
-        label=label,
-        type=node_type,
-        status=status,
-        reason=reason if status in (BLOCKED, node.status) else None,
-    )
+    # A change to a status other than blocked removes the reason.
+    keeps_reason = status in (BLOCKED, node.status)
+    return replace(node, label=label, type=node_type, status=status, reason=reason if keeps_reason else None)
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
-    """Return the status of a node after an update that sets none.
+    """Return the status of a node, with `node_type` as its new type, after an update that sets no status.
 
-    If a newer version of mindmap wrote the type or the status, the status stays.
+    A task keeps its status or gets the default. A type that only a newer version of mindmap defines keeps the status,
+    too. Other nodes have none.
     """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS
@@ -362,7 +363,7 @@ def _convert_status(node: Node, node_type: str) -> str | None:
 
 
 def _remove_children(nodes: Mapping[str, Node], child_ids: set[str]) -> dict[str, Node]:
-    """Return the nodes with these ids removed from their lists of children."""
+    """Return all nodes, with `child_ids` removed from their lists of children."""
     return {
         node_id: replace(node, children=tuple(child for child in node.children if child not in child_ids))
         if child_ids.intersection(node.children)

@@ -1,7 +1,8 @@
 """File-system observer of one workspace, a directory whose changed files attach to a mindmap.
 
-inotify (Linux) needs one watch for each directory, and the system limits their number. So every directory that is not
-ignored has its own watch, and an ignored `node_modules` has none. On other systems one recursive watch covers the tree.
+inotify (Linux) needs one watch for each directory, and the system limits the number of watches. So every directory that
+is not ignored has its own watch, and an ignored `node_modules` has none. On other systems one recursive watch covers
+the tree.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ EVENTS: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
 
 # Most watches of one workspace. watchdog starts a thread for each: 2,000 took 45 MB and 2.5 s (two shared cores).
 MAX_WATCHES: Final = 2_048
-# A workspace may use one in so many of the user's watches, since editors and other servers need some too.
-SYSTEM_SHARE: Final = 4
+# A workspace may use a quarter of the user's watches, since editors and other servers need some too.
+SYSTEM_LIMIT_DIVISOR: Final = 4
 SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 # watchdog waits 0.5 s for the second event of a rename before it reports the first; then every event has arrived.
 EVENT_DELAY_SECONDS: Final = 0.6
@@ -59,8 +60,8 @@ SYSTEM_LIMIT_REACHED: Final = (
 class WorkspaceObserver(FileSystemEventHandler):
     """Observer of a workspace. It calls `handler.dispatch` for each event, on the observer's thread.
 
-    `root` has no symbolic links. `is_ignored` receives absolute paths of directories. `report_limit` is called with a
-    message each time a limit prevents a watch.
+    `root` is the workspace's path without symbolic links. `is_ignored` receives absolute paths of directories.
+    `report_limit` is called with a message each time a limit prevents a watch.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class WorkspaceObserver(FileSystemEventHandler):
         self._report_limit = report_limit
         self._is_recursive = platform.system() != "Linux"
         self._max_watches = compute_max_watches()
-        # The caller's and the observer's thread change these dicts without a lock. Each change is atomic
-        # and idempotent.
+        # The caller's and the observer's threads change these dicts without a lock: each change is atomic and
+        # idempotent.
         self._watches: dict[bytes, ObservedWatch] = {}
         # Removed directory -> `time.monotonic()` of the event, until its watch is released.
         self._removed_directories: dict[bytes, float] = {}
@@ -113,7 +114,7 @@ class WorkspaceObserver(FileSystemEventHandler):
     def release_removed_directories(self) -> None:
         """Release the watches of directories that were removed at least EVENT_DELAY_SECONDS ago.
 
-        Events of directories that were removed later may still arrive.
+        For directories that were removed since then, events may still arrive.
         """
         latest_removal = time.monotonic() - EVENT_DELAY_SECONDS
         for directory, removed_at in self._removed_directories.copy().items():
@@ -121,7 +122,7 @@ class WorkspaceObserver(FileSystemEventHandler):
                 self._removed_directories.pop(directory, None)
                 if not os.path.isdir(directory):  # noqa: PTH112 - bytes
                     self.remove_directory(directory)
-                    # The directory may have been created again meanwhile.
+                    # The directory may have been created again since the check above.
                     self._add_tree(directory, is_new=True)
 
     def add_missing_directories(self) -> None:
@@ -130,7 +131,7 @@ class WorkspaceObserver(FileSystemEventHandler):
             self._add_tree(self._root)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Pass an event to the handler, and watch a new directory. A moved directory counts as deleted and created."""
+        """Pass an event to the handler, and watch a new directory. The move of a directory becomes two events."""
         path = os.fsencode(event.src_path)
         if not event.is_directory or path == self._root:
             self._handler.dispatch(event)
@@ -141,15 +142,15 @@ class WorkspaceObserver(FileSystemEventHandler):
             self._handler.dispatch(event)
             if event.event_type == "deleted":
                 self._removed_directories[path] = time.monotonic()
-            else:
-                if self._removed_directories.pop(path, None):
-                    self.remove_directory(path)  # a new directory has the path of a removed one
-                self._add_tree(path, is_new=True)
+                return
+            if self._removed_directories.pop(path, None):
+                self.remove_directory(path)  # a new directory has the path of a removed one
+            self._add_tree(path, is_new=True)
 
     def _add_tree(self, top: bytes, *, is_new: bool = False) -> None:
-        """Watch a directory and its subdirectories. If it is new, report all its files and directories as created.
+        """Watch a directory and its subdirectories. If `is_new`, report all their files and directories as created.
 
-        A directory is listed after its watch exists, so no file is missed, but some files are reported twice.
+        A directory is listed after its watch exists. So no file is missed, but some files are reported twice.
         """
         pending_directories = [top]
         while pending_directories:
@@ -193,6 +194,6 @@ class WorkspaceObserver(FileSystemEventHandler):
 def compute_max_watches() -> int:
     """Return the largest number of directories of one workspace to watch."""
     try:
-        return min(MAX_WATCHES, int(SYSTEM_LIMIT_FILE.read_text()) // SYSTEM_SHARE)
+        return min(MAX_WATCHES, int(SYSTEM_LIMIT_FILE.read_text()) // SYSTEM_LIMIT_DIVISOR)
     except (OSError, ValueError):
         return MAX_WATCHES

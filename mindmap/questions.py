@@ -1,10 +1,10 @@
 """Questions of agents to the user, and comments of the user, on the nodes of a mindmap (short: map).
 
-The page writes answers and comments into the document. An agent receives each answer and comment once, in the result of
-its next call on the map: an answer goes to the session that asked, a comment to the first session that calls. Until
-then it is called a pending message.
+The web page writes answers and comments into the document. An agent receives each answer and comment once, in the
+result of its next call on the map: the session that asked receives the answer, and the first session that calls
+receives the comment. An answer or comment that no agent has received yet is a pending message.
 
-An answer or comment does not count as a change of its node, as it must not change which task is the active one.
+Answers and comments do not change the `updated_at` of their node, since they must not change the active task.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from mindmap.document import (
 from mindmap.nodes import generate_id
 from stores.errors import LineageError
 
-# A question is read on a card of the page, and its options are buttons.
+# The page shows a question on a card, and its options as buttons.
 MAX_QUESTION_LENGTH: Final = 2_000
 MAX_OPTIONS: Final = 10
 MAX_OPTION_LENGTH: Final = 200
-# Questions, or comments, of one node. All of them are read and written with every change of the map.
+# Most questions, and most comments, of one node. All of them are read and written with every change of the map.
 MAX_MESSAGES: Final = 100
-MESSAGE_LENGTH: Final = 100
+# Characters of a label, question or answer that a log entry or message quotes.
+MAX_QUOTE_LENGTH: Final = 100
 
 
 class UnknownQuestion(LineageError):
@@ -48,7 +49,7 @@ class AlreadyAnswered(LineageError):
 def ask_question(
     document: Mindmap, node_id: str, text: str, options: Sequence[str], now: str, session: str | None = None
 ) -> EditResult:
-    """Add a question to a node. Its id is the only one in the result. `session` gets the answer."""
+    """Add a question to a node. The result has only the question's id. `session` is the id of the one that asks."""
     node = tree.get_node(document, node_id)
     _check_count(node.questions, "questions")
     if len(options) > MAX_OPTIONS:
@@ -89,7 +90,7 @@ def answer_question(document: Mindmap, question_id: str, answer: str, now: str) 
 
 
 def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResult | None:
-    """Remove a question that needs no answer any more; return None if it has one. Raises UnknownQuestion."""
+    """Remove a question that has no answer; return None if it has one. Raises UnknownQuestion."""
     node, question = find_question(document, question_id)
     if question.answer is not None:
         return None
@@ -100,7 +101,7 @@ def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResu
 
 
 def add_comment(document: Mindmap, node_id: str, text: str, now: str) -> EditResult:
-    """Add a comment of the user to a node. Its id is the only one in the result."""
+    """Add a comment of the user to a node. The result has only the comment's id."""
     node = tree.get_node(document, node_id)
     _check_count(node.comments, "comments")
     timestamp = edit_timestamp(document, now)
@@ -194,4 +195,4 @@ def _check_count(messages: Sequence[Question | Comment], name: str) -> None:
 
 
 def _shorten(text: str) -> str:
-    return tree.shorten_label(text, MESSAGE_LENGTH)
+    return tree.shorten_label(text, MAX_QUOTE_LENGTH)

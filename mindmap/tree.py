@@ -32,7 +32,7 @@ class Progress:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths."""
+    """Summary of a map for lists. `active_task` is a label; `file_count` is the number of different paths."""
 
     id: str
     title: str
@@ -61,18 +61,21 @@ def compute_progress(document: Mindmap) -> Progress:
 
 
 def find_active_task(document: Mindmap) -> Node | None:
-    """Return the most recently updated task in progress, or None. Of several updated at once, the last one counts.
+    """Return the most recently updated task in progress; None if there is none.
 
-    For a node without `updated_at`, written by another program, its newest entry in the activity log counts.
+    Of several tasks with the same time, the last one in the map is returned. A task without `updated_at`, which another
+    program wrote, has the time of its newest entry in the activity log.
     """
     active_tasks = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
     log_times: dict[str, str] = {}
     for entry in document.activity_log:  # it has the newest entry first
         log_times.setdefault(entry.node_id or "", entry.timestamp)
-    update_times = [
-        (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active_tasks)
-    ]
-    return active_tasks[max(update_times)[1]] if update_times else None
+    # Reversed, since `max` returns the first of equal times.
+    return max(
+        reversed(active_tasks),
+        key=lambda node: node.updated_at or log_times.get(node.id, ""),
+        default=None,
+    )
 
 
 def summarize(document: Mindmap) -> Summary:
@@ -102,7 +105,7 @@ MESSAGE_LABEL_LENGTH: Final = 60
 
 
 class CyclicNodes(ValueError):
-    """Error for a node that is its own ancestor. Reading a map repairs that, so it shows a mistake in an edit."""
+    """Error for a node that is its own ancestor. Reading a map repairs cycles, so an edit has made this one."""
 
 
 class UnknownNode(LineageError):

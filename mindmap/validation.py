@@ -1,7 +1,7 @@
 """Validation of the input of mindmap operations: texts, batch sizes, line ranges, and paths.
 
-A line range is `10-20`, or `10` for one line. A mindmap stores the path of a file relative to its workspace; that of a
-file outside is absolute.
+A line range is `10-20`, or `10` for one line. A mindmap (short: map) stores the path of a file relative to its
+workspace; the path of a file outside the workspace is absolute.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ class NoWorkspace(BadPath):
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePaths:
-    """Path normalizer of a workspace.
+    """Path normalizer of a map's workspace.
 
     `root` is the workspace with symbolic links resolved. `prefixes` are `root` and the workspace as the map stores it.
-    Without a workspace both are empty.
+    For a map without a workspace both are empty.
     """
 
     root: str
@@ -162,14 +162,14 @@ class WorkspacePaths:
         return file
 
     def follow_links(self, path: str) -> str:
-        """Return the path of the file that an agent's path names, as a map stores it. Raises BadPath.
+        """Return a path as a map stores it, with symbolic links to directories resolved. Raises BadPath.
 
-        Links to directories are followed, so that a file has one path and none outside passes for one in the workspace.
-        A link to a file stays: git and the watcher record it as a file of its own.
+        So a file has only one path, and a file outside the workspace has a path outside it. A link to a file is not
+        resolved, since git and the watcher record it as a file of its own.
         """
-        written_path = self.normalize(path)
+        normalized_path = self.normalize(path)
         if not self.root:
-            return written_path
+            return normalized_path
         file = Path(self.root, path)
         return self.normalize(str(Path(resolve_symlinks(str(file.parent)), file.name)))
 
@@ -207,10 +207,10 @@ def normalize_workspace(path: str) -> str:
 
 
 def resolve_workspace(current: str | None, requested: str | None) -> str:
-    """Return the workspace of a map: its current one, or the requested one if there is none or it no longer exists.
+    """Return the current workspace of a map if it exists, else the requested one.
 
-    Raises NoWorkspace if both are None, and BadPath if the resulting workspace does not exist, or the requested one
-    differs from an existing current one.
+    Raises NoWorkspace if both are None. Raises BadPath if the returned workspace would not exist, or if the requested
+    one differs from an existing current one.
     """
     if current is None and requested is None:
         raise NoWorkspace(
@@ -219,7 +219,7 @@ def resolve_workspace(current: str | None, requested: str | None) -> str:
     if requested is None:
         return validate_workspace(current or "")
     requested = validate_workspace(requested)
-    if current is None or not os.path.isdir(current):  # noqa: PTH112 - as above
+    if current is None or not os.path.isdir(current):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         return requested
     if os.path.realpath(current) != os.path.realpath(requested):
         raise BadPath(

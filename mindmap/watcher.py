@@ -1,7 +1,7 @@
 """Workspace watcher: attaches changed files to the mindmaps (short: maps) of their workspaces, in batches.
 
 One thread records the batches of all workspaces; each workspace has its own observer. All threads are daemon threads.
-Maps do not depend on them: a watch problem is logged once, and git sync finds the changes that the watcher missed.
+A watch problem stops no edit of a map: it is logged once, and git sync finds the changes that the watcher missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stores.mindmap_files import NoSuchMindmap
 
 # Time from the first event of a batch until the batch is recorded. The specification sets it.
 BATCH_SECONDS: Final = 0.6
-# Interval of the check that workspaces are still the same directories, as a move of a parent causes no event.
+# Interval of the check that workspaces are still the same directories, since a move of a parent causes no event.
 CHECK_SECONDS: Final = 2.0
 # Longest time that `stop` waits until the last batch is recorded.
 LAST_BATCH_SECONDS: Final = 1.0
@@ -65,8 +65,8 @@ class WorkspaceEventHandler(FileSystemEventHandler):
         """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
-            # Only a recursive observer sends this (WorkspaceObserver splits it).
-            # It also reports the moved files one by one.
+            # Sent only by a recursive watch, which also reports each moved file. With one watch for each directory,
+            # WorkspaceObserver sends a deletion and a creation instead.
             self._add_directory_event("created", os.fsencode(event.dest_path))
         elif event.is_directory:
             self._add_directory_event(event.event_type, path)
@@ -102,9 +102,9 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once per workspace, and collects some for the next answer to its agent.
+    """Logger that writes each warning once per workspace, and collects some for the next answer to an agent.
 
-    A workspace is given as its root.
+    `root` is the path that identifies a workspace.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Watcher:
 
     `_lock` guards changes of `_workspaces` and of their `map_ids`. `_start_lock` guards starting and stopping of
     observers. An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So
-    no method of an observer may be called with a workspace's lock or `_lock` held, to avoid a deadlock.
+    a thread that holds `_lock` or a workspace's lock must call no method of an observer: it could wait forever.
     """
 
     def __init__(self, store: MapStore, find_git: Callable[[str], GitRunner | None]) -> None:
@@ -157,7 +157,10 @@ class Watcher:
         self._warnings = OneTimeLogger()
 
     def watch(self, mindmap_id: str, workspace_path: str) -> WatchStatus:
-        """Attach changes in this workspace to the map from now on, instead of changes in any other workspace."""
+        """Attach changes in this workspace to the map from now on, and no longer those in another workspace.
+
+        `is_watched` of the result is False if the workspace must not or cannot be watched; `message` says why.
+        """
         root = os.fsencode(os.path.realpath(workspace_path))
         reason = find_refusal_reason(root)
         with self._start_lock:
@@ -184,9 +187,9 @@ class Watcher:
         return WatchStatus(any(workspace.is_watched() for workspace in workspaces))
 
     def stop(self) -> None:
-        """Record the last events and stop, in at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS.
+        """Record the last events and stop.
 
-        If an observer is starting then, wait until it has started, and stop it.
+        Takes at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS; longer only if an observer has to finish its start.
         """
         if self._thread is None:
             return
@@ -254,12 +257,12 @@ class Watcher:
     def _process_workspace(self, workspace: WatchedWorkspace) -> None:
         """Record the batch and update the observer.
 
-        If the path is now missing or another directory, wait one batch longer.
+        If the directory has just been moved or replaced, do nothing until the next batch.
         """
         was_missing_or_replaced = workspace.is_missing_or_replaced
         workspace.is_missing_or_replaced = workspace.observer is not None and not workspace.is_watched()
         if workspace.is_missing_or_replaced and not was_missing_or_replaced:
-            self._wake.set()  # processes it after another BATCH_SECONDS, as its last events may still arrive
+            self._wake.set()  # the next batch is after BATCH_SECONDS; until then the last events may arrive
             return
         self._record_batch(workspace)
         if workspace.observer is not None:
@@ -373,6 +376,6 @@ def _describe_watch_error(root: bytes, error: OSError) -> str:
 
 
 def _belongs_to(document: Mindmap, workspace: WatchedWorkspace) -> bool:
-    """Return True if the workspace is the map's. A map gets another one if its own no longer exists."""
+    """Return True if the map has this workspace. A map gets another workspace if its own no longer exists."""
     path = document.workspace_path
     return path is not None and os.fsencode(resolve_symlinks(path)) == workspace.root

@@ -167,7 +167,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     embed_provider: Annotated[
         EmbedProvider,
         typer.Option(
-            help="Hardware that runs the encoder. `auto`: cuda if CUDA_VISIBLE_DEVICES names a device."
+            help="Hardware that runs the encoder. `auto`: cuda if CUDA_VISIBLE_DEVICES names a device, else coreml if "
+            "the installation has it, else cpu."
         ),
     ] = EmbedProvider.AUTO,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Do not show a progress bar.")] = False,
@@ -201,19 +202,19 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         profile=profile,
     )
     given_paths = paths or ([] if recursive else [Path()])
-    if recursive is None and len(given_paths) == 1:
-        if not interactive:
-            run_index_command(given_paths[0], options)
-            return
+    is_single_repository = recursive is None and len(given_paths) == 1
+    if interactive and not is_single_repository:
+        raise BadRequest("-i asks about one repository.", hint="Give one PATH, without --recursive.")
+    if interactive:
         from serve.cli.wizard import run_wizard
 
         run_wizard(given_paths[0], options)
-        return
-    if interactive:
-        raise BadRequest("-i asks about one repository.", hint="Give one PATH, without --recursive.")
-    from serve.cli.index_many import run_index_many_command
+    elif is_single_repository:
+        run_index_command(given_paths[0], options)
+    else:
+        from serve.cli.index_many import run_index_many_command
 
-    run_index_many_command(given_paths, recursive, options)
+        run_index_many_command(given_paths, recursive, options)
 
 
 # `query` accepts extra arguments, because its text need not be quoted.

@@ -1,7 +1,7 @@
 """Commands `lineage grep`, `lineage log`, `lineage trace`, `lineage related` and `lineage show`.
 
-Each command imports what it needs when it runs, so that help and other commands start quickly. None uses the daemon,
-because they need no model.
+Each command imports what it needs when it runs, so that help and other commands start quickly. No command here uses the
+daemon, since none needs a model.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     ],
     path: RepositoryPath = Path(),
     *,
-    added: Annotated[bool, typer.Option("--added", help="Only changes that add it.")] = False,
-    removed: Annotated[bool, typer.Option("--removed", help="Only changes that remove it.")] = False,
+    added: Annotated[bool, typer.Option("--added", help="Only changes that add the text.")] = False,
+    removed: Annotated[bool, typer.Option("--removed", help="Only changes that remove the text.")] = False,
     regex: Annotated[
         bool,
         typer.Option(

@@ -1,8 +1,8 @@
 """Entry point of `lineage`, with a fast path for index runs started by git hooks.
 
 If another index run is already queued for the work tree, the hook's run exits before heavy imports, because scripts may
-commit several times per second. This check takes 0.05 s of CPU time; to parse the command line takes 0.3 s. If the
-state is unclear, the command runs.
+commit several times per second. The check takes 0.05 s of CPU time, while parsing the command line takes 0.3 s. If it
+is unclear whether a run is queued, the command runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
 def is_index_run_queued(root: Path) -> bool:
     """Check for a queued index run of the work tree at `root`, without heavy imports.
 
-    Return False if there is no index, more than one, or a file that cannot be read.
+    Return False if the repository has no index or several, or if a file cannot be read.
     """
     with suppress(OSError, ValueError):
         git_dir = _find_git_dir(root)
@@ -54,7 +54,7 @@ def is_index_run_queued(root: Path) -> bool:
 
 
 def _find_git_dir(root: Path) -> Path:
-    """Return the git directory of the work tree at `root`. In linked work trees `.git` is a file with its path."""
+    """Return the git directory of the work tree at `root`. In a linked work tree, the file `.git` contains its path."""
     git_entry = root / ".git"
     if git_entry.is_file() and (text := git_entry.read_text(encoding="utf-8").strip()):
         return (root / text.removeprefix("gitdir: ")).resolve()

@@ -45,7 +45,10 @@ _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Res
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """Options of `lineage index` from the command line or the wizard. None: the index or `resources` decides."""
+    """Options of `lineage index` from the command line or the wizard.
+
+    An option that is None has the setting of the index, or a default that may depend on `resources`.
+    """
 
     incremental: bool = False
     force: bool = False
@@ -92,8 +95,8 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
 class IndexResult:
     """Result of an index run, or why there was none.
 
-    `summary`: None if there was nothing to do. Then `message` says why, and `versions` are those recorded in the index,
-    None if another run is queued. `profile_details`: workers, threads, batch size, provider and vector index.
+    `summary`: None if there was nothing to do; then `message` says why. `versions`: component versions recorded in the
+    index, if it was up to date, else None. `profile_details`: workers, threads, batch size, provider, vector index.
     """
 
     summary: RunSummary | None = None
@@ -107,8 +110,8 @@ class IndexResult:
 class SharedEncoders:
     """Encoders, with their models loaded, that runs of several repositories use one after the other.
 
-    `encoders`: encoder and the provider that runs it, by encoder name and chosen provider. `repository_name`: name of
-    the repository of the current run, for the progress bar.
+    `encoders`: encoder and the provider that runs it, by encoder name and requested provider. `repository_name`: name
+    of the repository of the current run, for the progress bar.
     """
 
     encoders: dict[tuple[EncoderName, str], tuple[Encoder, str]] = field(default_factory=dict)
@@ -118,7 +121,7 @@ class SharedEncoders:
 def index_repository(
     path: Path, options: IndexOptions, home: Path, shared: SharedEncoders | None = None
 ) -> IndexResult:
-    """Bring the index of the repository at `path` up to HEAD. `shared`: encoders of several runs."""
+    """Bring the index of the repository at `path` up to HEAD. `shared`: encoders to use and fill; None for own ones."""
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
@@ -219,10 +222,11 @@ def _load_versions_if_current(
             indexed_tips = history.load_branch_tips(connection)
     except database.NotIndexed:
         return None
-    # A killed run of another HEAD may have written a part of that HEAD's snapshot.
-    if summary is None or not summary.completed_commit == summary.head_commit == head:
-        return None
-    if (options.head_only and patterns) or not set(patterns).issuperset(options.branch_patterns):
+    # `head_commit` differs if a killed run of another HEAD has written a part of that HEAD's snapshot.
+    is_complete = summary is not None and summary.completed_commit == summary.head_commit == head
+    removes_patterns = options.head_only and bool(patterns)
+    adds_patterns = not set(options.branch_patterns) <= set(patterns)
+    if not is_complete or removes_patterns or adds_patterns:
         return None
     if patterns:
         git = commit_graph.create_git_program(repository)
@@ -236,13 +240,13 @@ def _run_index(
     repository: Repository, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
 ) -> IndexResult:
     encoder_name = options.encoder or _find_encoder_name(location)
-    # The default is read here, before --rebuild deletes the file.
+    # The index's setting is read here, before --rebuild deletes the file.
     vector_index = options.vector_index or (VectorIndex.HNSW if location.hnsw.exists() else VectorIndex.NONE)
     if options.rebuild:
         _warn_about_defaults(location, encoder_name, options)
-    # The provider may be unavailable, which is an error before --rebuild deletes the index.
+    # Selected here, so that an unavailable provider is an error before --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
-    jobs, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
+    workers, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
     configure_malloc()
     from pipeline.run import IndexRun
 
@@ -252,7 +256,7 @@ def _run_index(
     run_options = _build_run_options(provider, options)
     logger.info(
         "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
-        jobs,
+        workers,
         threads,
         run_options.commit_batch,
         encoder_name,
@@ -265,7 +269,7 @@ def _run_index(
             location,
             run_options,
             encoder,
-            jobs,
+            workers,
             threads,
             report,
             keep_encoder=shared is not None,
@@ -274,7 +278,7 @@ def _run_index(
     commit_graph.refresh(repository, location.git_directory)
     _refresh_vector_index(location, vector_index)
     profile_details: dict[str, int | str] = {
-        "workers": jobs,
+        "workers": workers,
         "threads": threads,
         "commit_batch": run_options.commit_batch,
         "embed_provider": provider,
@@ -284,7 +288,7 @@ def _run_index(
 
 
 def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) -> None:
-    """Delete the HNSW index, or write it if there is none or it is stale."""
+    """Delete the HNSW index if `vector_index` is NONE; else write it if it is missing or stale."""
     if vector_index is VectorIndex.NONE:
         location.hnsw.unlink(missing_ok=True)
         return
@@ -296,7 +300,7 @@ def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) ->
 
 
 def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:
-    """Warn about the defaults of a rebuild if the options that a damaged index has recorded cannot be read."""
+    """Warn which defaults a rebuild uses if the options recorded in a damaged index cannot be read."""
     from pipeline.write import load_index_versions
 
     if not location.database.exists() or load_index_versions(location) is not None:
@@ -329,7 +333,7 @@ def _find_encoder_name(location: IndexLocation) -> EncoderName:
 
 
 def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
-    """Return the provider that runs the encoder; the static encoder runs only on the CPU."""
+    """Return the provider to run the encoder on; the CPU for the static encoder. Raises BadRequest for any other."""
     if encoder_name is EncoderName.STATIC:
         if options.embed_provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
             raise BadRequest(
@@ -349,7 +353,7 @@ def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
 
 
 def _fall_back_to_cpu(error: providers.ProviderUnavailable, options: IndexOptions) -> str:
-    """Warn and return the CPU provider if the unavailable provider was not requested by name; else raise."""
+    """Warn and return the CPU provider if the option is `auto`; else raise the error."""
     if options.embed_provider is not EmbedProvider.AUTO:
         raise error
     logger.warning("%s Embedding on the CPU. %s", error.message, error.hint)
@@ -363,7 +367,7 @@ def _get_encoder(
     options: IndexOptions,
     shared: SharedEncoders | None,
 ) -> tuple[Encoder, str]:
-    """Return the encoder and the provider that runs it, those of an earlier run if it had the same choices."""
+    """Return the encoder and the provider that runs it, loaded by an earlier run if it had the same arguments."""
     encoders = shared.encoders if shared else {}
     key = encoder_name, provider
     if key not in encoders:
@@ -374,7 +378,7 @@ def _get_encoder(
 def _load_encoder(
     encoder_name: EncoderName, provider: str, home: Path, options: IndexOptions
 ) -> tuple[Encoder, str]:
-    """Return the encoder and the provider that runs it."""
+    """Return the encoder and the provider that runs it, which is the CPU if `provider` fails and was not requested."""
     if encoder_name is EncoderName.MINILM:
         try:
             return providers.create_encoder(provider, home), provider
@@ -395,7 +399,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
     from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
-    # A killed run loses one batch, so --resources never makes a batch larger than the default.
+    # A killed run loses one batch, so --resources makes no batch larger than the default.
     commit_batch = options.commit_batch or int(
         COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1)
     )

@@ -77,7 +77,7 @@ def _find_repositories(directory: Path) -> list[Path]:
 class _Run:
     """Index run of several repositories.
 
-    `unfinished`: repositories that are not complete, with the result of `extract`, None before it.
+    `unfinished`: repositories without a complete index; each with its result of `extract`, None before `extract`.
     `failed`: repositories with errors.
     """
 
@@ -111,7 +111,7 @@ class _Run:
 
     def embed(self) -> None:
         """Run the second stage: embed the texts of each repository."""
-        # The first stage has already followed these options.
+        # The first stage has already applied these options.
         options = replace(self.options, rebuild=False, force=False, yes=False)
         for path, first_result in tuple(self.unfinished.items()):
             with self._report_failure(path):
@@ -145,7 +145,7 @@ class _Run:
 
     @contextmanager
     def _report_failure(self, path: Path) -> Iterator[None]:
-        """Print an error of this repository, so that the others go on. Its suggested commands name the repository."""
+        """Print an error of this repository, so that the others go on. Commands in messages name the repository."""
         text.set_path_argument(path)
         try:
             yield

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Commits from one event of the log to the next.
+# Number of commits between two events of the log.
 COMMITS_PER_EVENT: Final = 100
 # Characters of a bar that stands for the whole time of the run.
 BAR_CELLS: Final = 24
@@ -32,8 +32,8 @@ SHORT_SHA_DIGITS: Final = 7
 # Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
 
-# Time span whose mean is the rate. Updates come once per batch, so runs with batches of more than 30 s, the default of
-# rich, would have no rate.
+# Time over which the rate is averaged. A rate needs two updates in this time, and each batch sends one: with rich's
+# default of 30 s, runs with slow batches would have no rate.
 SPEED_WINDOW_SECONDS: Final = 3600
 # Commits or texts per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10
@@ -86,10 +86,10 @@ def _format_interruption(progress: Progress) -> str:
 
 @dataclass(slots=True)
 class _ProgressLog:
-    """Log with an event for every `COMMITS_PER_EVENT` commits, and for every transaction of vectors.
+    """Progress log with an event for every `COMMITS_PER_EVENT` commits, and for every transaction of vectors.
 
     `watermark_digits`: number of digits to log of the watermark, the SHA of the last indexed commit; None for all.
-    `latest`: the last progress, None before the first.
+    `latest`: the last progress; None before the first.
     """
 
     watermark_digits: int | None = None
@@ -116,7 +116,7 @@ def print_summary(
 ) -> None:
     """Print the counts and phase times of an index run, and warnings about commits and files that it could not read.
 
-    `profile_details` are added to the profile's JSON line; None: print no such line.
+    `profile_details` are added to the profile, which is printed as a JSON line; None: do not print it.
 
     Raises NothingReadable if the index has no commit because none could be read.
     """
@@ -183,7 +183,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             len(summary.refresh.failed_commits),
             _format_unreadable(summary.refresh.failed_commits),
         )
-    from serve.index_status import describe_compatibility  # imports the database, as the run has already
+    from serve.index_status import describe_compatibility  # imports the database, which the run already needs
 
     if compatibility_warning := describe_compatibility(summary.verdict):
         logger.warning("%s", compatibility_warning)
@@ -212,9 +212,9 @@ def _join_first(names: Sequence[str]) -> str:
 
 def format_duration(seconds: float) -> str:
     """Format a duration: `820 ms`, `12.3 s`, `4 min 05 s`."""
-    if seconds < 1:
+    if round(seconds, 3) < 1:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, remaining_seconds = divmod(round(seconds), 60)
     return f"{minutes} min {remaining_seconds:02} s"
@@ -224,7 +224,10 @@ def format_duration(seconds: float) -> str:
 def show_progress_bar(
     console: Console | None = None, clock: Callable[[], float] | None = None, *, name: str = ""
 ) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far."""
+    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far.
+
+    `clock` returns the time in seconds; None for the system's clock.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -211,7 +211,7 @@ def _open_browser(address: str) -> None:
 
 
 def _format_summary(summary: Summary) -> str:
-    """Return the line of a map in the list: id, time of its last change, progress, title, active task, workspace."""
+    """Return the line of a map in the list: id, time of the last change, progress, title, active task, workspace."""
     progress = f"{summary.completed_tasks}/{summary.total_tasks}"
     active_task = f"  now: {_collapse_whitespace(summary.active_task)}" if summary.active_task else ""
     workspace = f"  {summary.workspace_path}" if summary.workspace_path else ""

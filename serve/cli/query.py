@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from serve.find_types import FindAnswer
 
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
-# Query of an error's corrected command if there is none.
+# Query in the corrected command of an error, if the user gave none.
 EXAMPLE_QUERY: Final = "how was it done before?"
 
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
 ]
 CompactOption = Annotated[
-    bool, typer.Option("--compact", help="Omit diffs, and of messages all but the subject.")
+    bool, typer.Option("--compact", help="Omit diffs, and show only the subject of messages.")
 ]
 SinceOption = Annotated[
     str | None,
@@ -130,7 +130,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)
-    repository_names = ["*"] if ask_all else repository
+    repository_names = ["*"] if ask_all else repository  # `*` means all indexed repositories
     if repository_names and repository_path != Path():
         raise BadRequest("PATH conflicts with --all and --repository.", hint="Use one of them.")
     if repository_names:
@@ -145,19 +145,13 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
     """Return the text of the query and PATH from the arguments `words` and the option `query`.
 
-    With the option, the only argument is PATH. Without it, the arguments are the text, quoted or not. One more after a
-    quoted text, or after one word if it is `.` or has a slash, is PATH. Raises BadRequest with corrected commands if
-    the text is missing or its end is in doubt.
+    With the option, the only argument is PATH. Without it, all arguments are words of the text, quoted or not. The
+    exception is the second of two arguments: it is PATH after a quoted text, and also if it can only be a path.
+
+    Raises BadRequest with corrected commands if the text is missing, or if an argument may be PATH or part of the text.
     """
     if query is not None:
-        if len(words) > 1:
-            if len(query.split()) > 1:
-                raise BadRequest("There is more than one PATH.", hint="Use --repository for several.")
-            quoted = _format_query_command(" ".join((query, *words)))
-            raise BadRequest(
-                "The query is not quoted: it ends at the first space.", hint=f"Quote it: {quoted}."
-            )
-        return query, Path(*words)
+        return query, _parse_path_argument(words, query)
     if not words:
         raise BadRequest(
             "The query is missing.", hint=f"Describe the change: {_format_query_command(EXAMPLE_QUERY)}."
@@ -177,8 +171,18 @@ def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
     )
 
 
+def _parse_path_argument(words: Sequence[str], query: str) -> Path:
+    """Return PATH from the arguments beside the option `query`. Raises BadRequest for several arguments."""
+    if len(words) <= 1:
+        return Path(*words)
+    if len(query.split()) > 1:
+        raise BadRequest("There is more than one PATH.", hint="Use --repository for several.")
+    quoted = _format_query_command(" ".join((query, *words)))
+    raise BadRequest("The query is not quoted: it ends at the first space.", hint=f"Quote it: {quoted}.")
+
+
 def _is_path(word: str) -> bool:
-    """Check whether a word can only be a path: an existing one with a slash, or a dot."""
+    """Check whether a word can only be a path: it exists and has a slash, or is `.` or `..`."""
     return (word in (".", "..") or "/" in word) and os.path.exists(word)  # noqa: PTH110 - `Path.exists` can raise
 
 
@@ -268,7 +272,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
 
 
 def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
-    """Print the hits on a terminal, with the lines of long diffs that match the question."""
+    """Print the hits on a terminal; of a long diff, the lines that best match the question."""
     from serve.cli import render
     from serve.excerpts import parse_content_words
 

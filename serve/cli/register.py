@@ -76,7 +76,10 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
 
 
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
-    """Return an argument that names the work tree here, if the client starts its servers in another directory."""
+    """Return the path of the current work tree as an argument for a server that the client starts elsewhere.
+
+    Return no argument for other clients and programs, and outside repositories.
+    """
     from serve.setup.mcp_clients import CLIENTS
 
     client = CLIENTS.get(options.client or "")

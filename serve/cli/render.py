@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from stores.index_location import IndexLocation
 
 
-# Maximum lines of a diff, including the mark above them but not the one below, so that several hits fit a screen. The
-# JSON has the full excerpt.
+# Maximum lines of a diff, so that several hits fit a screen. A mark for omitted lines above counts, one below does not.
+# The JSON has the full excerpt.
 MAX_EXCERPT_LINES: Final = 12
-# Maximum lines of a commit message's body. They usually contain its first paragraph.
+# Maximum lines of a commit message's body; usually enough for its first paragraph.
 MAX_BODY_LINES: Final = 3
 # Maximum number of symbols. More do not fit on the line of the path.
 MAX_SYMBOLS: Final = 4
@@ -49,6 +49,7 @@ MARGIN_WIDTH: Final = 4 + SHA_DIGITS
 MAX_RUNS: Final = 40
 # Maximum number of line ranges of a commit. More do not fit on the line of the path.
 MAX_RANGES: Final = 5
+# Width of the longest step of an evolution.
 STEP_WIDTH: Final = len("reformatted")
 # A commit has the same color next to its lines and in its heading.
 COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
@@ -91,7 +92,7 @@ def print_hit(
     heading: Text, hit: PatternHit | ExplainHit, console: Console, terms: Collection[str] = ()
 ) -> None:
     """Print the heading of a hit, then its diff, shortened to the lines with the most of `terms`."""
-    # Wrapping options are passed here, because rich ignores those of a Text when it prints it.
+    # Wrapping options are passed here, because `Console.print` ignores those of a Text.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
         window = excerpts.select_window(hit.diff_excerpt, terms, MAX_EXCERPT_LINES)
@@ -111,8 +112,8 @@ def format_message_lines(message: str) -> list[str]:
 
 
 def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails) -> str:
-    """Return the references, release and copies of a commit, after two spaces. Return an empty text without any."""
-    # Only the subject is certain to be shown, so only its references are left out here.
+    """Return two spaces and the references, release and copies of a commit; an empty text if it has none."""
+    # References in the subject are left out, because the subject is always shown.
     subject = hit.commit_subject if isinstance(hit, ChangeHit | TraceHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
     copies = () if isinstance(hit, TraceHit) else hit.also
@@ -127,7 +128,7 @@ def get_line_style(line: str) -> str:
 
 
 def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
-    """Return the lines of a diff in color, with a line that says so where lines were omitted."""
+    """Return the lines of a diff in color, with a mark where lines were omitted."""
     from rich.text import Text
 
     excerpt = Text()
@@ -201,7 +202,7 @@ def _format_blame(answer: ExplainAnswer) -> Iterator[Text]:
     width = len(str(answer.lines[-1].number)) if answer.lines else 0
     is_shortened = len(answer.lines) > MAX_FULL_LINES
     for run in runs[: MAX_RUNS if is_shortened else None]:
-        # A single line is not omitted: the row that says so would take the same space.
+        # A single line is not omitted, since the row for omitted lines would take the same space.
         is_cut = is_shortened and len(run) > LINES_PER_RUN + 1
         shown_lines = run[:LINES_PER_RUN] if is_cut else run
         for line in shown_lines:
@@ -332,7 +333,9 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         "compatibility": str(status.verdict) if status.verdict else "<none>",
     }
     if status.index_holder:
-        from serve.index_status import describe_copy  # imports the database, which other output does not need
+        from serve.index_status import (
+            describe_copy,
+        )  # imports the database, which the other fields do not need
 
         fields["source"] = describe_copy(status.index_holder, status.indexed_at)
     remedy = status.verdict.remedy if status.verdict else None

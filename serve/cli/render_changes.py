@@ -45,8 +45,8 @@ STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "re
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Columns of a name in a table on a terminal of 80 columns; on a wide one, names have half of its width. A longer path
-# is cut at its start, because the file name is at its end.
+# Least width of the names in a table, for a terminal of 80 columns; on a wider one they may take half of its width. A
+# longer path is cut at its start, because the file name is at its end.
 NAME_COLUMNS: Final = 44
 INDENT: Final = "  "
 
@@ -221,18 +221,22 @@ def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) 
 
 
 def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
-    """Print the changes, then the counts. A change has a line with its place if the place differs from the last one."""
+    """Print the changes, then the counts.
+
+    A second line has the place and the evidence of a change. It is omitted if the change before has the same place and
+    there is no evidence.
+    """
     from rich.text import Text
 
     details = answer.meta.trace
-    place = ""
+    previous_place = ""
     for hit in answer.hits:
         console.print(_format_trace_hit(hit), no_wrap=True, overflow="ellipsis")
-        hit_place, evidence = _format_place(hit), format_evidence(hit)
-        if hit_place != place or evidence:
-            row = Text(f"    {hit_place}", style="cyan").append(evidence, style="green")
+        place, evidence = _format_place(hit), format_evidence(hit)
+        if place != previous_place or evidence:
+            row = Text(f"    {place}", style="cyan").append(evidence, style="green")
             console.print(row, no_wrap=True, overflow="ellipsis")
-        place = hit_place
+        previous_place = place
     if answer.hits:
         console.print()
     if answer.meta.hint:
@@ -258,7 +262,7 @@ def _format_place(hit: TraceHit) -> str:
 
 
 def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bool = False) -> None:
-    """Print the tables that have rows, then limitations and hints. `compact`: without the newest commit of each row."""
+    """Print the tables that have rows, then the limitation and the hint. `compact`: omit the commit of each row."""
     from rich.text import Text
 
     details = answer.meta.related
@@ -285,7 +289,7 @@ def _format_related_heading(details: RelatedDetails) -> Iterator[Text]:
 
 
 def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[tuple[str, Rows]]:
-    """Yield the heading and the rows of each table. `compact`: without the newest commit of each row."""
+    """Yield the heading and the rows of each table. `compact`: omit the commit of each row."""
     details = answer.meta.related
 
     def describe_commit(sha: str, date: str) -> list[str]:

@@ -29,9 +29,9 @@ from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
 
-# Width of a column of a table in a pipe. Longer values are printed in full, without aligning others with them.
+# Maximum width of a column of a table in a pipe. Longer values are printed in full; their rows are not aligned.
 MAX_COLUMN_WIDTH: Final = 120
-# Rows of a table to show. They are kept in memory, to compute the widths of columns; the other formats have all rows.
+# Maximum rows of a table, which are kept in memory to compute the widths of columns. The other formats have all rows.
 MAX_TABLE_ROWS: Final = 200
 ROWS_PER_FETCH: Final = 1_000
 # Rows of a row group in a Parquet file.
@@ -121,16 +121,16 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
 
 
 def _returns_rows(statements: Sequence[Any]) -> bool:
-    """Return whether the last statement returns rows. SET returns none, and an empty input has no statement."""
+    """Check whether the last of the parsed statements returns rows. SET returns none. There may be no statement."""
     if not statements:
         return False
     return any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
 
 
 def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Print a table of the first MAX_TABLE_ROWS rows. There are more rows if one more is given.
+    """Print at most MAX_TABLE_ROWS rows as a table, with a note if `rows` has more.
 
-    A terminal cuts long values. Elsewhere they are complete.
+    On a terminal, long values are cut. Elsewhere they are complete.
     """
     are_numbers = [
         all(isinstance(row[position], Number | None) for row in rows) for position in range(len(names))
@@ -154,7 +154,7 @@ def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _print_columns(lines: Sequence[Sequence[str]], are_numbers: Sequence[bool]) -> None:
-    """Print the header and rows of a table in the width of the terminal."""
+    """Print the lines of a table, the header first, in the width of the terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -170,7 +170,7 @@ def _print_columns(lines: Sequence[Sequence[str]], are_numbers: Sequence[bool]) 
 
 
 def _format_cell(value: object) -> str:
-    """Return a value for a table, on one line: floats with four digits after the point."""
+    """Return a value for a table, on one line. Floats have four digits after the point."""
     match value:
         case None:
             return "NULL"

@@ -46,11 +46,11 @@ VALIDATOR_PHRASES: Final = {
 
 
 def remember_path(path: Path) -> Path:
-    """Remember the PATH argument, for commands that messages suggest.
+    """Remember the PATH argument for commands that messages suggest, and return it.
 
-    Raise FileNotFoundError if the working directory was deleted, which git would report as "no repository".
+    Raise FileNotFoundError if the working directory was deleted. git would report it as "no repository".
     """
-    path.absolute()
+    path.absolute()  # raises the error
     text.set_path_argument(path)
     return path
 
@@ -73,7 +73,7 @@ RepositoryPath = Annotated[
 
 
 def _remember_single_path(paths: list[Path] | None) -> list[Path]:
-    """Remember the PATH argument if there is only one; of several, each command remembers its current one."""
+    """Remember the PATH argument if there is only one. With several, the command remembers the one it works on."""
     remember_path(paths[0] if paths and len(paths) == 1 else Path())
     return paths or []
 
@@ -183,7 +183,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def _format_usage_error(error: TyperException) -> str:
-    """Return the message of an error on the command line, or the help if a command group got no command."""
+    """Return the message of a usage error, or the help if the user gave a command group without a command."""
     message = error.format_message()
     if type(error).__name__ == NO_ARGUMENTS_ERROR:
         return message
@@ -196,7 +196,7 @@ def _format_usage_error(error: TyperException) -> str:
 
 def _translate_system_error(error: BaseException) -> BaseException:
     """Convert a system error to the LineageError that describes it. Return any other error unchanged."""
-    # For a deleted working directory the system names no file.
+    # The error for a deleted working directory has no file name.
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():
         return NoWorkingDirectory()
     return error if isinstance(error, BrokenPipeError) else errors.to_lineage_error(error) or error
@@ -211,13 +211,13 @@ def _is_cwd_deleted() -> bool:
 
 
 def print_raw(text: str) -> None:
-    """Print a text unchanged, for programs, and a line break."""
+    """Print a text unchanged, then a line break."""
     # The output is UTF-8 in every locale. A byte of a path that is not UTF-8 is printed as an escape.
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
 def format_json(document: Any, indent: int | None = None) -> str:
-    """Return a JSON document, in one line without an indentation. Control characters are JSON escapes."""
+    """Return a document as JSON, on one line if `indent` is None. Control characters are JSON escapes."""
     separators = (",", ":") if indent is None else None
     return escape_json_controls(
         json.dumps(document, ensure_ascii=False, indent=indent, separators=separators)
@@ -225,7 +225,10 @@ def format_json(document: Any, indent: int | None = None) -> str:
 
 
 def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
-    """Return the choice of `print_answer`, which is JSON for `--fields`; raise BadRequest if it was `--text`."""
+    """Return `as_json` for `print_answer`: True if `--fields` is given, else unchanged.
+
+    Raise BadRequest for `--fields` with `--text`.
+    """
     if fields is not None and as_json is False:
         raise BadRequest(
             "--fields chooses fields of the JSON, and --text prints no JSON.", hint="Use one of them."
@@ -236,9 +239,9 @@ def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
 def print_answer(
     to_json: Callable[[int | None], str], print_formatted: Callable[[Console], None], *, as_json: bool | None
 ) -> None:
-    """Print an answer: as JSON if `as_json` is True, as text if it is False; if it is None, as text on a terminal only.
+    """Print an answer as JSON or as text. If `as_json` is None, print text on a terminal and JSON elsewhere.
 
-    `to_json` returns the JSON with the given indentation. Only JSON on a terminal is indented.
+    `to_json` receives the indentation of the JSON, which is None unless stdout is a terminal.
     """
     is_terminal = sys.stdout.isatty()
     if as_json or (as_json is None and not is_terminal):
@@ -257,7 +260,7 @@ def create_console() -> Console:
 
 
 def print_text(text: str) -> None:
-    """Print a text for users: with escaped control characters and with the PATH argument in suggested commands."""
+    """Print a text for users. Control characters are escaped, and suggested commands get the PATH argument."""
     print_raw(escape_controls(add_path_to_commands(text)))
 
 

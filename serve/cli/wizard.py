@@ -1,6 +1,6 @@
 """Command `lineage index -i`: a dialog that asks for the options, shows the equivalent command and runs it.
 
-Esc and Ctrl-C cancel at any question, and then nothing is done.
+Esc or Ctrl-C at any question cancels the dialog, and nothing is indexed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SELECT_HINT: Final = "(arrow keys, Enter)"
 def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     """Ask for the options of an index run of the repository at `path`, then run it.
 
-    Options given on the command line are ignored, with a warning.
+    `ignored_options`: options given on the command line. They are ignored, with a warning.
     """
     check_terminal()
     repository = open_repository(path)
@@ -146,7 +146,10 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
-    """Ask for a text until `parse` accepts it, and return the parsed value. A ValueError of `parse` is shown."""
+    """Ask for a text until `parse` accepts it, and return the parsed value.
+
+    `default` describes what an empty answer means. `parse` raises ValueError with a message that is shown.
+    """
 
     def validate(text: str) -> bool | str:
         try:
@@ -175,7 +178,10 @@ def _format_question_arguments(question: WizardQuestion, options: IndexOptions) 
 
 
 def _ask_options(basic_questions: tuple[WizardQuestion, ...], unavailable: tuple[str, ...]) -> IndexOptions:
-    """Ask for all options. `unavailable`: names of the providers that this build cannot run."""
+    """Ask for the options; for the advanced ones only if the user agrees.
+
+    `unavailable`: names of the providers that this build cannot run.
+    """
     mode = Mode(choose("What should be done?", MODE_OPTIONS))
     values: dict[str, Any] = dict(mode.fields)
     if unavailable:
@@ -243,7 +249,7 @@ def _run_prompt(prompt: questionary.Question) -> Any:
 
 
 def _show_error_below_question(application: Application[Any]) -> None:
-    """Show validation errors right below the question instead of on the last line of the screen."""
+    """Make the prompt show validation errors right below the question instead of on the last line of the screen."""
     for window in application.layout.find_all_windows():
         if isinstance(window.content, BufferControl):
             window.dont_extend_height = Always()

@@ -1,6 +1,6 @@
 """Questions of the wizard: option, question text, allowed answers and their meanings.
 
-A new option needs one entry here. The dialog, the equivalent command and the tests follow it.
+A new option needs only an entry here: the dialog, the equivalent command and the tests iterate over the entries.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Choice among options; `parse` converts an option to the value of the field.
+    """Choice among options; `parse` converts the value of an option to that of the field.
 
-    The default is the first option, or no value if `unchanged_meaning` explains one.
+    The default is the first option. With `unchanged_meaning`, the default is to set no value; the text says what that
+    means.
     """
 
     options: tuple[ChoiceOption, ...]
@@ -67,7 +68,7 @@ class Choice:
 
     @property
     def all_options(self) -> tuple[ChoiceOption, ...]:
-        """All options, with `UNCHANGED` as the first one if it has a meaning."""
+        """All options to show. The first one is `UNCHANGED` if there is an `unchanged_meaning`."""
         if self.unchanged_meaning is None:
             return self.options
         return (ChoiceOption(UNCHANGED, self.unchanged_meaning), *self.options)
@@ -79,9 +80,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class WizardQuestion:
-    """Field of `IndexOptions`, its command-line flag and its question.
+    """Field of `IndexOptions`, its command-line flag, its question and the kind of its answer.
 
-    The flag of a `Switch` means the non-default answer; other flags are followed by the answer.
+    The flag of a `Switch` selects the non-default answer; other flags are followed by the answer.
     """
 
     field: str
@@ -93,13 +94,11 @@ class WizardQuestion:
 MODE_OPTIONS: Final = (
     ChoiceOption(Mode.STANDARD, "index the new commits; the first time, the full history"),
     ChoiceOption(Mode.INCREMENTAL, "the same, but do nothing if the index is at HEAD; used by hooks"),
-    ChoiceOption(
-        Mode.FORCE, "extract all HEAD symbols and outdated ones again; commits, hunks and vectors stay"
-    ),
+    ChoiceOption(Mode.FORCE, "also extract all HEAD symbols and outdated ones again; vectors stay"),
     ChoiceOption(Mode.REBUILD, "delete the index of this repository and build a new one"),
 )
 PROVIDER_MEANINGS: Final = {
-    EmbedProvider.AUTO: "cuda if CUDA_VISIBLE_DEVICES names a device, else what this build has",
+    EmbedProvider.AUTO: "cuda if CUDA_VISIBLE_DEVICES names a device, else coreml or cpu",
     EmbedProvider.CPU: "the bundled 8-bit model; runs everywhere",
     EmbedProvider.COREML: "Apple accelerators; the first run prepares a model for them",
     EmbedProvider.CUDA: "an NVIDIA GPU",
@@ -116,12 +115,8 @@ RESOURCE_CHOICE: Final = Choice(
 CACHE_CHOICE: Final = Choice(
     (
         ChoiceOption(EmbedCacheMode.OFF, "keep no vectors"),
-        ChoiceOption(
-            EmbedCacheMode.SEMANTIC, "find vectors by message and diff; embed the same text as without it"
-        ),
-        ChoiceOption(
-            EmbedCacheMode.DIFF, "find vectors by diff, and embed only the diff; requires a rebuild"
-        ),
+        ChoiceOption(EmbedCacheMode.SEMANTIC, "reuse a vector if message and diff are equal"),
+        ChoiceOption(EmbedCacheMode.DIFF, "embed and compare only the diff; requires a rebuild"),
     ),
     EmbedCacheMode,
     unchanged_meaning="the index's setting, or off",
@@ -142,7 +137,10 @@ ADVANCED_QUESTIONS: Final = (
         "threads", "--threads", "Encoder threads (0: one for each CPU)", Number(0, "from resources")
     ),
     WizardQuestion(
-        "workers", "--workers", "Processes that read commits (1: only this)", Number(1, "number of CPUs")
+        "workers",
+        "--workers",
+        "Processes that read commits (1: only this process)",
+        Number(1, "number of CPUs"),
     ),
     WizardQuestion("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
     WizardQuestion(

@@ -125,23 +125,22 @@ def _check_home_directory(home: Path) -> CheckResult:
 
 
 def _find_readable_by_others(home: Path) -> Iterator[Path]:
-    """Yield the directories of indexes that other users may read. `home`: the parent of all of them."""
+    """Yield the directories of indexes in `home` that other users may read; none if `home` is closed to them."""
     if not home.stat().st_mode & 0o077:
         return
-    for directory in {
-        file.parent for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")
-    }:
+    directories = {file.parent for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")}
+    for directory in directories:
         if directory.stat().st_mode & 0o077:
             yield directory
 
 
 def _find_nearest_directory(path: Path) -> Path:
-    """Return the nearest of the path and its parents that exists."""
+    """Return the path if it exists, else its nearest existing parent."""
     return next(directory for directory in (path, *path.parents) if directory.exists())
 
 
 def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that there is enough space for an index run, which writes a copy of the index and a log."""
+    """Check that there is enough space for an index run, which writes a copy of the index and a write-ahead log."""
     location = context.location
     size = location.database.stat().st_size if location and location.database.exists() else 0
     free = shutil.disk_usage(_find_nearest_directory(context.settings.home)).free
@@ -156,7 +155,7 @@ def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
-    """Check that the DuckDB extensions can be loaded, which `lineage sql` and notebooks do."""
+    """Check that the DuckDB extensions, which `lineage sql` and notebooks use, can be loaded."""
     for name in duckdb_engine.EXTENSIONS:
         try:
             version = duckdb_engine.try_extension(name)
@@ -188,7 +187,7 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _check_vector_index(location: IndexLocation, connection: Connection) -> CheckResult:
-    """Check the optional HNSW index, and tell what queries use."""
+    """Check the optional HNSW index, and say how queries search the vectors."""
     if not location.hnsw.exists():
         return report_ok("vector index", "none; queries scan all vectors")
     from stores import vector_search
@@ -208,7 +207,7 @@ def _check_vector_index(location: IndexLocation, connection: Connection) -> Chec
 
 
 def check_commit_graph(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that the commit-graph next to the index is as git wrote it."""
+    """Check that the commit-graph next to the index, if there is one, is not damaged."""
     if context.location is None:
         return
     graph_dir = context.location.git_directory
@@ -235,7 +234,7 @@ def check_locks(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
-    """Check for a write-ahead log that has no index, or that is large and not in use."""
+    """Check for a write-ahead log that has no index, or that is large while no index run uses it."""
     location = context.location
     if location is None or not location.wal.exists():
         return
@@ -285,7 +284,7 @@ def _check_status(repository: Repository, connection: Connection) -> Iterator[Ch
 def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     """Check that the index is compatible with this program and up to date with HEAD.
 
-    If no index run has finished yet, that is the only result.
+    If no index run has finished yet, this is the only result.
     """
     if status.verdict is not None and status.verdict.has_no_finished_run:
         yield report_warning(

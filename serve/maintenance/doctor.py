@@ -1,6 +1,6 @@
 """Command `lineage doctor`: run of all checks, and output of their results as a list or as JSON.
 
-Checks are independent: a check that raises an error becomes a result and does not stop the others.
+Checks are independent: the error of a check becomes a result and does not stop the other checks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The checks in the order in which they run. The key is the name of the result if the check raises an error.
+# The checks in the order in which they run, by the name that the result gets if the check raises an error.
 CHECKS: Final[Mapping[str, Check]] = {
     "git": environment_checks.check_git,
     "repository": environment_checks.check_repository,
@@ -67,7 +67,7 @@ _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLE
 # The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
 _SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
-# Width of the column of names. It fits the names of checks; longer names of clients and extensions shift their line.
+# Width of the column of names. It fits the names of checks; longer names, of clients and extensions, shift their line.
 NAME_WIDTH: Final = 16
 
 
@@ -86,14 +86,16 @@ def run_checks(path: Path, settings: Settings, checks: Mapping[str, Check] = CHE
 def _open_repository(context: CheckContext) -> tuple[CheckContext, CheckResult | None]:
     """Open the repository and locate its index. Return the context with both, and None.
 
-    Without a usable repository, return the context unchanged and a result that names the reason.
+    Without a usable repository, return the context unchanged, and a result with the reason.
     """
     try:
         repository = open_repository(context.path)
         location = locate_index(context.settings.home, repository)
         return replace(context, repository=repository, location=location), None
     except NotARepository as error:
-        remedy = "Checks of a repository were skipped. Run `lineage doctor` in one, or with its path."
+        remedy = (
+            "Checks of a repository were skipped. Run `lineage doctor` in a repository, or with its path."
+        )
         return context, report_warning("repository", error.message, remedy)
     except LineageError as error:
         return context, report_problem("repository", error.message, error.hint)
@@ -129,7 +131,7 @@ def _find_worst_verdict(results: Sequence[CheckResult]) -> Verdict:
 
 
 def format_json(results: Sequence[CheckResult]) -> str:
-    """Return a JSON document with the overall verdict and each result."""
+    """Return a JSON document with the program's version, the worst verdict and each result."""
     document = {
         "version": config.read_version(),
         "verdict": _find_worst_verdict(results),

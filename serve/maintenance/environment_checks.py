@@ -39,7 +39,7 @@ from serve.text import format_count
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
 
-# The daemon reports its status within a millisecond, however many requests it is working on.
+# Wait for the daemon's status, which it normally reports within a millisecond, even while it works on requests.
 DAEMON_TIMEOUT_SECONDS: Final = 5.0
 STOP_HINT: Final = "Run `lineage daemon stop`. The next query starts a new one."
 
@@ -48,20 +48,20 @@ SNIPPET_MISSING: Final = "does not have lineage's section"
 NOT_EXECUTABLE: Final = "is not executable, so git skips it"
 
 REINSTALL_HINT: Final = "Reinstall lineage: a file of the package is damaged or missing."
-# Two texts with the same meaning, and one with another. The check is that the two are more similar.
+# Two texts with the same meaning, and one with another meaning. A model has to find the first two more similar.
 _SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when the connection timed out")
 _UNRELATED_TEXT: Final = "draw the border of a button in blue"
 # Maximum rounding error of the length of a unit vector.
 LENGTH_TOLERANCE: Final = 1e-3
 
-# Programs that clients start, with the command that registers each.
+# Server program that clients start -> command that registers it.
 REGISTER_COMMANDS: Final = {"lineage-mcp": "lineage register", "mindmap": "mindmap register"}
-# Time for a server to list its tools. On a busy machine its start takes several seconds.
+# Wait for a server to start and list its tools. On a busy machine its start takes several seconds.
 SERVER_TIMEOUT_SECONDS: Final = 30
 
 
 def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that the daemon responds, is this program's version and is closed to other users. None is started."""
+    """Check that a running daemon responds, is of this program's build and is closed to other users."""
     if not context.settings.use_daemon:
         yield report_ok("daemon", "disabled by LINEAGE_NO_DAEMON")
         return
@@ -95,8 +95,10 @@ def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
         status = DaemonClient(paths, timeout_seconds=DAEMON_TIMEOUT_SECONDS).fetch_status()
     except LineageError as error:
         holders = find_lock_holders(paths.lock)
-        kill = f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
-        return report_problem("daemon", error.message, kill)
+        kill_hint = (
+            f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
+        )
+        return report_problem("daemon", error.message, kill_hint)
     if status is None:
         return report_warning(
             "daemon",
@@ -162,7 +164,7 @@ def _format_hook_remedy(directory: Path, faults: dict[str, str]) -> str:
 
 
 def _check_hook_program(context: CheckContext) -> CheckResult:
-    """Check the program that hooks find on the PATH of this process. Git may run them with another PATH."""
+    """Check the program that hooks start, as found on the PATH of this process. Git may run them with another PATH."""
     program = shutil.which("lineage")
     if program is None:
         return report_warning(
@@ -208,18 +210,19 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
     scores = cross_encoder.score_changes(
         _SIMILAR_TEXTS[0], [ChangeText(text, "") for text in (_SIMILAR_TEXTS[1], _UNRELATED_TEXT)]
     )
-    if not scores[0] > scores[1]:
-        yield report_problem("cross-encoder", "its scores are wrong on this machine", REINSTALL_HINT)
-    else:
+    if scores[0] > scores[1]:  # False for NaN
         yield report_ok("cross-encoder", f"{cross_encoder.name}; scores are plausible")
+    else:
+        yield report_problem("cross-encoder", "its scores are wrong on this machine", REINSTALL_HINT)
 
 
 def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
     encoder = create_bundled_encoder(encoder_name)
     first, second, unrelated = encoder.encode([*_SIMILAR_TEXTS, _UNRELATED_TEXT])
-    if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ unrelated:
-        return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
-    return report_ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
+    is_unit_vector = abs(float(first @ first) - 1) <= LENGTH_TOLERANCE
+    if is_unit_vector and first @ second > first @ unrelated:  # False for NaN
+        return report_ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
+    return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
 
 
 def check_git(_: CheckContext) -> Iterator[CheckResult]:
@@ -270,7 +273,7 @@ def _check_completeness(repository: Repository) -> CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """Configuration file of a client. `is_own`: it is the user's, not a project's."""
+    """Configuration file of a client. `is_own`: the file belongs to the user, not to a project."""
 
     client: Client
     path: Path
@@ -278,14 +281,14 @@ class ClientFile:
 
 
 class FaultyEntry(Exception):
-    """Error for an entry whose server cannot be started, or has other indexes than this program."""
+    """Error for an entry whose server cannot be started, does not answer, or has other indexes than this program."""
 
 
 def check_clients(context: CheckContext) -> Iterator[CheckResult]:
     """Check that each client with an entry for lineage or mindmap can start the server and uses the same indexes.
 
-    The user's own configuration files and those in the repository are read. Only servers of the former are started,
-    because the author of a repository chose the commands in the latter.
+    The user's own configuration files and those in the repository are read. Servers in files of the repository are not
+    started, because another person may have chosen their commands.
     """
     has_result = False
     for file in _iter_client_files(context):
@@ -314,15 +317,15 @@ def _iter_client_files(context: CheckContext) -> Iterator[ClientFile]:
 
 def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[CheckResult]:
     name, shape = f"client {file.client.name}", file.client.shape
-    content = b""
     try:
         content = read_file(file.path) or b""
-        servers = shape.config_format.parse(content.decode()).get(shape.key)
     except FileAccessError:
         yield report_warning(
             name, f"{file.path} cannot be read", "Check its permissions: the client may need them too."
         )
         return
+    try:
+        servers = shape.config_format.parse(content.decode()).get(shape.key)
     except (ValueError, AttributeError, RecursionError):
         if any(program.encode() in content for program in REGISTER_COMMANDS):
             yield report_ok(name, f"{file.path} mentions lineage, but its format could not be checked")
@@ -351,7 +354,10 @@ def _check_server(
 
 
 def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext) -> str:
-    """Return the number of the server's tools for the result, empty if it was not started. Raise FaultyEntry."""
+    """Return a text with the number of the server's tools; an empty text if the server must not be started.
+
+    Raise FaultyEntry.
+    """
     words = list_command_words(entry)
     executable = shutil.which(words[0])
     if executable is None:
@@ -374,7 +380,7 @@ def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, conte
 
 
 def _check_entry_home(environment: Mapping[str, str], context: CheckContext) -> None:
-    """Raise FaultyEntry if the server has another index directory than this program."""
+    """Raise FaultyEntry if the environment gives the server another index directory than this program's."""
     configured_home = environment.get("LINEAGE_HOME") or str(config.DEFAULT_HOME)
     expanded_home = os.path.expanduser(configured_home)  # noqa: PTH111 - `Path.expanduser` raises for an unknown user
     home = context.settings.home

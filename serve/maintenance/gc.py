@@ -1,8 +1,8 @@
 """Command `lineage gc`: list of data that is no longer needed, and its deletion after a confirmation.
 
 Only listed items are deleted. Each deletion takes the locks of a writer and checks again that the item is not needed. A
-repository that does not exist may have been deleted, or be on an unmounted disk. Where this is uncertain, its index is
-deleted only with `--absent` or after a confirmation.
+repository that is not found may have been deleted, or may be on an unmounted disk. If that is uncertain, its index is
+deleted only with `--absent` or after a confirmation of its own.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class DeletableItem:
 class RepositoryStatus:
     """State of the repository of an index.
 
-    `reason`: why the index is not needed, empty if the repository still exists. `is_certain`: the repository is gone
-    for good. `repository`: the repository if it could be opened.
+    `reason`: why the index is not needed; empty if the repository still exists. `is_certain`: the repository certainly
+    no longer exists at its path. `repository`: the repository if it could be opened.
     """
 
     reason: str = ""
@@ -175,7 +175,7 @@ def _count_items(count: int) -> str:
 
 
 def check_repository(location: IndexLocation) -> RepositoryStatus:
-    """Check whether the repository of an index still exists, at the path of `place.json` or that in the index."""
+    """Check whether the repository of an index still exists, at the path in `place.json` or the one in the database."""
     status = _check_path(location)
     if status.reason and (recorded := index_location.read_recorded_repository(location)):
         path, first_commit = recorded
@@ -188,17 +188,19 @@ def _check_path(location: IndexLocation) -> RepositoryStatus:
     try:
         if not location.path.exists():
             return _describe_missing_repository(location.path)
-        return _check_identity(location, open_repository(location.path))
-    except NotARepository:
-        return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
-    except (LineageError, OSError):  # it exists; `lineage doctor` reports why it cannot be read
+        try:
+            repository = open_repository(location.path)
+        except NotARepository:
+            return _describe_replaced_repository(location.path)
+        return _check_identity(location, repository)
+    except (LineageError, OSError):  # the repository exists; `lineage doctor` reports why it cannot be read
         return RepositoryStatus()
 
 
 def _check_identity(location: IndexLocation, repository: Repository) -> RepositoryStatus:
     if repository.canonical_path != location.path:
-        return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
-    # Also for an index whose `place.json` is damaged, which `find_index` would not find.
+        return _describe_replaced_repository(location.path)
+    # Not `find_index`, which does not find an index whose `place.json` is damaged.
     if locate_index(location.home, repository).repo_id != location.repo_id:
         return RepositoryStatus("another repository has its path now", is_certain=True)
     return RepositoryStatus(repository=repository)
@@ -212,8 +214,14 @@ def _describe_missing_repository(path: Path) -> RepositoryStatus:
     return RepositoryStatus("the repository was deleted or moved", is_certain=True)
 
 
+def _describe_replaced_repository(path: Path) -> RepositoryStatus:
+    """Return the status for a path that exists and has no repository."""
+    is_certain = not path.is_dir() or _has_entries(path)
+    return RepositoryStatus("the repository no longer exists", is_certain=is_certain)
+
+
 def _has_entries(directory: Path) -> bool:
-    """Return whether the directory has entries. An empty one may be the mount point of an unmounted disk."""
+    """Return whether the directory has entries. An empty directory may be the mount point of an unmounted disk."""
     return any(directory.iterdir())
 
 
@@ -294,7 +302,7 @@ def _find_embedding_model(location: IndexLocation) -> str:
 
 
 def _has_truncated_history(repository: Repository) -> bool:
-    """Return whether commits may be unreachable only because history was truncated, which can be undone."""
+    """Return whether the history is truncated: commits may be unreachable until the user restores it."""
     return repository.is_shallow or (repository.common_dir / "info" / "grafts").exists()
 
 
@@ -328,14 +336,14 @@ def find_unreachable_commits(repository: Repository, connection: Connection) -> 
     watermarks = (summary.last_indexed_commit, summary.head_commit)
     reachable = find_referenced_commits(repository, extra_tips=watermarks)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
-    # A recorded tip says that the index has all commits that the tip reaches, which would no longer be true.
+    # With the tips of branches: a recorded tip means that the index has all commits that the tip reaches.
     tips = history.load_branch_tips(connection)
     return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
 
 
 def _delete_unreachable_commits(location: IndexLocation) -> None:
     with locks.acquire_run_lock(location):
-        # Computed again: a new branch may reach one of them by now.
+        # Computed again, since a new branch may reach one of them by now.
         repository = open_repository(location.path)
         with database.open_for_writing(location) as connection:
             writer.delete_commits(connection, find_unreachable_commits(repository, connection))

@@ -2,9 +2,9 @@
 
 `JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
 
-JSON: every other byte stays: key order, indentation, spelling of numbers. Comments, trailing commas and a byte order
-mark are accepted, as by the clients that write them. Such text is first copied to plain JSON with spaces in their
-place, so that offsets in the copy are valid in the text.
+JSON: every byte outside the entry stays, so also key order, indentation and the spelling of numbers. Comments, trailing
+commas and a byte order mark are accepted, since clients write them. They are replaced by spaces in a copy of the text,
+called `plain`; an offset in `plain` is valid in the text.
 
 TOML: a new table is appended as separate lines and removed line by line. Only changes within the user's tables are made
 with tomlkit, which keeps their layout.
@@ -25,8 +25,8 @@ from tomlkit.items import InlineTable
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
-# What plain JSON does not have: comments and a byte order mark, then trailing commas. Strings are matched, too, so that
-# nothing inside them is.
+# What plain JSON does not have: comments and a byte order mark, then trailing commas. Strings are matched as a whole,
+# so that nothing inside a string is.
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
 _STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 # Comma after a value, white space before the first member of a line, and white space up to the end of a line.
@@ -72,7 +72,7 @@ def set_json_entry(text: str, key: str, name: str, entry: Any) -> str:
 def remove_json_entry(text: str, key: str, name: str) -> str:
     """Return the text without the entry, and without the object at `key` if nothing else is in it.
 
-    A comment in that object, but not in the entry, is the user's, so the object stays.
+    A comment outside the entry belongs to the user, so an object with one stays.
     """
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
@@ -121,7 +121,7 @@ class _JsonObject:
         return bool(self.members) and "\n" not in text[self.start : self.end]
 
     def has_nothing_but(self, name: str, text: str) -> bool:
-        """Return whether the object has only this member, and no comment outside the member. `text`: with comments."""
+        """Return whether the object has only this member, and no comment outside it. `text` includes the comments."""
         member = self.members[name]
         around_member = text[self.start + 1 : member.name_start] + text[member.value_end : self.end - 1]
         return len(self.sequence) == 1 and not around_member.strip(" \t\r\n,")
@@ -167,8 +167,8 @@ class _Style:
         value_end = parent.sequence[-1].value_end
         if is_inline:
             return f"{text[:value_end]}, {member}{text[value_end:]}"
-        # A comment after the last member stays on its line. If that member had a trailing comma, the new one gets one,
-        # too.
+        # A comment after the last member stays on its line. If that member has a trailing comma, the new member gets
+        # one, too.
         line_end = _find_line_end(plain, value_end)
         has_comma = "," in _blank_comments(text[value_end:line_end])
         comma, trailing_comma = ("", ",") if has_comma else (",", "")
@@ -270,7 +270,7 @@ def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str
 
 
 def remove_toml_entry(text: str, key: str, name: str) -> str:
-    """Return the text without the table, and without the table `key` if nothing else is in it."""
+    """Return the text without the table `[key.name]`, and without the table `key` if nothing else is in it."""
     expected_content = parse_toml(text)
     del expected_content[key][name]
     lines = text.splitlines(keepends=True)
@@ -282,7 +282,7 @@ def remove_toml_entry(text: str, key: str, name: str) -> str:
 
 
 def _find_headers(lines: list[str], key: str, name: str) -> list[int]:
-    """Return the indexes of lines that look like the table's header. Lines of a multi-line string may look so too."""
+    """Return the indexes of lines that look like the table's header. They may be lines of a multi-line string."""
     header_pattern = re.compile(rf"\s*\[\s*{_build_key_pattern(key)}\s*\.\s*{_build_key_pattern(name)}\s*\]")
     return [index for index, line in enumerate(lines) if header_pattern.match(line)]
 
@@ -316,7 +316,7 @@ def _remove_table(text: str, key: str, name: str) -> str:
 
 
 def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: dict[str, Any]) -> str:
-    """Update the fields of an existing table.
+    """Return the document's text with the fields of an existing table updated.
 
     New fields go directly below the header if possible, else to the end. Existing fields that `entry` lacks stay.
     """

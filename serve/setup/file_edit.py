@@ -1,8 +1,8 @@
 """Edits of files that belong to the user: managed sections, atomic writes and planned changes.
 
 - `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, and
-  removing the section restores the file. A section at the end follows one line break that is not part of the file, so
-  it follows a blank line if the file ends with a line break.
+  removing the section restores the file. A section at the end is inserted after an additional line break, so there is a
+  blank line above it if the file ended with a line break.
 - `read_file`, `write_file`, `delete_file`, `rename_file`: file operations whose system errors become
   `FileAccessError`. A write is atomic: the file always has its old or its new content.
 - `FileChange`: a change that is planned first and applied later, so that an error in the plan of one file leaves all
@@ -23,7 +23,7 @@ from stores.errors import LineageError
 
 
 class SectionMarkerError(LineageError):
-    """Start marker without an end marker, so the end of the section is unknown."""
+    """Error for a start marker without an end marker: the end of the section is unknown."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         super().__init__(
@@ -59,14 +59,14 @@ class ManagedSection:
         return before + (b"" if after else eol) + section_text + eol + after
 
     def update_in(self, text: bytes, section_text: bytes) -> bytes:
-        """Return the text with its first section replaced by this one, and without further sections."""
+        """Return the text with its first section replaced by `section_text`, and without further sections."""
         (start, end), *duplicates = self._find_spans(text)
         for span in reversed(duplicates):
             text = self._remove_span(text, *span)
         return text[:start] + self._convert_line_endings(section_text, text) + text[end:]
 
     def remove_from(self, text: bytes) -> bytes:
-        """Return the text without the section, as it was before the insertion."""
+        """Return the text without its sections, as it was before they were inserted."""
         for start, end in reversed(self._find_spans(text)):
             text = self._remove_span(text, start, end)
         return text
@@ -148,8 +148,8 @@ def write_file(
 ) -> None:
     """Replace the content of the file atomically. Links are followed; an existing file keeps its mode and owner.
 
-    `executable` lets everyone who may read the file execute it. `mode_source` is another file to copy mode and owner
-    from.
+    `executable` lets everyone who may read the file execute it. `mode_source` is another file from which mode and owner
+    are copied.
     """
     with _convert_os_errors(mode_source or file):
         target = file.resolve()
@@ -184,7 +184,7 @@ def rename_file(file: Path, new_path: Path) -> None:
 
 
 def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None:
-    # `tempfile` would create the file with mode 0600. A new file should get the mode of the user's umask.
+    # Not with `tempfile`, which sets the mode 0600: a new file gets the mode of the user's umask.
     with temp_file.open("xb") as out:
         if mode_source.exists():
             _copy_mode_and_owner(temp_file, mode_source)
@@ -194,7 +194,7 @@ def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None
 
 
 def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
-    # Replacing a file needs write permission only on its directory, so a read-only file would be overwritten.
+    # Replacing a file needs write permission only on its directory: without this check, a read-only file is replaced.
     if not os.access(source, os.W_OK):
         raise PermissionError(None, "the file is read-only")
     status = source.stat()

@@ -118,9 +118,9 @@ def is_inside_repository(repository: Repository, path: Path) -> bool:
 def is_in_work_tree(repository: Repository, path: Path) -> bool:
     """Return whether the path, with all links resolved, is in the work tree, and not in a git directory inside it."""
     resolved_path = Path(os.path.realpath(path))
-    if not resolved_path.is_relative_to(repository.root) or resolved_path.is_relative_to(
-        repository.common_dir
-    ):
+    if resolved_path.is_relative_to(repository.common_dir):
+        return False
+    if not resolved_path.is_relative_to(repository.root):
         return False
     return all(part.lower() != ".git" for part in resolved_path.relative_to(repository.root).parts)
 

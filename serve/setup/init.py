@@ -59,11 +59,11 @@ the same questions: add `--text`, which is shorter than JSON. The index is updat
 If an answer says that the index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
-# Files of instructions, in order of preference. Most agents read the first, which is created if none exists. Some read
-# only one of the others.
+# Files of instructions, in order of preference. Most agents read the first one, which is created if no file exists.
+# Some agents read only one of the others.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
-# Files whose agents read no other file, but follow a line `@FILE` that includes one.
+# Files whose agents read no other file, except one that a line `@FILE` includes.
 INCLUDING_FILE_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
 
 
@@ -118,7 +118,7 @@ def _plan_section_removal(repository: Repository, name: str) -> FileChange:
     before = read_file(file) or b""
     after = SECTION.remove_from(before)
     is_created_by_lineage = not after and before.startswith(SECTION.start)
-    # Deleting a link would leave its target, which has the section.
+    # A link is not deleted, since its target has the section and would stay.
     if not is_created_by_lineage or file.is_symlink() or repository.read_file_at_head(name) is not None:
         return FileChange(file, "removed", after)
     return FileChange(file, "deleted", is_deletion=True)
@@ -180,7 +180,7 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
 
 
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
-    """Plan to install the hook, or skip it if that is not possible. The next commit updates the index anyway."""
+    """Plan to install the hook, or to skip it if that is not possible: the post-commit hook updates the index, too."""
     try:
         return git_hooks.plan_install(file, repository)
     except UnsupportedHook as error:
@@ -197,7 +197,7 @@ def _plan_removal(repository: Repository) -> Iterator[FileChange]:
 
 
 def _list_hooks_directories(repository: Repository) -> list[Path]:
-    """Return the directories that may have lineage's hooks: git's default, and the one of `core.hooksPath`."""
+    """Return the directories that may have lineage's hooks: git's default one, and that of `core.hooksPath`."""
     directories = [repository.common_dir / "hooks"]
     with suppress(OutsideRepository, BareRepository):
         directories.append(find_hooks_directory(repository))

@@ -27,15 +27,15 @@ class ServerNotInstalled(LineageError):
 
 
 class NotUtf8(LineageError):
-    """Error for a server whose name, path or environment is not valid UTF-8, as client configuration files must be."""
+    """Error for a server whose name, path or environment is not valid UTF-8, which clients' files must be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """MCP server that a client starts and talks to over stdin and stdout.
 
-    `name`: the name in the client. `command`: absolute path of the program. `environment`: the variables that lineage
-    manages in the entry; None removes a variable.
+    `name`: the name in the client. `command`: absolute path of the program, or only its name to find an entry.
+    `environment`: the variables that lineage manages in the entry; None removes a variable.
     """
 
     name: str
@@ -65,8 +65,8 @@ class Server:
 def find_program(program: str, distribution: str, *, is_required: bool) -> Path:
     """Return the absolute path of the program, next to the running program or on PATH.
 
-    Return only its name if the path is not `is_required`. Raise ServerNotInstalled if it is required and missing.
-    `distribution` is the package to name in the hint.
+    Without `is_required`, return only the name of the program. Raise ServerNotInstalled if it is required and missing;
+    the hint names the package `distribution`.
     """
     if not is_required:
         return Path(program)
@@ -102,10 +102,10 @@ class Shape:
         existing = existing or {}
         entry = {**existing, **self.build_entry(server)}
         existing_variables = existing.get(self.environment_key)
+        if not isinstance(existing_variables, dict):
+            existing_variables = {}
         user_variables = {
-            name: value
-            for name, value in (existing_variables.items() if isinstance(existing_variables, dict) else ())
-            if name not in server.environment
+            name: value for name, value in existing_variables.items() if name not in server.environment
         }
         variables = user_variables | server.variables
         if variables or self.environment_key in entry:
@@ -164,8 +164,8 @@ class Client:
 
     `user_paths`: the user's own configuration; `mac_user_paths`: the same on macOS, if it differs. `project_paths`:
     configuration in a project, relative to its root. `user_step`, `project_step`: what the user has to do after a
-    change, if it is more than a restart. `starts_servers_elsewhere`: its working directory is no project, so an
-    entry for a server that answers about its directory needs a path.
+    change, if it is more than a restart. `starts_servers_elsewhere`: the client starts servers in a directory that is
+    no project, so a server that answers about its working directory needs a path as argument.
     """
 
     name: str
@@ -264,7 +264,7 @@ def get_client(name: str) -> Client:
 
 
 def list_user_config_paths(client: Client, *, is_mac: bool) -> tuple[str, ...]:
-    """Return the possible paths of the user's own configuration file on this system."""
+    """Return the possible paths of the user's own configuration file, with directories in braces as in `CLIENTS`."""
     return client.mac_user_paths if is_mac and client.mac_user_paths else client.user_paths
 
 

@@ -70,7 +70,8 @@ def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOp
             yield ""
             yield note
         return
-    changes = (plan_replacement if options.replace else plan_merge)(repository, plan.suggestions)
+    plan_changes = plan_replacement if options.replace else plan_merge
+    changes = plan_changes(repository, plan.suggestions)
     yield ""
     for change in changes:
         change.apply()
@@ -83,14 +84,14 @@ def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOp
 def _describe_pending_change(repository: Repository, suggestions: Sequence[Suggestion]) -> str:
     """Return what `--write` would do; empty if there are no suggestions and the file has no section of lineage."""
     (change,) = plan_merge(repository, suggestions)
-    if change.action != "unchanged":
-        effect = (
-            "puts these lines into lineage's section of"
-            if suggestions
-            else "removes lineage's lines, which are no longer suggested, from"
-        )
-        return f"Nothing was written. `lineage plan --write` {effect} {IGNORE_FILE}."
-    return f"{IGNORE_FILE} has these lines already." if suggestions else ""
+    if change.action == "unchanged":
+        return f"{IGNORE_FILE} has these lines already." if suggestions else ""
+    effect = (
+        "puts these lines into lineage's section of"
+        if suggestions
+        else "removes lineage's lines, which are no longer suggested, from"
+    )
+    return f"Nothing was written. `lineage plan --write` {effect} {IGNORE_FILE}."
 
 
 def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
@@ -102,7 +103,7 @@ def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
 
 
 def read_ignore_file(repository: Repository) -> bytes | None:
-    """Return the content of `.lineageignore`, in a bare repository at HEAD. Return None if there is no such file."""
+    """Return the content of `.lineageignore`, in a bare repository the one at HEAD; None if there is no such file."""
     if repository.is_bare:
         return repository.read_file_at_head(IGNORE_FILE)
     file = repository.root / IGNORE_FILE
@@ -152,7 +153,7 @@ def plan_replacement(repository: Repository, suggestions: Sequence[Suggestion]) 
 
 
 def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
-    # The figures after the colon of a reason are omitted, because every commit would change them.
+    # Without the part of a reason after its colon: it has figures, which every commit would change.
     lines = [
         line
         for suggestion in suggestions
@@ -162,7 +163,7 @@ def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
 
 
 def _find_unused_path(file: Path) -> Path:
-    """Return the path, with a number appended if it exists."""
+    """Return the path if no file has it, else the path with the first unused number appended."""
     if not os.path.lexists(file):
         return file
     numbered_paths = (file.with_name(f"{file.name}{number}") for number in count(1))
@@ -227,7 +228,7 @@ def _format_directory_name(directory: DirectoryStats) -> str:
 
 
 def _find_main_file_kind(directory: DirectoryStats) -> str:
-    """Return the kind of most files of the directory, for the column "mostly"."""
+    """Return the most frequent kind of the directory's files; "generated" if most of the inspected ones are."""
     if directory.inspected_files and directory.generated_files / directory.inspected_files > 0.5:
         return "generated"
     kinds = {"code": directory.code_files, "prose": directory.prose_files, "data": directory.data_files}

@@ -1,7 +1,7 @@
 """Command `register`: display of an MCP server's configuration, and its edits in a client's file.
 
-A client's file is backed up before a change, to a directory that only its user can read. After an edit it is parsed
-again: if anything but the entry differs, nothing is written and the user is asked to edit the file by hand.
+A client's file is backed up before a change, to a directory that only its user can read. The edited text is parsed
+before it is written: if anything but the entry differs, nothing is written and the user has to edit the file by hand.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ class ConfigFile:
         return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
-        """Back up the content. The file has one backup; a new one replaces it, except with `keep_existing`.
+        """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.
 
-        An update of lineage's entry keeps it, because it is the file without that entry.
+        With `keep_existing`, an existing backup stays: if lineage's entry is updated, it is the file without the entry.
         """
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
         backup = self.backup_directory / f"{self.path.name}.{digest}.bak"
@@ -241,7 +241,7 @@ def _select_config_file(options: RegisterOptions, backup_directory: Path) -> Con
 
 
 def _get_next_step(options: RegisterOptions) -> str:
-    """Return what the user must do before the client starts the server."""
+    """Return the sentence that says what the user must do before the client starts the server."""
     if options.client is None:
         return RESTART
     client = get_client(options.client)
@@ -255,7 +255,7 @@ def _get_shape(name: str) -> Shape:
 
 
 def _format_overview(server: Server) -> Iterator[str]:
-    """Yield each shape, with the clients and files that use it."""
+    """Yield the lines about each shape: the clients and files that use it, and the server's entry."""
     directories, is_mac = config.list_config_directories(), _is_mac()
     for shape in SHAPES.values():
         yield f"{shape.name}:"

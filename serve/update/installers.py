@@ -1,8 +1,8 @@
 """Command `lineage update`: installation of the newest version from the recorded source, with pip, pipx or uv.
 
-With pip, a new environment is created next to the one in use and activated after it has run once (see `receipt`). pipx
-and uv change their environment in place, so it is backed up first and restored on failure. A killed process cannot
-restore it, so the command that does is printed beforehand.
+With pip, a new environment is created next to the one in use, and activated after its program has run once (see
+`receipt`). pipx and uv change their environment in place, so it is backed up first and restored on failure. A killed
+process restores nothing, so the user is told beforehand which command restores the environment.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def restore_on_failure(directory: Path, report_restore_command: Callable[[str], 
     try:
         yield
     except BaseException:
-        # Renaming is faster than deleting, so the old directory is restored at once and the broken one deleted later.
+        # Renaming is faster than deleting, so the broken directory is deleted only after the backup is restored.
         broken_directory = directory.with_name(directory.name + BROKEN_SUFFIX)
         shutil.rmtree(broken_directory, ignore_errors=True)
         if directory.exists():
@@ -213,7 +213,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
 def _format_pip_requirement(requirement: str) -> str:
     """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`.
 
-    For the same reason the extra `pinned` is a requirement of its own.
+    For the same reason the caller passes the extra `pinned` as a requirement of its own.
     """
     name, separator, address = requirement.partition(" @ git+")
     return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement

@@ -169,7 +169,7 @@ def link_commands(prefix: Path, commands_dir: Path) -> None:
 
 def _retire_environment(environment: Path, successor: str) -> None:
     """Replace an environment by a link to its successor, for programs that still run in it."""
-    # A link was made by an earlier update. Programs of that old environment have most likely ended.
+    # An earlier update made the link. Programs of the environment before it have most likely ended.
     if environment.is_symlink():
         environment.unlink()
         return

@@ -37,7 +37,7 @@ _VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
 
 class ProgramFailed(LineageError):
-    """Error of a program that is missing or failed."""
+    """Error for a program that could not be run or failed."""
 
 
 class SourceFailed(LineageError):
@@ -112,7 +112,7 @@ def run_program(*command: str | Path, variables: Mapping[str, str] | None = None
 
 
 def read_declared_version(project: Path) -> Version:
-    """Return the version in a directory's pyproject.toml; raise SourceFailed if it is not this project's."""
+    """Return the version in a directory's pyproject.toml; raise SourceFailed if it has none or another project's."""
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         name, version = table["name"], Version(table["version"])
@@ -157,7 +157,7 @@ def _parse_wheel_version(wheel: Path) -> Version | None:
 
 
 def _list_git_offers(source: Source) -> list[Offer]:
-    """Return an offer for each version tag. With a ref, offer only the ref; without such tags, the default branch."""
+    """Return an offer for the ref; without a ref, for each version tag; without such tags, for the default branch."""
     if not source.ref:
         tags = run_program("git", "ls-remote", "--tags", "--", source.location, variables=GIT_ENVIRONMENT)
         offers = [
@@ -179,7 +179,7 @@ def _format_git_requirement(source: Source, ref: str) -> str:
 
 
 def _list_index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
-    """Return the versions that the installer finds in the package index."""
+    """Return an offer for each version that the installer finds in the package index."""
     index = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
     pip_arguments = ("index", "versions", config.DISTRIBUTION, *(["--pre"] if prerelease else []), *index)
     match receipt.installer:

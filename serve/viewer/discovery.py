@@ -15,20 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# The name has no suffix `.json`, so it is not the file of a map.
+# The name does not end in `.json`, so no map has this file.
 ADDRESS_FILE: Final = ".viewer"
 HOST: Final = "127.0.0.1"
 START_COMMAND: Final = "mindmap viewer"
 STATUS_PATH: Final = "/api/status"
 STATUS_TIMEOUT_SECONDS: Final = 2.0
+# Maximum size of an address file; its JSON object has two numbers.
+MAX_ADDRESS_BYTES: Final = 200
 
 
 @dataclass(slots=True)
 class AddressFile:
     """Address file of a viewer at `port` on this machine, for the mindmaps in `directory`.
 
-    If several viewers show one directory, the file has the address of the first. When that one exits, another viewer
-    publishes its own. `_descriptor` is the open, locked file; None if this viewer's address is not published.
+    If several viewers show one directory, the file has the address of the first. When that viewer exits, another one
+    publishes its address. `_descriptor` is the open, locked file; None if this viewer's address is not published.
     """
 
     directory: Path
@@ -95,7 +97,7 @@ def read_address(directory: Path, mindmap_id: str = "") -> str | None:
 
 
 def is_page_open(directory: Path) -> bool:
-    """Return True if a browser shows a page of the running viewer. False if it does not answer in time."""
+    """Return True if a browser shows a page of the running viewer; False if the viewer does not answer in time."""
     from http.client import HTTPConnection, HTTPException  # commands import this module at their start
 
     port = _read_port(directory)
@@ -119,11 +121,19 @@ def _read_port(directory: Path) -> int | None:
     except OSError:
         return None
     try:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None  # the file is stale, as its viewer does not hold the lock any more
-        return int(json.loads(os.pread(descriptor, 200, 0))["port"])
+        if not _is_locked(descriptor):
+            return None  # the viewer that wrote the file no longer runs
+        return int(json.loads(os.pread(descriptor, MAX_ADDRESS_BYTES, 0))["port"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     finally:
         os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Return True if another process holds the lock of an open file; else lock it until it is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

@@ -23,7 +23,7 @@ from serve.viewer.state import ViewerState
 from stores.errors import LineageError
 from stores.mindmap_files import check_id
 
-# The page loads one script and images. The script creates the style sheet itself, so the policy allows no others.
+# The page loads one script and images. The script creates the style sheet, so the policy allows no other style sheets.
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,23 +41,23 @@ RESPONSE_HEADERS: Final = {
 }
 # The largest valid request has an id and a path.
 MAX_BODY_BYTES: Final = 64 << 10
-# A rejected body up to this size is read first, as closing a connection while the client still sends can lose the
-# response. A larger one is rejected at once.
+# A rejected body up to this size is read before the response, because closing a connection while the client still sends
+# can lose the response. A larger body is rejected at once.
 MAX_DISCARDED_BYTES: Final = 16 << 20
-# Digits of `Content-Length` that are parsed, as Python's `int` rejects numbers of thousands of digits.
+# Digits of `Content-Length` that are parsed, since Python's `int` rejects numbers of thousands of digits.
 MAX_LENGTH_DIGITS: Final = 15
 # Time for a client to receive a response: 170 kB/s for a map of 10 MB.
 SEND_TIMEOUT_SECONDS: Final = 60.0
-# Value of `Retry-After` if there are too many requests. Some of the slow tasks have finished by then.
+# Value of `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
 RETRY_AFTER_SECONDS: Final = "5"
-# Open event streams: far more than the pages that one user opens, and below the limit of open files.
+# Most open event streams: far more than the pages that one user opens, and below the limit of open files.
 MAX_LISTENERS: Final = 500
 # Interval of heartbeats. Proxies and tunnels close silent connections, usually after 30 s or more.
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = ": still here\n\n"
 # Delay before a browser reconnects to the event stream.
 RETRY_MILLISECONDS: Final = 1_000
-# Enough for hundreds of events. The system's default of megabytes would fill with outdated events for a slow reader.
+# Enough for hundreds of events. The system's default of megabytes would fill with outdated events if a client is slow.
 SEND_BUFFER_BYTES: Final = 64 << 10
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ logger = logging.getLogger(__name__)
 class ViewerHandler(RequestHandler):
     """Base class of all handlers: checks the host, limits the body, sets the headers, sends errors as JSON.
 
+    `body` is the received part of the request's body. `rejection` is an error to raise when the body has been read.
     Subclasses call `raise_if_rejected` first in each method.
     """
 
@@ -127,7 +128,7 @@ class ViewerHandler(RequestHandler):
         await self.wait_or_close(self.finish(content))
 
     async def wait_or_close(self, send_future: asyncio.Future[None]) -> None:
-        """Wait until the data is sent. After SEND_TIMEOUT_SECONDS, close the connection and raise StreamClosedError."""
+        """Wait until the data is sent; after SEND_TIMEOUT_SECONDS, close the connection and raise StreamClosedError."""
         try:
             await gen.with_timeout(
                 timedelta(seconds=SEND_TIMEOUT_SECONDS), send_future, quiet_exceptions=StreamClosedError
@@ -186,13 +187,13 @@ class JsonPostHandler(SameOriginHandler):
             raise NotJson("The content type is not JSON.", hint="Send Content-Type: application/json.")
 
     async def change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> None:
-        """Apply an edit to the map and send it."""
+        """Apply an edit to the map and send the changed map."""
         documents = self.viewer.documents
         await self.viewer.threads.run_slow(documents.store.change, check_id(mindmap_id), edit)
         await self.send_map(mindmap_id)
 
     async def send_map(self, mindmap_id: str, **fields: int) -> None:
-        """Send the map, with other fields."""
+        """Send an object with the map at `mindmap`, and with these fields."""
         content = await self.viewer.threads.run_quick(
             self.viewer.documents.load_json, mindmap_id, time.monotonic()
         )
@@ -217,7 +218,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventStreamHandler(SameOriginHandler):
-    """Handler of the Server-Sent Events of changed maps, from now on or from the event after `Last-Event-ID`."""
+    """Handler of the Server-Sent Events of changed maps: those after `Last-Event-ID`, or all from now on."""
 
     def initialize(self, viewer: ViewerState) -> None:
         """Set the handler's state. Tornado calls this first."""
@@ -257,7 +258,7 @@ class EventStreamHandler(SameOriginHandler):
         await self.wait_or_close(self.flush())
         while not (self._disconnected.done() or log.is_closed):
             changes = log.list_changes_after(position)
-            if changes is None:  # they are no longer stored; the browser reconnects and reloads everything
+            if changes is None:  # some are no longer stored; the browser reconnects and reloads everything
                 return
             for change in changes:
                 position = change.number

@@ -53,11 +53,11 @@ _REFUSES_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
 class Compression(GZipContentEncoding):
-    """Tornado's gzip transform, but without compression of the event stream, and of responses to `gzip;q=0`."""
+    """Tornado's gzip transform. It does not compress the event stream, or responses to clients that refuse gzip."""
 
     # For a map of 2 MB, level 1 takes 12 ms (0.2 MB), the default level 6 takes 60 ms (0.15 MB).
     GZIP_LEVEL = 1
-    # A map is sent after each write, a file of the page once. For the script, level 9 takes 12 ms more and saves 10 kB.
+    # A file of the page is sent once, a map after each write. For the script, level 9 takes 12 ms more and saves 10 kB.
     PAGE_GZIP_LEVEL: Final = 9
 
     def __init__(self, request: HTTPServerRequest) -> None:
@@ -118,7 +118,7 @@ class NotJson(LineageError):
 
 
 class NotTouched(LineageError):
-    """Error for a path of a file that no node of the map touched."""
+    """Error for the path of a file of which no node of the map has a touch."""
 
 
 class NoSuchRoute(LineageError):
@@ -138,7 +138,7 @@ class TookTooLong(LineageError):
 
 
 # 400: correct the request. 409: correct the map or its workspace first. 500: a file of the viewer cannot be read.
-# An error that is not listed has status 422; most of them come from git.
+# An error that is not listed has status 422; most such errors come from git.
 STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     BadRequest: HTTPStatus.BAD_REQUEST,
     BadMindmapId: HTTPStatus.BAD_REQUEST,
@@ -189,7 +189,7 @@ class ErrorResponse:
 
     @classmethod
     def from_error(cls, error: BaseException | None, status: int) -> ErrorResponse:
-        """Return the response for an error. `status` is for None and errors other than LineageError."""
+        """Return the response for an error. `status` is used unless the error is a LineageError."""
         if isinstance(error, LineageError):
             statuses = (STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
             status = next(statuses, HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -51,16 +51,20 @@ DEFAULT_PORT: Final = 4870
 PORT_ATTEMPTS: Final = 50
 LAST_PORT: Final = 65_535
 BACKLOG: Final = 512
-# Longest time for a client to send its request. A slower client occupies a connection that others need.
+# Longest time for a client to send its request. A slower client would occupy a connection that others need.
 HEADER_TIMEOUT_SECONDS: Final = 20.0
 BODY_TIMEOUT_SECONDS: Final = 15.0
 MAX_HEADER_BYTES: Final = 16 << 10
-# Event streams (`MAX_LISTENERS`) and the other requests of a few pages. Each connection is an open file.
+# Enough for all event streams (`MAX_LISTENERS`) and the other requests of a few pages. Each connection is an open file.
 MAX_CONNECTIONS: Final = 800
 OPEN_FILE_LIMIT: Final = 2_048
-# Time for slow tasks to finish after a signal; the viewer does not wait longer.
+# Longest time that the viewer waits after a signal: for slow tasks and event streams, then for connections to close.
 SHUTDOWN_SECONDS: Final = 5.0
-TICK_SECONDS: Final = 0.5
+CLOSE_SECONDS: Final = 1.0
+# Interval of checks for the end of slow tasks and event streams.
+SHUTDOWN_CHECK_SECONDS: Final = 0.02
+# Interval of checks that the address of a viewer is published.
+PUBLISH_CHECK_SECONDS: Final = 0.5
 SYNC_HINT: Final = (
     'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
 )
@@ -126,7 +130,7 @@ def run_viewer(
     logging.getLogger("tornado.general").setLevel(logging.WARNING)
     has_finished = asyncio.run(_run_until_shutdown(directory, listener, backend, on_ready))
     if not has_finished:
-        # A normal exit would wait for the threads, however long git takes.
+        # A normal exit would wait until the threads end, however long git takes.
         git_cli.kill_running()
         logger.warning("event=ended running tasks were abandoned")
         sys.stderr.flush()
@@ -167,7 +171,7 @@ async def _run_until_shutdown(
             on_ready()
             while not viewer.shutdown.is_set():
                 address_file.publish_if_free()
-                await server_common.wait_for_event(viewer.shutdown, TICK_SECONDS)
+                await server_common.wait_for_event(viewer.shutdown, PUBLISH_CHECK_SECONDS)
         finally:
             has_finished = await stop_server(viewer, server)
     return has_finished
@@ -197,15 +201,13 @@ async def stop_server(viewer: ViewerState, server: HTTPServer) -> bool:
     server.stop()
     viewer.changes.close()
     await viewer.watcher.stop()
-    deadline = asyncio.get_running_loop().time() + SHUTDOWN_SECONDS
-    while (
-        viewer.threads.slow_tasks or viewer.listener_count
-    ) and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(0.02)
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
+    while (viewer.threads.slow_task_count or viewer.listener_count) and time.monotonic() < deadline:
+        await asyncio.sleep(SHUTDOWN_CHECK_SECONDS)
     viewer.threads.shutdown()
     with suppress(TimeoutError):
-        await asyncio.wait_for(server.close_all_connections(), 1.0)
-    return not viewer.threads.slow_tasks
+        await asyncio.wait_for(server.close_all_connections(), CLOSE_SECONDS)
+    return not viewer.threads.slow_task_count
 
 
 def build_routes(viewer: ViewerState) -> list[Route]:
@@ -365,7 +367,7 @@ class CommentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class GitSyncHandler(JsonPostHandler):
-    """Handler that attaches the files of a map's workspace that differ from HEAD to the map."""
+    """Handler of a git sync: attaches to a map the files of its workspace that differ from HEAD."""
 
     async def post(self) -> None:
         """Sync the map and send the number of attached files with the map."""

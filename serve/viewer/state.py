@@ -48,10 +48,10 @@ from serve.viewer.watcher import DirectoryWatcher, FileSignature, read_signature
 from stores.errors import LineageError
 from stores.mindmap_files import FolderUnusable, NoSuchMindmap
 
-# Changed maps in the change log. A client that has missed more reloads everything.
+# Most changed maps in the change log. A client that has missed more reloads everything.
 MAX_CHANGES: Final = 10_000
 QUICK_THREADS: Final = 4
-# Each of them runs git or waits for the daemon.
+# Each slow thread runs git or waits for the daemon.
 SLOW_THREADS: Final = 4
 # Most slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
@@ -63,7 +63,7 @@ _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 SLOW_TASK_SECONDS: Final = 60.0
 # A dozen maps of 4 MB.
 MAX_CACHE_BYTES: Final = 48_000_000
-# Locks for loading maps, chosen by the id's hash. With so many, threads that load different maps rarely share one.
+# Locks for loading maps, chosen by the id's hash. With 16 locks, threads that load different maps rarely share one.
 LOCK_COUNT: Final = 16
 
 Result = TypeVar("Result")
@@ -143,7 +143,7 @@ class ThreadPools:
     def __init__(self) -> None:
         self._quick_pool = ThreadPoolExecutor(QUICK_THREADS, "quick")
         self._slow_pool = ThreadPoolExecutor(SLOW_THREADS, "slow")
-        self.slow_tasks = 0
+        self.slow_task_count = 0
 
     async def run_quick(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that takes milliseconds."""
@@ -155,9 +155,9 @@ class ThreadPools:
         Raises TooBusy if MAX_SLOW_TASKS run or wait, and TookTooLong after SLOW_TASK_SECONDS; then the function
         continues in the background.
         """
-        if self.slow_tasks >= MAX_SLOW_TASKS:
+        if self.slow_task_count >= MAX_SLOW_TASKS:
             raise TooBusy("The viewer has too many slow requests.", hint="Try again in a few seconds.")
-        self.slow_tasks += 1
+        self.slow_task_count += 1
         future = asyncio.get_running_loop().run_in_executor(self._slow_pool, function, *arguments)
         future.add_done_callback(self._on_slow_task_done)
         try:
@@ -174,7 +174,7 @@ class ThreadPools:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _on_slow_task_done(self, future: asyncio.Future[Result]) -> None:
-        self.slow_tasks -= 1
+        self.slow_task_count -= 1
         if not future.cancelled():
             future.exception()  # otherwise asyncio logs the error of a task whose request has timed out
 
@@ -190,7 +190,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry(Generic[Result]):
-    """A value made of a map, with the file's signature before loading and the `time.monotonic()` of the start."""
+    """A value made of a map, with the signature of its file and the `time.monotonic()`, both from before loading."""
 
     signature: FileSignature | None
     loaded_at: float
@@ -198,19 +198,22 @@ class _CacheEntry(Generic[Result]):
 
     def is_valid_for(self, current: FileSignature | None, requested_at: float) -> bool:
         """Return True if the entry may answer a request, given the file's current signature."""
-        # An entry that was loaded after the request arrived is valid, even if the file has changed since. So many
-        # requests for a map that is written continuously share one load.
+        # An entry that was loaded after the request arrived is valid, even if the file has changed since: requests for
+        # a map that is written continuously share one load.
         return self.loaded_at >= requested_at or (
             self.signature is not None and self.signature.is_settled and self.signature == current
         )
 
 
 class DocumentCache:
-    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`."""
+    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`.
+
+    `_lock` guards the dicts. With `_load_locks`, simultaneous requests for one map load it once.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.store = MapStore(directory)
-        self._locks = [threading.Lock() for _ in range(LOCK_COUNT)]
+        self._load_locks = [threading.Lock() for _ in range(LOCK_COUNT)]
         self._lock = threading.Lock()
         self._summaries: dict[str, _CacheEntry[Summary | LineageError]] = {}
         self._contents: LRUCache[str, _CacheEntry[bytes]] = LRUCache(
@@ -218,8 +221,8 @@ class DocumentCache:
         )
 
     def load_json(self, mindmap_id: str, requested_at: float) -> bytes:
-        """Return a map as JSON. It is read and encoded only if the cached one is stale. Raises the store's errors."""
-        with self._lock_for(mindmap_id):
+        """Return a map as JSON; it is read only if the cached JSON is stale. Raises the errors of MapStore.read."""
+        with self._get_load_lock(mindmap_id):
             signature = read_signature(self.store.path, mindmap_id)
             with self._lock:
                 entry = self._contents.get(mindmap_id)
@@ -250,7 +253,7 @@ class DocumentCache:
     def _load_summary(
         self, mindmap_id: str, signature: FileSignature, requested_at: float
     ) -> Summary | LineageError:
-        with self._lock_for(mindmap_id):
+        with self._get_load_lock(mindmap_id):
             entry = self._summaries.get(mindmap_id)
             if entry is None or not entry.is_valid_for(signature, requested_at):
                 entry = _CacheEntry(signature, time.monotonic(), self._read_summary(mindmap_id))
@@ -264,8 +267,8 @@ class DocumentCache:
         except (*UNREADABLE_ERRORS, FolderUnusable, NoSuchMindmap) as error:
             return error
 
-    def _lock_for(self, mindmap_id: str) -> threading.Lock:
-        return self._locks[hash(mindmap_id) % LOCK_COUNT]
+    def _get_load_lock(self, mindmap_id: str) -> threading.Lock:
+        return self._load_locks[hash(mindmap_id) % LOCK_COUNT]
 
     def _read_signatures(self) -> dict[str, FileSignature]:
         try:
@@ -323,14 +326,14 @@ class LineageLookup:
         """
         workspace = _get_workspace(document)
         file = _resolve_file(document, workspace, self.path)
-        start, end = parse_line_range(self.lines) if self.lines.strip() else (1, 0)
+        start, end = parse_line_range(self.lines) if self.lines.strip() else (1, 0)  # 0 means the last line
         request = ExplainRequest(file, start, end, include_related=True)
         return backend.explain(request, Path(workspace))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitLookup:
-    """Request for a commit with its message and files, and with the diff of the file `path` in it if that is given."""
+    """Request for a commit with its message and files. `path` is a file whose diff is shown, too; empty for none."""
 
     sha: str
     path: str = ""

@@ -36,7 +36,8 @@ SCAN_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 0.25
 # Time until the next attempt to watch the directory, after a failure.
 RETRY_SECONDS: Final = 60.0
-# The kernel updates the time for files every 10 ms at most, so two writes within 10 ms can have the same time. Doubled.
+# The kernel updates its clock for file times at least every 10 ms, so two writes within 10 ms can have the same time.
+# Twice as long, to be safe.
 MTIME_RESOLUTION_NS: Final = 20_000_000
 EVENTS: Final = "events"
 POLLING: Final = "polling"
@@ -67,13 +68,13 @@ def read_signature(directory: Path, mindmap_id: str) -> FileSignature | None:
 
 
 def read_signatures(directory: Path) -> dict[str, FileSignature]:
-    """Return the signatures of all maps in a directory by id; none if it is missing. Raises OSError if unreadable."""
+    """Return the signatures of all maps in a directory by id; none if there is no directory, OSError if unreadable."""
     signatures: dict[str, FileSignature] = {}
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         for entry in entries:
             mindmap_id = parse_file_name(entry.name)
             if mindmap_id is not None:
-                with suppress(OSError):  # deleted since the scan
+                with suppress(OSError):  # deleted since the directory was listed
                     signatures[mindmap_id] = _create_signature(entry.stat(follow_symlinks=False))
     return signatures
 
@@ -110,7 +111,7 @@ class _PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Debouncer:
-    """Debouncer: calls `callback` once for several triggers of a name that follow each other quickly.
+    """Debouncer: calls `callback` with a name, once for several triggers of the name that follow each other quickly.
 
     The call comes QUIET_SECONDS after the last trigger, but at most MAX_DELAY_SECONDS after the first.
     """
@@ -149,7 +150,7 @@ class DirectoryWatcher:
         self._signatures: dict[str, FileSignature | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._observer: _DirectoryObserver | None = None
-        self._last_attempt = -RETRY_SECONDS
+        self._next_attempt_at = 0.0  # of `time.monotonic()`
         self._has_warned = False
         self._is_stopped = False
         self.mode = POLLING
@@ -194,14 +195,14 @@ class DirectoryWatcher:
             self._create_task(self._report_if_changed(mindmap_id))
 
     async def _report_if_changed(self, mindmap_id: str) -> None:
-        """Report a map if its signature differs from the last one, as a scan and an event may find the same change."""
+        """Report a map if its signature differs from the last one. A scan and an event may find the same change."""
         signature = await asyncio.to_thread(read_signature, self._directory, mindmap_id)
         if self._is_unchanged(mindmap_id, signature):
             return
         if signature is None:
             del self._signatures[mindmap_id]
         else:
-            # The next write may not change an unsettled signature. None differs from every signature.
+            # The next write may leave an unsettled signature the same. None differs from every signature.
             self._signatures[mindmap_id] = signature if signature.is_settled else None
         self._on_change(mindmap_id)
 
@@ -221,12 +222,12 @@ class DirectoryWatcher:
             return
         if self._observer is not None:
             self._observer.stop()
-            self._observer, self._last_attempt = None, -RETRY_SECONDS
+            self._observer, self._next_attempt_at = None, 0.0
         identity, now = read_file_identity(self._directory), time.monotonic()
-        if identity is None or now - self._last_attempt < RETRY_SECONDS:
+        if identity is None or now < self._next_attempt_at:
             self.mode = POLLING
             return
-        self._last_attempt = now
+        self._next_attempt_at = now + RETRY_SECONDS
         try:
             self._observer = _DirectoryObserver(self._directory, identity, self._loop, self._on_file_names)
             self.mode = EVENTS
@@ -300,5 +301,5 @@ def _try_read_signatures(directory: Path) -> dict[str, FileSignature]:
 
 
 def create_observer() -> BaseObserver:
-    """Return watchdog's observer for this system. Tests replace it."""
+    """Return watchdog's observer for this system. Tests replace this function."""
     return Observer()

@@ -267,6 +267,11 @@ def test_repeated_rename_moves_nothing() -> None:
     }
 
 
+def test_blank_summary_is_not_logged() -> None:
+    """The log message of a touch whose summary is only white space names the path alone."""
+    assert log_touch(create_map(), ROOT, TouchInput("a.py", summary="  "), NOON).message == "Modify a.py"
+
+
 def test_previous_path_implies_a_rename() -> None:
     """A touch with a previous path and no action is a rename."""
     assert (

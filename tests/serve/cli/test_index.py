@@ -413,7 +413,15 @@ def test_missing_path_is_an_error(repo: Repo, home: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0204, "20 ms"), (12.34, "12.3 s"), (61.2, "1 min 01 s"), (3600, "60 min 00 s")]
+    ("seconds", "text"),
+    [
+        (0.0204, "20 ms"),
+        (0.9996, "1.0 s"),
+        (12.34, "12.3 s"),
+        (59.97, "1 min 00 s"),
+        (61.2, "1 min 01 s"),
+        (3600, "60 min 00 s"),
+    ],
 )
 def test_format_duration(seconds: float, text: str) -> None:
     """Durations are formatted for users."""

@@ -122,6 +122,14 @@ def test_work_tree_without_git_directory(repo: Repo, home: Path) -> None:
     assert item.is_certain and "no longer exists" in item.reason
 
 
+def test_file_at_the_path(repo: Repo, home: Path) -> None:
+    """The index of a directory that a file has replaced can be deleted."""
+    shutil.rmtree(repo.path)
+    repo.path.touch()
+    [item] = find_items(home)[ItemKind.INDEX]
+    assert item.is_certain and item.reason == "the repository no longer exists"
+
+
 def test_another_repository_at_the_path(repo: Repo, home: Path) -> None:
     """If another repository has the path now, the old index is deleted and the new one stays."""
     old_folder = find_location(repo, home).folder
