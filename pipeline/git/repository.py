@@ -367,12 +367,10 @@ class Repository:
 
     def is_in_index(self, path: bytes) -> bool:
         """Return whether git's index has the path; True also if libgit2 cannot read the index."""
-        index = pygit2.Index(str(self.git_dir / "index"))
         try:
-            index.read(False)
+            return os.fsdecode(path) in pygit2.Repository(str(self.reopen_path)).index
         except pygit2.GitError:
             return True
-        return os.fsdecode(path) in index
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
         """Return the patch between two blobs (None: no content). Reads both completely."""
