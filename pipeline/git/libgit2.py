@@ -24,6 +24,10 @@ PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
 
+# Raw object id of the empty tree. git and libgit2's diff know it without a stored object; `Odb.read` does not.
+EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+
+
 def _configure_libgit2() -> None:
     pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
     pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
@@ -123,6 +127,8 @@ class ErrorTranslation:
 
 def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
     """Return the data of a tree object; raise KeyError if it is missing or no tree."""
+    if object_id == EMPTY_TREE:
+        return b""
     object_type, data = odb.read(pygit2.Oid(raw=object_id))
     if object_type != ObjectType.TREE:
         raise KeyError(object_id.hex())

@@ -367,6 +367,38 @@ def test_a_missing_tree_is_unreadable(repo: Repo) -> None:
             extract_hunks(opened, sha, ignore_nothing)
 
 
+def test_empty_tree_that_is_not_stored(tmp_path: Path) -> None:
+    """git knows the empty tree without a stored object, so commits and directories with it are readable."""
+    repo = Repo.create(tmp_path / "work")
+    empty_tree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+    first = repo.git("commit-tree", empty_tree, "-m", "First")
+    repo.git("reset", "--quiet", "--hard", first)
+    repo.symlink("link", "a.py")
+    full = repo.commit_file("a.py", "a = 1\n")
+    second = repo.commit_file("b.py", "b = 1\n")
+    empty = repo.git("commit-tree", empty_tree, f"-p{full}", "-m", "Delete all")
+    merge = repo.git("commit-tree", empty_tree, f"-p{full}", f"-p{first}", "-m", "Merge")
+    deleting_merge = repo.git(
+        "commit-tree", empty_tree, f"-p{full}", f"-p{second}", "-m", "Delete by a merge"
+    )
+    nested_tree = repo.git("mktree", "--missing", stdin=f"40000 tree {empty_tree}\tsub\n".encode())
+    nested = repo.git("commit-tree", nested_tree, f"-p{full}", "-m", "Nest")
+    assert not (repo.path / ".git/objects" / empty_tree[:2] / empty_tree[2:]).exists()
+    repository = open_repository(repo.path)
+    both_files = [(b"a.py", "deleted"), (b"link", "deleted")]
+    for sha, expected in {
+        first: [[]],
+        full: [[(b"a.py", "added"), (b"link", "added")]],
+        empty: [both_files],
+        merge: [],
+        deleting_merge: [both_files, both_files],
+        nested: [both_files],
+    }.items():
+        diffs = repository.diff_with_parents(sha)
+        assert [[(change.path, change.kind) for change in diff.changes] for diff in diffs] == expected
+    assert repository.list_files(empty) == [] and repository.find_entry(empty, b"a.py") is None
+
+
 def test_a_tree_is_not_read_as_a_commit(repo: Repo) -> None:
     """Reading a tree's sha as a commit is an error."""
     tree = repo.git("rev-parse", "HEAD^{tree}")
