@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
+from serve.cli.render_changes import print_show_answer
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.explain.show_commit import ANSWER_OVERHEAD, FILE_OVERHEAD, show_commit
@@ -72,6 +75,18 @@ def test_commit_with_files(repo: Repo) -> None:
         "renamed",
     )
     assert (renamed.added, renamed.removed) == (1, 1)
+
+
+def test_file_that_is_too_large_to_compare(repo: Repo) -> None:
+    """The list of files says which numbers of lines are unknown, and why, in JSON and in both texts."""
+    answer = show(repo, "HEAD^")
+    reason = "larger than 1 MiB, so its lines are not compared"
+    file = {"path": "big.txt", "change_kind": "added", "limitation": reason}
+    assert answer.to_json_dict()["files"] == [file]
+    assert f"file: big.txt added, {reason}" in format_show_answer(answer).splitlines()
+    output = StringIO()
+    print_show_answer(answer, Console(file=output, width=200))
+    assert f"+?    -?     big.txt  added, {reason}" in output.getvalue()
 
 
 def test_merge_is_compared_with_its_first_parent(repo: Repo) -> None:
