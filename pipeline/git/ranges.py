@@ -19,7 +19,7 @@ from typing import Final
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.objects import EPOCH, parse_seconds
+from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
 from stores.errors import LineageError
 
@@ -70,16 +70,70 @@ def list_range(
     # On stdin, because thousands of indexed branches would exceed the length of a command line.
     stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
     output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
-    if output.exit_code:
+    if not output.exit_code:
+        return tuple(output.stdout.decode("ascii").split())
+    shas = _list_damaged_range(repository, git, words, excluded)
+    if not shas:
         raise _build_error(repository, text, output.stderr)
-    return tuple(output.stdout.decode("ascii").split())
+    return shas
 
 
-def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return these commits, in their order. If git cannot read the tree of one, this and all later ones are missing.
+def _list_damaged_range(
+    repository: Repository, git: GitProgram, words: Sequence[str], excluded: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the commits of a range, newest first, if one is missing or damaged. It is listed as one without parents.
+
+    The result is empty if git does not resolve the range to commits that this clone has.
+    """
+    output = git.run("rev-parse", "--revs-only", *words, "--")
+    tips: list[str] = []
+    hidden_commits = list(excluded)
+    for name in [] if output.exit_code else output.stdout.decode("ascii").split():
+        with suppress(UnreadableObject):
+            if sha := repository.resolve_revision(name.removeprefix("^")):
+                (hidden_commits if name.startswith("^") else tips).append(sha)
+    excluded_commits = collect_reachable(hidden_commits, repository.read_parents)
+    reached_commits = collect_reachable(tips, repository.read_parents, excluded_commits)
+
+    def read_date(sha: str) -> datetime:
+        with suppress(UnreadableObject):
+            return repository.read_commit(sha).commit_date
+        return EPOCH
+
+    return tuple(sorted(reached_commits, key=read_date, reverse=True))
+
+
+def read_commits(
+    repository: Repository, git: GitProgram, shas: Sequence[str]
+) -> tuple[list[RangeCommit], list[UnreadableObject]]:
+    """Return these commits, in their order, and the errors of those that cannot be read.
 
     A commit at a shallow boundary has no paths, because its parent is unknown.
     """
+    commits = _read_with_git(repository, git, shas)
+    if len(commits) == len(shas):
+        return commits, []
+    # git ends at the first commit that it cannot read.
+    errors = [error for sha in shas if (error := _find_error(repository, sha))]
+    unreadable = {error.sha for error in errors}
+    readable = [sha for sha in shas if sha not in unreadable]
+    commits = _read_with_git(repository, git, readable)
+    errors += [UnreadableObject(sha, "git cannot read it") for sha in readable[len(commits) :]]
+    return commits, errors
+
+
+def _find_error(repository: Repository, sha: str) -> UnreadableObject | None:
+    """Return the error of reading a commit or, unless it is a merge, the directories that it changes."""
+    try:
+        if len(repository.read_commit(sha).parents) < 2:
+            repository.list_changed_paths(sha)
+    except UnreadableObject as error:
+        return UnreadableObject(sha, error.reason)
+    return None
+
+
+def _read_with_git(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
+    """Return the commits up to the first one that git cannot read."""
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
         *_DIFF_TREE,

@@ -222,8 +222,10 @@ class Repository:
         return sha in self._odb
 
     def is_commit(self, sha: str) -> bool:
-        """Return whether the object exists in this clone and is a commit."""
-        return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
+        """Return whether the object exists in this clone, is readable, and is a commit."""
+        with suppress(pygit2.GitError, KeyError, ValueError):
+            return self._odb.read_header(sha)[0] == ObjectType.COMMIT
+        return False
 
     def can_diff(self, sha: str) -> bool:
         """Return whether a commit exists in this clone and its parents are not cut off by a shallow clone."""
@@ -278,13 +280,13 @@ class Repository:
         with ErrorTranslation(sha):
             return self._diff_trees(sha, old, links.tree)
 
-    def list_merged_paths(self, sha: str) -> list[bytes]:
-        """Return the paths that a merge changes against its first parent, sorted; a rename counts as two."""
+    def list_changed_paths(self, sha: str) -> list[bytes]:
+        """Return the paths that a commit changes against its first parent, sorted; a rename counts as two."""
         links = self._read_links(sha)
-        parent = self._read_links(links.parents[0])
+        old = self._read_links(links.parents[0]).tree if links.parents else None
         with ErrorTranslation(sha):
             differences = iter_differing_paths(
-                self._read_tree_entries(parent.tree),
+                self._read_tree_entries(old),
                 self._read_tree_entries(links.tree),
                 self._tree_reader.read_entries,
             )

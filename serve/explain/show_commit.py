@@ -214,6 +214,8 @@ def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:
     if shas:
         names = ", ".join(sha[: len(prefix) + MORE_DIGITS] for sha in shas[:MAX_NAMES])
         raise BadRequest(f"Several commits begin with {prefix}: {names}.", hint="Give more digits.")
+    for sha in objects:
+        repository.read_blob_size(sha)  # raises the error for a damaged object, which may be the commit
     missing = " A shallow clone lacks old commits." if repository.is_shallow else ""
     raise BadRequest(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
 

@@ -228,6 +228,17 @@ def test_sha_prefix(tmp_path: Path) -> None:
     assert show(repo, mixed).commit.commit_sha == dict(groups[mixed])["commit"]
 
 
+def test_prefix_of_a_damaged_commit(tmp_path: Path) -> None:
+    """A prefix of a damaged object names an object that cannot be read, not an unknown commit."""
+    repo = Repo.create(tmp_path / "repo")
+    sha = repo.commit_file("a.py", "one\n")
+    file = repo.path / ".git/objects" / sha[:2] / sha[2:]
+    file.unlink()
+    file.write_bytes(b"junk")
+    with pytest.raises(UnreadableObject, match=f"{sha} cannot be read"):
+        show(repo, sha[:8])
+
+
 def create_object_stream(count: int) -> bytes:
     """Return the input of `git fast-import` for as many commits and blobs. Among a thousand, some begin alike."""
     return b"".join(
