@@ -54,16 +54,16 @@ BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 class UnreadableObject(LineageError):
     """A commit, or an object its change needs, is missing or damaged."""
 
-    def __init__(self, sha: str, reason: str) -> None:
-        super().__init__(
-            f"{sha} cannot be read: {reason}", hint="Run `git fsck` to list missing and damaged objects."
-        )
+    def __init__(
+        self, sha: str, reason: str, hint: str = "Run `git fsck` to list missing and damaged objects."
+    ) -> None:
+        super().__init__(f"{sha} cannot be read: {reason}", hint=hint)
         self.sha = sha
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str, str]]:
         """Pickle the arguments of the constructor, because worker processes send these errors back."""
-        return type(self), (self.sha, self.reason)
+        return type(self), (self.sha, self.reason, self.hint)
 
 
 def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:

@@ -13,7 +13,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_dir import blocks_on_open
+from pipeline.git.git_dir import blocks_on_open, read_or_empty
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
 # `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
@@ -86,6 +86,17 @@ def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
     """Check whether repository discovery from a directory finds the repository with this git directory."""
     discovered_path = pygit2.discover_repository(str(directory))
     return discovered_path is not None and Path(discovered_path).resolve() == git_dir
+
+
+def describe_head_repair(git_dir: Path, common_dir: Path) -> str:
+    """Return sentences that say how to repair HEAD, or its branch. git itself refuses most commands until then."""
+    branch = read_or_empty(git_dir / "HEAD").decode("utf-8", "replace").strip().removeprefix("ref: ")
+    if not branch.startswith("refs/") or "\0" in branch or not pygit2.reference_is_valid_name(branch):
+        return f"Write `ref: refs/heads/BRANCH` into {git_dir / 'HEAD'}, with the name of your branch."
+    return (
+        f"Write the sha of a commit into {common_dir / branch}: {git_dir / 'logs' / 'HEAD'} lists earlier ones, the "
+        "newest last. If an object is missing, another clone may have it."
+    )
 
 
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:

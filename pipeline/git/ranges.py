@@ -191,18 +191,26 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
     branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
     commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
     """
+    tips: dict[str, None] = {}
+    for sha in list_ref_objects(git, patterns):
+        with suppress(UnreadableObject):
+            if commit := repository.resolve_revision(sha):
+                tips[commit] = None
+    return list(tips)
+
+
+def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
+    """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
+
+    Raises UnreadableObject if git cannot list the refs.
+    """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
     if not full_patterns:  # git would list all refs
         return []
     output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
-    tips: dict[str, None] = {}
-    for sha in output.stdout.decode("ascii").split():
-        with suppress(UnreadableObject):
-            if commit := repository.resolve_revision(sha):
-                tips[commit] = None
-    return list(tips)
+    return output.stdout.decode("ascii").split()
 
 
 def _expand_pattern(pattern: str) -> list[str]:

@@ -36,6 +36,7 @@ from pipeline.git.git_dir import (
 )
 from pipeline.git.libgit2 import (
     ErrorTranslation,
+    describe_head_repair,
     find_user_attributes_file,
     is_discoverable_from,
     is_implicitly_bare,
@@ -153,12 +154,14 @@ class Repository:
     def read_head(self) -> str | None:
         """Return the sha of HEAD's commit, on a branch or detached; None before the first commit."""
         try:
-            target = self._git.head.target
-        except pygit2.GitError as error:
+            return self._peel_to_commit(str(self._git.head.target), "HEAD")
+        except (pygit2.GitError, UnreadableObject) as error:
             if self._git.head_is_unborn:
                 return None
-            raise UnreadableObject("HEAD", str(error)) from error
-        return self._peel_to_commit(str(target), "HEAD")
+            reason = error.reason if isinstance(error, UnreadableObject) else str(error)
+            raise UnreadableObject(
+                "HEAD", reason, describe_head_repair(self.git_dir, self.common_dir)
+            ) from error
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return the name of each tag and the sha of the object that it points to, sorted."""

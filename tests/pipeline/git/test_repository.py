@@ -248,6 +248,35 @@ def test_a_missing_head_is_unreadable(repo: Repo) -> None:
             open_repository(repo.path).read_head()
 
 
+@pytest.mark.parametrize(
+    "content", ["garbage", "", "\0" * 40, "ref: nonsense", "ref: refs/heads/../x", "1" * 40]
+)
+def test_damaged_head_is_repaired_as_the_hint_says(repo: Repo, content: str) -> None:
+    """git refuses all commands with a damaged HEAD, so the hint says what to write into the file."""
+    head, file = repo.head, repo.path / ".git/HEAD"
+    file.write_text(f"{content}\n")
+    with pytest.raises(UnreadableObject) as error:
+        open_repository(repo.path).read_head()
+    assert error.value.hint == f"Write `ref: refs/heads/BRANCH` into {file}, with the name of your branch."
+    file.write_text("ref: refs/heads/main\n")
+    assert open_repository(repo.path).read_head() == head == repo.head
+
+
+@pytest.mark.parametrize("content", ["garbage", "", "1" * 40])
+def test_damaged_branch_is_repaired_as_the_hint_says(repo: Repo, content: str) -> None:
+    """git cannot set a branch whose file is damaged, so the hint says what to write into the file."""
+    head, file, log = repo.head, repo.path / ".git/refs/heads/main", repo.path / ".git/logs/HEAD"
+    file.write_text(f"{content}\n")
+    with pytest.raises(UnreadableObject) as error:
+        open_repository(repo.path).read_head()
+    assert (
+        f"Write the sha of a commit into {file}: {log} lists earlier ones, the newest last."
+        in error.value.hint
+    )
+    file.write_text(f"{log.read_text().splitlines()[-1].split()[1]}\n")
+    assert open_repository(repo.path).read_head() == head == repo.head
+
+
 def test_files_of_nul_bytes_are_errors(repo: Repo) -> None:
     """If a crash left NUL bytes in `packed-refs`, or in a file `.git`, the error says what cannot be read."""
     (repo.path / ".git/packed-refs").write_bytes(b"\0" * 40)
