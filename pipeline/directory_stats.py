@@ -16,6 +16,7 @@ import polars as pl
 from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path, list_parent_directories
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 
 # `-c`: for a merge, list the paths that differ from every parent. `--name-status`: print a status before each path, so
@@ -53,18 +54,33 @@ class HistoryChanges:
 def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     """Read the paths that each commit changed, of the commits that `head` reaches.
 
-    Commits at a shallow boundary are left out. If a tree is missing, the commits after its commit are not read.
+    Commits at a shallow boundary, and those with missing trees, are left out.
     """
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
+    changes = _read_changes(repository, shas)
+    if changes.read_commits < len(shas):  # git stops at the first missing tree
+        readable = [sha for sha in shas if _is_readable(repository, sha)]
+        changes = replace(_read_changes(repository, readable), total_commits=len(shas))
+    return changes
+
+
+def _is_readable(repository: Repository, sha: str) -> bool:
+    try:
+        repository.list_changed_paths(sha)
+    except UnreadableObject:
+        return False
+    return True
+
+
+def _read_changes(repository: Repository, shas: Sequence[str]) -> HistoryChanges:
+    """Read the changes of the commits up to the first one that git cannot read."""
     stdin = "".join(f"{sha}\n" for sha in shas).encode()
     with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as git_process:
         assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it
         changes = _parse_output(_split_at_nul(git_process.process.stdout), shas)
         exit_code = git_process.wait().exit_code
-    if exit_code:  # git stops at the first missing tree
-        return changes
     # The output does not list the last commits if they changed no path.
-    return replace(changes, read_commits=len(shas))
+    return changes if exit_code else replace(changes, read_commits=len(shas))
 
 
 def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:

@@ -123,7 +123,7 @@ def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str],
         return CommitChanges(hunks, all_ignored=bool(tree_diff.changes) and not changes)
     if merge_hunks := tuple(_build_merge_hunks(repository, tree_diffs, is_ignored)):
         return CommitChanges(merge_hunks, all_ignored=False)
-    paths = list(map(decode_path, repository.list_merged_paths(sha)))
+    paths = list(map(decode_path, repository.list_changed_paths(sha)))
     merged_paths = tuple(path for path in paths if not is_ignored(path))
     return CommitChanges((), all_ignored=bool(paths) and not merged_paths, merged_paths=merged_paths)
 

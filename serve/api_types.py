@@ -51,7 +51,7 @@ class NamedRepository:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """First tag that contains a commit, as `git describe --contains` names it, with the tag's date."""
+    """First tag that contains a commit, which is the one with the oldest date, with this date."""
 
     tag: str
     date: str

@@ -171,13 +171,18 @@ class ShowRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """File that a commit changes. `added`, `removed`: numbers of lines. `old_path`: before a rename."""
+    """File that a commit changes.
+
+    `added`, `removed`: numbers of lines; None if they are unknown. `limitation` then says why. `old_path`: before a
+    rename.
+    """
 
     path: str
     change_kind: str
-    added: int
-    removed: int
+    added: int | None
+    removed: int | None
     old_path: str | None = None
+    limitation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,16 +57,16 @@ class UnreadableObject(LineageError):
     `sha`: the object, or a name for it such as `HEAD`. `reason`: why it cannot be read.
     """
 
-    def __init__(self, sha: str, reason: str) -> None:
-        super().__init__(
-            f"{sha} cannot be read: {reason}", hint="Run `git fsck` to list missing and damaged objects."
-        )
+    def __init__(
+        self, sha: str, reason: str, hint: str = "Run `git fsck` to list missing and damaged objects."
+    ) -> None:
+        super().__init__(f"{sha} cannot be read: {reason}", hint=hint)
         self.sha = sha
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str, str]]:
         """Pickle the arguments of the constructor, because worker processes return such errors."""
-        return type(self), (self.sha, self.reason)
+        return type(self), (self.sha, self.reason, self.hint)
 
 
 def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:

@@ -135,14 +135,17 @@ class GitProgram:
     timeout_seconds: float | None = None
 
     @contextmanager
-    def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
+    def start(
+        self, *arguments: str | bytes, stdin: bytes | None = None, without_index: bool = False
+    ) -> Iterator[GitProcess]:
         """Run git during the body of the `with` statement, and kill it at the end if it still runs.
 
-        Raises GitNotFound if there is no git program, and TooLongForGit if the arguments are too long.
+        `without_index`: git runs as if it had no index file. Raises GitNotFound if there is no git program, and
+        TooLongForGit if the arguments are too long.
         """
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())
-        if arguments[0] in COMMANDS_WITHOUT_INDEX:
+        if without_index or arguments[0] in COMMANDS_WITHOUT_INDEX:
             environment["GIT_INDEX_FILE"] = str(self.git_dir / "no-index")
         try:
             process = subprocess.Popen(

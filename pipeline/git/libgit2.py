@@ -13,7 +13,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_dir import blocks_on_open
+from pipeline.git.git_dir import blocks_on_open, read_or_empty
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
@@ -23,6 +23,10 @@ OBJECT_CACHE_BYTES: Final = 2 << 20
 # instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
+
+
+# Raw object id of the empty tree. git and libgit2's diff know it without a stored object; `Odb.read` does not.
+EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 
 def _configure_libgit2() -> None:
@@ -85,6 +89,17 @@ def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
     return discovered_path is not None and Path(discovered_path).resolve() == git_dir
 
 
+def describe_head_repair(git_dir: Path, common_dir: Path) -> str:
+    """Return sentences that say how to repair HEAD, or its branch. git itself refuses most commands until then."""
+    branch = read_or_empty(git_dir / "HEAD").decode("utf-8", "replace").strip().removeprefix("ref: ")
+    if not branch.startswith("refs/") or "\0" in branch or not pygit2.reference_is_valid_name(branch):
+        return f"Write `ref: refs/heads/BRANCH` into {git_dir / 'HEAD'}, with the name of your branch."
+    return (
+        f"Write the sha of a commit into {common_dir / branch}: {git_dir / 'logs' / 'HEAD'} lists earlier ones, the "
+        "newest last. If an object is missing, another clone may have it."
+    )
+
+
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
     """Load the mailmap of a repository; an empty one if a mailmap file is unreadable or a pipe, which would block."""
     root = Path(git.workdir or git.path)
@@ -124,6 +139,8 @@ class ErrorTranslation:
 
 def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
     """Return the data of the tree with a raw object id. Raise KeyError if it is missing or no tree."""
+    if object_id == EMPTY_TREE:
+        return b""
     object_type, data = odb.read(pygit2.Oid(raw=object_id))
     if object_type != ObjectType.TREE:
         raise KeyError(object_id.hex())

@@ -19,7 +19,7 @@ from typing import Final
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.objects import EPOCH, parse_seconds
+from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
 from stores.errors import LineageError
 
@@ -74,17 +74,70 @@ def list_range(
     # On stdin, because thousands of indexed branches would exceed the length of a command line.
     stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
     output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
-    if output.exit_code:
+    if not output.exit_code:
+        return tuple(output.stdout.decode("ascii").split())
+    shas = _list_damaged_range(repository, git, words, excluded)
+    if not shas:
         raise _build_error(repository, text, output.stderr)
-    return tuple(output.stdout.decode("ascii").split())
+    return shas
 
 
-def read_commits(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return the given commits, in the same order.
+def _list_damaged_range(
+    repository: Repository, git: GitProgram, words: Sequence[str], excluded: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the commits of a range of which one is missing or damaged, newest first. That one counts as a root.
 
-    If git cannot read the tree of a commit, it and all later commits are missing in the result. A commit at a shallow
-    boundary has no paths, because its parent is unknown.
+    The result is empty if git does not resolve the range to commits that this clone has.
     """
+    output = git.run("rev-parse", "--revs-only", *words, "--")
+    tips: list[str] = []
+    hidden_commits = list(excluded)
+    for name in [] if output.exit_code else output.stdout.decode("ascii").split():
+        with suppress(UnreadableObject):
+            if sha := repository.resolve_revision(name.removeprefix("^")):
+                (hidden_commits if name.startswith("^") else tips).append(sha)
+    excluded_commits = collect_reachable(hidden_commits, repository.read_parents)
+    reached_commits = collect_reachable(tips, repository.read_parents, excluded_commits)
+
+    def read_date(sha: str) -> datetime:
+        with suppress(UnreadableObject):
+            return repository.read_commit(sha).commit_date
+        return EPOCH
+
+    return tuple(sorted(reached_commits, key=read_date, reverse=True))
+
+
+def read_commits(
+    repository: Repository, git: GitProgram, shas: Sequence[str]
+) -> tuple[list[RangeCommit], list[UnreadableObject]]:
+    """Return the given commits, in the same order, without the unreadable ones, and the errors of these.
+
+    A commit at a shallow boundary has no paths, because its parent is unknown.
+    """
+    commits = _read_with_git(repository, git, shas)
+    if len(commits) == len(shas):
+        return commits, []
+    # git ends at the first commit that it cannot read.
+    errors = [error for sha in shas if (error := _find_error(repository, sha))]
+    unreadable = {error.sha for error in errors}
+    readable = [sha for sha in shas if sha not in unreadable]
+    commits = _read_with_git(repository, git, readable)
+    errors += [UnreadableObject(sha, "git cannot read it") for sha in readable[len(commits) :]]
+    return commits, errors
+
+
+def _find_error(repository: Repository, sha: str) -> UnreadableObject | None:
+    """Return the error of reading a commit or, unless it is a merge, the directories that it changes."""
+    try:
+        if len(repository.read_commit(sha).parents) < 2:
+            repository.list_changed_paths(sha)
+    except UnreadableObject as error:
+        return UnreadableObject(sha, error.reason)
+    return None
+
+
+def _read_with_git(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
+    """Return the commits up to the first one that git cannot read."""
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
         *_DIFF_TREE,
@@ -146,18 +199,26 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
     `refs/` selects any refs, another one local branches, remote-tracking branches and tags. Refs of trees and blobs,
     and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
     """
+    tips: dict[str, None] = {}
+    for sha in list_ref_objects(git, patterns):
+        with suppress(UnreadableObject):
+            if commit := repository.resolve_revision(sha):
+                tips[commit] = None
+    return list(tips)
+
+
+def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
+    """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
+
+    Raises UnreadableObject if git cannot list the refs.
+    """
     full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
     if not full_patterns:  # git would list all refs
         return []
     output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
-    tips: dict[str, None] = {}
-    for sha in output.stdout.decode("ascii").split():
-        with suppress(UnreadableObject):
-            if commit := repository.resolve_revision(sha):
-                tips[commit] = None
-    return list(tips)
+    return output.stdout.decode("ascii").split()
 
 
 def _expand_pattern(pattern: str) -> list[str]:

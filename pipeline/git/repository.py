@@ -36,6 +36,7 @@ from pipeline.git.git_dir import (
 )
 from pipeline.git.libgit2 import (
     ErrorTranslation,
+    describe_head_repair,
     find_user_attributes_file,
     is_discoverable_from,
     is_implicitly_bare,
@@ -153,12 +154,13 @@ class Repository:
     def read_head(self) -> str | None:
         """Return the SHA of HEAD's commit, on a branch or detached; None before the first commit."""
         try:
-            target = self._git.head.target
-        except pygit2.GitError as error:
+            return self._peel_to_commit(str(self._git.head.target), "HEAD")
+        except (pygit2.GitError, UnreadableObject) as error:
             if self._git.head_is_unborn:
                 return None
-            raise UnreadableObject("HEAD", str(error)) from error
-        return self._peel_to_commit(str(target), "HEAD")
+            reason = error.reason if isinstance(error, UnreadableObject) else str(error)
+            hint = describe_head_repair(self.git_dir, self.common_dir)
+            raise UnreadableObject("HEAD", reason, hint) from error
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return (name, SHA of the object that it points to) of each tag, sorted."""
@@ -223,8 +225,10 @@ class Repository:
         return sha in self._odb
 
     def is_commit(self, sha: str) -> bool:
-        """Return whether the object exists in this clone and is a commit."""
-        return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
+        """Return whether the object exists in this clone, is readable, and is a commit."""
+        with suppress(pygit2.GitError, KeyError, ValueError):
+            return self._odb.read_header(sha)[0] == ObjectType.COMMIT
+        return False
 
     def can_diff(self, sha: str) -> bool:
         """Return whether a commit exists in this clone and is not at the boundary of a shallow clone."""
@@ -279,13 +283,13 @@ class Repository:
         with ErrorTranslation(sha):
             return self._diff_trees(sha, old, links.tree)
 
-    def list_merged_paths(self, sha: str) -> list[bytes]:
-        """Return the paths that differ between a merge and its first parent, sorted. A renamed file has two."""
+    def list_changed_paths(self, sha: str) -> list[bytes]:
+        """Return the paths that a commit changes against its first parent, sorted. A renamed file has two."""
         links = self._read_links(sha)
-        parent = self._read_links(links.parents[0])
+        old = self._read_links(links.parents[0]).tree if links.parents else None
         with ErrorTranslation(sha):
             differences = iter_differing_paths(
-                self._read_tree_entries(parent.tree),
+                self._read_tree_entries(old),
                 self._read_tree_entries(links.tree),
                 self._tree_reader.read_entries,
             )
@@ -367,13 +371,11 @@ class Repository:
             return self._tree_reader.find_entry(tree, path)
 
     def is_in_index(self, path: bytes) -> bool:
-        """Return whether git's index has the path. True if libgit2 cannot read the index."""
-        index = pygit2.Index(str(self.git_dir / "index"))
+        """Return whether git has the path in its index. True if libgit2 cannot read the index."""
         try:
-            index.read(False)
+            return os.fsdecode(path) in pygit2.Repository(str(self.reopen_path)).index
         except pygit2.GitError:
             return True
-        return os.fsdecode(path) in index
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
         """Return the patch that turns one blob into another; None for no blob. Reads both completely."""

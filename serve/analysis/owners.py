@@ -17,18 +17,18 @@ from typing import Final
 import polars as pl
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitProcess, GitProgram, GitTimeout
+from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.objects import is_bot
 from pipeline.git.repository import Repository
 from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
     BlameIgnoreRevs,
+    RunningBlame,
     blame_revision,
     describe_blame_failure,
     describe_file_limitations,
     describe_line_limitations,
-    read_blame,
 )
 from serve.explain.target import Target, read_committed_target
 from serve.related_types import Bot, Owner, RecentAuthor
@@ -104,15 +104,15 @@ def read_surviving_lines(
     repository: Repository,
     git: GitProgram,
     target: Target,
-    blame_process: GitProcess | None,
+    running_blame: RunningBlame | None,
     ignore_revs: BlameIgnoreRevs,
 ) -> SurvivingLines:
-    """Return the surviving lines of a file. `blame_process`: running git blame; None if the file has no lines."""
+    """Return the surviving lines of a file. `running_blame`: None if the file has no lines."""
     limitations = tuple(describe_file_limitations(target, ignore_revs, repository, git))
-    if blame_process is None:
+    if running_blame is None:
         return SurvivingLines({}, limitations)
     try:
-        result = read_blame(blame_process, MAX_BLAME_SECONDS)
+        result = running_blame.read(MAX_BLAME_SECONDS)
     except GitTimeout:
         sentence = (
             f"git blame did not finish within {MAX_BLAME_SECONDS:.0f} seconds, "

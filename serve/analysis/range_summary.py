@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.git import commit_graph, ranges
+from pipeline.git.errors import NothingReadable, UnreadableObject
 from pipeline.git.ranges import RangeCommit
 from pipeline.git.releases import find_merges
-from pipeline.git.repository import open_repository
+from pipeline.git.repository import Repository, open_repository
 from serve.analysis.commit_kinds import KINDS, MERGE, OTHER, CommitKind, classify_commit, count_kinds
 from serve.api_types import format_rfc3339, validate_limit
 from serve.commit_ranges import list_commits
@@ -30,7 +31,7 @@ from serve.references import (
     remove_squash_suffix,
 )
 from serve.repositories import find_index
-from serve.text import format_commit_count
+from serve.text import SHA_DIGITS, format_commit_count
 
 # If more than this share of the commits change a directory, its subdirectories are counted instead.
 DIVIDED_SHARE: Final = 0.5
@@ -176,7 +177,8 @@ class ClassifiedCommit:
 def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnswer:
     """Return the summary of a range of the repository at `path`.
 
-    `limit`: number of release notes, and of commits of each kind, to return. Raises BadRequest.
+    `limit`: number of release notes, and of commits of each kind, to return. Raises BadRequest, and NothingReadable if
+    all commits of the range are unreadable.
     """
     validate_limit(limit, "commits")
     repository = open_repository(path)
@@ -185,9 +187,11 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
     git = commit_graph.create_git_program(repository, location.git_directory if location else None)
     shas = list_commits(repository, git, text)
     own_names = parse_remote_names(repository.config)
+    range_commits, errors = ranges.read_commits(repository, git, shas)
+    if errors and not range_commits:
+        raise NothingReadable(len(shas), _describe_first(errors), _describe_remedy(repository, errors))
     commits = [
-        ClassifiedCommit(commit, parse_references(commit.message, own_names))
-        for commit in ranges.read_commits(repository, git, shas)
+        ClassifiedCommit(commit, parse_references(commit.message, own_names)) for commit in range_commits
     ]
     notes = list(find_release_notes(commits))
     dates = [commit.data.date for commit in commits]
@@ -201,15 +205,39 @@ def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnsw
         kinds=tuple(_group_by_kind(commits, limit)),
         release_note_count=len(notes),
         release_notes=tuple(notes[:limit]),
-        limitation=_describe_unread(len(shas) - len(commits)),
+        limitation=_describe_unreadable(repository, errors),
     )
 
 
-def _describe_unread(count: int) -> str | None:
-    if not count:
+def _describe_unreadable(repository: Repository, errors: Sequence[UnreadableObject]) -> str | None:
+    if not errors:
         return None
-    verb = "is" if count == 1 else "are"
-    return f"{format_commit_count(count)} could not be read and {verb} left out: run `git fsck`."
+    verb = "is" if len(errors) == 1 else "are"
+    count, first = format_commit_count(len(errors)), _describe_first(errors)
+    remedy = _describe_remedy(repository, errors)
+    return f"{count} could not be read and {verb} left out: {first}. {remedy}"
+
+
+def _describe_first(errors: Sequence[UnreadableObject]) -> str:
+    others = ", and others" if len(errors) > 1 else ""
+    return f"{errors[0].sha[:SHA_DIGITS]} ({errors[0].reason}){others}"
+
+
+def _describe_remedy(repository: Repository, errors: Sequence[UnreadableObject]) -> str:
+    if repository.is_partial_clone and errors[0].reason.endswith(" is missing"):
+        return "This partial clone lacks it: run `git fetch --refetch --no-filter`."
+    # Of other unreadable commits, only the files are unreadable, so the history goes on.
+    is_cut_off = not all(_has_readable_message(repository, error.sha) for error in errors)
+    unknown = "Commits that only an unreadable commit reaches are not counted. " if is_cut_off else ""
+    return f"{unknown}To see the damage, run `git fsck`."
+
+
+def _has_readable_message(repository: Repository, sha: str) -> bool:
+    try:
+        repository.read_commit(sha)
+    except UnreadableObject:
+        return False
+    return True
 
 
 def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[KindGroup]:

@@ -20,7 +20,6 @@ import polars as pl
 from pipeline.git import commit_graph
 from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, decode_path
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitProcess
 from pipeline.git.repository import Repository, open_repository
 from serve.analysis import metrics, owners
 from serve.analysis.metrics import RenamedHistory
@@ -28,7 +27,7 @@ from serve.analysis.owners import SurvivingLines, UnknownAuthors
 from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
 from serve.explain import cache
-from serve.explain.blame import load_ignore_revs, start_blame
+from serve.explain.blame import RunningBlame, load_ignore_revs, start_blame
 from serve.explain.target import Target, describe_missing_file, list_candidate_paths, resolve_target
 from serve.explain_types import ExplainRequest
 from serve.index_status import (
@@ -142,7 +141,7 @@ class _Finder:
         limit = min(self.request.limit, sys.maxsize)  # the largest that islice accepts
         with ExitStack() as stack:
             # git runs in the background while this thread reads the index, which is closed before the rest is computed.
-            blame_process = self._start_blame(stack, target)
+            running_blame = self._start_blame(stack, target)
             with index_copy.open_index_or_copy(self.location) as index:
                 status = load_index_status(
                     self.repository, index.connection, location=self.location, index_holder=index.holder
@@ -150,10 +149,10 @@ class _Finder:
                 history = self._read_history(index.connection, status, target)
             requested = history.requested_path
             if requested.target is not target:
-                blame_process = self._start_blame(stack, requested.target)
+                running_blame = self._start_blame(stack, requested.target)
             hot_spots = tuple(islice(self._find_hot_spots(history), limit))
             hits = tuple(islice(self._find_hits(history), limit))
-            surviving_lines = self._count_surviving_lines(blame_process, history)
+            surviving_lines = self._count_surviving_lines(running_blame, history)
         details = self._build_details(history, hot_spots, surviving_lines)
         return RelatedAnswer(
             hits,
@@ -171,7 +170,7 @@ class _Finder:
         target = resolve_target(self.repository, self.head, file, self.cwd)
         return cache.refuse_blocked_target(self.repository, target, self.ignore_revs)
 
-    def _start_blame(self, stack: ExitStack, target: Target) -> GitProcess | None:
+    def _start_blame(self, stack: ExitStack, target: Target) -> RunningBlame | None:
         """Start git blame of a file. Return None if the file has no lines."""
         if not target.lines:
             return None
@@ -273,14 +272,14 @@ class _Finder:
                 date = _format_date(row["last_date"])
                 yield HotSpot(name, row["changes"], row["fixes"], line, row["last_commit"], date)
 
-    def _count_surviving_lines(self, blame_process: GitProcess | None, history: History) -> SurvivingLines:
+    def _count_surviving_lines(self, running_blame: RunningBlame | None, history: History) -> SurvivingLines:
         """Return the surviving lines of the file or directory that git blame finds within the time limit."""
         requested = history.requested_path
         if requested.target.is_missing or self.head is None:
             return SurvivingLines({})
         if not requested.is_directory:
             return owners.read_surviving_lines(
-                self.repository, self.git, requested.target, blame_process, self.ignore_revs
+                self.repository, self.git, requested.target, running_blame, self.ignore_revs
             )
         blobs = dict(self._rank_files(history))
         return owners.blame_directory(self.repository, self.git, self.head, blobs, self.ignore_revs)

@@ -150,7 +150,7 @@ def _index_incrementally(
 
 
 def _check_branches(repository: Repository, options: IndexOptions) -> None:
-    """Raise BadRequest for a pattern that no branch or tag matches now."""
+    """Raise BadRequest for a pattern that no branch or tag of a commit matches now."""
     from pipeline.git import ranges
 
     git = commit_graph.create_git_program(repository)
@@ -158,6 +158,11 @@ def _check_branches(repository: Repository, options: IndexOptions) -> None:
         if pattern in ALL_BRANCHES:
             continue  # a repository without a remote has no remote-tracking branches
         if not ranges.list_branch_tips(repository, git, [pattern]):
+            if ranges.list_ref_objects(git, [pattern]):
+                raise BadRequest(
+                    f"What matches {pattern!r:.200} is no commit of this clone.",
+                    hint="Name a branch, or a tag of a commit: `git for-each-ref` lists all with their types.",
+                )
             suggestion = ranges.suggest_references(repository, pattern)
             raise BadRequest(
                 f"No branch or tag matches {pattern!r:.200}.",

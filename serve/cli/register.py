@@ -36,7 +36,11 @@ ShapeOption = Annotated[
 ServerNameOption = Annotated[str, typer.Option(help="Name of the server in the client.")]
 WriteOption = Annotated[bool, typer.Option("--write", help="Add the entry to the file, after a backup.")]
 RemoveOption = Annotated[
-    bool, typer.Option("--remove", help="Remove the entry from the file, after a backup.")
+    bool,
+    typer.Option(
+        "--remove",
+        help="Remove the entry from the file, after a backup. The file is deleted only if `--write` created it.",
+    ),
 ]
 
 

@@ -196,9 +196,12 @@ def _format_files(answer: ShowAnswer) -> Iterator[Text]:
 def _format_file(file: CommitFile) -> Text:
     from rich.text import Text
 
-    row = Text().append(f"+{file.added:<5}", style="green").append(f"-{file.removed:<5}", style="red")
+    added, removed = ("?" if count is None else count for count in (file.added, file.removed))
+    row = Text().append(f"+{added:<5}", style="green").append(f"-{removed:<5}", style="red")
     row.append(f" {escape_controls(file.path)}", style="cyan").append(f"  {file.change_kind}", style="dim")
-    return row.append(f" from {escape_controls(file.old_path)}", style="dim") if file.old_path else row
+    if file.old_path:
+        row.append(f" from {escape_controls(file.old_path)}", style="dim")
+    return row.append(f", {file.limitation}", style="dim") if file.limitation else row
 
 
 def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) -> Iterator[Text]:

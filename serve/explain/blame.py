@@ -6,9 +6,10 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -186,6 +187,28 @@ class BlameFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunningBlame:
+    """Running `git blame` of a target. `start_without_index`: starts it again; None if git does not read the index."""
+
+    process: GitProcess
+    start_without_index: Callable[[], AbstractContextManager[GitProcess]] | None
+
+    def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
+        """Wait for git and return its result. Raises GitTimeout.
+
+        git reads its index for a file of the work tree, and fails if the index is damaged, but blames a committed file
+        without it. So if it fails, it runs again without.
+        """
+        result = read_blame(self.process, timeout_seconds)
+        if isinstance(result, BlameFailed) and self.start_without_index:
+            with self.start_without_index() as process:
+                result_without_index = read_blame(process, timeout_seconds)
+            if isinstance(result_without_index, BlameResult):
+                return result_without_index
+        return result
+
+
 @contextmanager
 def start_blame(
     git: GitProgram,
@@ -193,8 +216,8 @@ def start_blame(
     line_range: tuple[int, int],
     request: ExplainRequest,
     ignore_revs: BlameIgnoreRevs,
-) -> Iterator[GitProcess]:
-    """Start git to blame an inclusive range of lines of the target. `read_blame` waits for the result."""
+) -> Iterator[RunningBlame]:
+    """Start git to blame an inclusive range of lines of the target."""
     options = [
         "blame",
         "--porcelain",
@@ -207,8 +230,9 @@ def start_blame(
     # The file can change while git runs, so git gets the content from which the cache key is computed.
     source = [target.revision] if target.revision else ["--contents", "-"]
     stdin = None if target.revision else target.content
-    with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:
-        yield blame_process
+    start = partial(git.start, *options, *source, "--", target.path, stdin=stdin)
+    with start() as process:
+        yield RunningBlame(process, None if target.revision else partial(start, without_index=True))
 
 
 def blame_revision(

@@ -35,7 +35,6 @@ from serve.explain.blame import (
     LineOrigin,
     find_main_origin,
     load_ignore_revs,
-    read_blame,
     start_blame,
 )
 from serve.explain.cache import BoundedCache, ExplainContext
@@ -137,10 +136,10 @@ def compute_answer(context: ExplainContext) -> ExplainAnswer:
         return _answer_without_lines(context, git)
     with (
         # git runs in the background while this thread reads the index.
-        start_blame(git, context.target, line_range, context.request, context.ignore_revs) as blame_process,
+        start_blame(git, context.target, line_range, context.request, context.ignore_revs) as running_blame,
         _open_file_history(context, git, context.file_history_path) as reader,
     ):
-        result = read_blame(blame_process)
+        result = running_blame.read()
         if isinstance(result, BlameFailed):
             return _answer_blame_failure(context, line_range, result, reader)
         return _answer_from_blame(context, line_range, result, reader, git)

@@ -138,7 +138,7 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
 
 def _count_chars(file: CommitFile) -> int:
     """Return the approximate length of a file's line."""
-    return len(file.path) + len(file.old_path or "") + FILE_OVERHEAD
+    return len(file.path) + len(file.old_path or "") + len(file.limitation or "") + FILE_OVERHEAD
 
 
 def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
@@ -214,6 +214,8 @@ def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:
     if shas:
         names = ", ".join(sha[: len(prefix) + MORE_DIGITS] for sha in shas[:MAX_NAMES])
         raise BadRequest(f"Several commits begin with {prefix}: {names}.", hint="Give more digits.")
+    for sha in objects:
+        repository.read_blob_size(sha)  # raises the error for a damaged object, which may be the commit
     missing = " A shallow clone lacks old commits." if repository.is_shallow else ""
     raise BadRequest(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
 
@@ -271,21 +273,22 @@ class _FileComparison:
 
 
 def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) -> _FileComparison:
-    """Compare both versions of a file. Without a diff, the numbers of lines are 0."""
-    text, limitation, added, removed = "", "", 0, 0
+    """Compare both versions of a file, unless one is too large. The numbers of lines of a binary file are 0."""
     path = decode_path(change.path)
-    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
-        limitation = f"The file is larger than {OVERSIZE_BYTES >> 20} MiB, so its lines are not compared."
-    else:
-        patch = diff.read_patch(change)
-        added, removed = patch.added, patch.removed
-        text = strip_file_header(patch.data).decode("utf-8", "replace")
-        if patch.is_binary:
-            limitation = "The file is binary."
-        elif not text:
-            limitation = "The lines of the file did not change."
     old_path = None if change.old_path is None else decode_path(change.old_path)
-    return _FileComparison(CommitFile(path, change.kind, added, removed, old_path), text, limitation)
+    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
+        reason = f"larger than {OVERSIZE_BYTES >> 20} MiB, so its lines are not compared"
+        file = CommitFile(path, change.kind, None, None, old_path, reason)
+        return _FileComparison(file, "", f"The file is {reason}.")
+    patch = diff.read_patch(change)
+    text = strip_file_header(patch.data).decode("utf-8", "replace")
+    limitation = ""
+    if patch.is_binary:
+        limitation = "The file is binary."
+    elif not text:
+        limitation = "The lines of the file did not change."
+    file = CommitFile(path, change.kind, patch.added, patch.removed, old_path)
+    return _FileComparison(file, text, limitation)
 
 
 def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:

@@ -233,7 +233,8 @@ def _describe_commit(commit: CommitDetails) -> list[str]:
 
 def _describe_commit_file(file: CommitFile) -> str:
     source = f" from {escape_line(file.old_path)}" if file.old_path else ""
-    return f"file: {escape_line(file.path)} {file.change_kind}{source} +{file.added} -{file.removed}"
+    counts = f", {file.limitation}" if file.limitation else f" +{file.added} -{file.removed}"
+    return f"file: {escape_line(file.path)} {file.change_kind}{source}{counts}"
 
 
 def _format_omission(line_count: int) -> list[str]:

@@ -94,7 +94,10 @@ class ConfigFile:
         return self._replace_file(before, after, is_update=existing is not None)
 
     def remove(self, server: Server) -> EditResult:
-        """Remove the server's entry, and the file if nothing else is in it."""
+        """Remove the server's entry, and the file if lineage created it.
+
+        That is a file as lineage creates it, which git does not track, and without a backup of an earlier content.
+        """
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
         existing = self._find_entry(text, server)
@@ -103,7 +106,13 @@ class ConfigFile:
         after = self.shape.config_format.remove_entry(text, self.shape.key, server.name)
         remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
-        return self._replace_file(before, after)
+        is_created_by_lineage = (
+            text == self.shape.config_format.format_document(self.shape.key, server.name, existing)
+            and not self._has_backup_without(server)
+            and not self.path.is_symlink()
+            and not _is_tracked(self.path)
+        )
+        return self._replace_file(before, after, is_deletion=is_created_by_lineage)
 
     def _decode(self, content: bytes | None, *, hint: str) -> str:
         """Return the text of the file. Raise ManualEditRequired if it has an unexpected format."""
@@ -141,14 +150,20 @@ class ConfigFile:
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
-    def _replace_file(self, before: bytes | None, after: str, *, is_update: bool = False) -> EditResult:
-        is_empty = after.strip().strip("{}").strip() == ""  # a file with comments is not
+    def _has_backup_without(self, server: Server) -> bool:
+        """Return whether the file was backed up before it got the server's entry."""
+        backup = file_edit.read_file(self._backup)
+        return backup is not None and self._find_entry(backup.decode(), server) is None
+
+    def _replace_file(
+        self, before: bytes | None, after: str, *, is_update: bool = False, is_deletion: bool = False
+    ) -> EditResult:
         backup = None if before is None else self._write_backup(before, keep_existing=is_update)
         if file_edit.read_file(self.path) != before:
             raise ManualEditRequired(
                 f"Another program changed {self.path} at the same time.", hint="Run the command again."
             )
-        if is_empty and not self.path.is_symlink():
+        if is_deletion:
             file_edit.delete_file(self.path)
             return EditResult(EditAction.DELETED, self.path, backup)
         file_edit.write_file(self.path, after.encode())
@@ -159,14 +174,32 @@ class ConfigFile:
 
         With `keep_existing`, an existing backup stays: if lineage's entry is updated, it is the file without the entry.
         """
-        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
-        backup = self.backup_directory / f"{self.path.name}.{digest}.bak"
-        if keep_existing and backup.exists():
-            return backup
+        if keep_existing and self._backup.exists():
+            return self._backup
         file_edit.create_private_directory(self.backup_directory)
-        file_edit.write_file(backup, content)
-        backup.chmod(0o600)
-        return backup
+        file_edit.write_file(self._backup, content)
+        self._backup.chmod(0o600)
+        return self._backup
+
+    @property
+    def _backup(self) -> Path:
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
+        return self.backup_directory / f"{self.path.name}.{digest}.bak"
+
+
+def _is_tracked(file: Path) -> bool:
+    """Return whether git tracks the file; True also if its repository cannot be read."""
+    from pipeline.git.errors import NotARepository
+    from pipeline.git.repository import open_repository
+
+    try:
+        repository = open_repository(file.parent)
+        path = file.resolve().relative_to(repository.root)
+    except (NotARepository, ValueError):  # ValueError: the file is in the git directory
+        return False
+    except LineageError:
+        return True
+    return repository.is_in_index(os.fsencode(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +308,7 @@ def _format_result(result: EditResult, server: Server, next_step: str) -> str:
         EditAction.UNCHANGED: f"{result.path} was not changed, because {server.name!r} needs no change.",
         EditAction.CREATED: f"Created {result.path} with {server.name!r}. {next_step}",
         EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. {next_step}",
-        EditAction.DELETED: f"Deleted {result.path}, because {server.name!r} was its only content.",
+        EditAction.DELETED: f"Deleted {result.path}, which had been created for {server.name!r}.",
     }
     backup = f"\nBackup: {result.backup}" if result.backup else ""
     return messages[result.action] + backup

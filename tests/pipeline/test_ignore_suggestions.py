@@ -197,11 +197,11 @@ def test_user_patterns_are_respected(tmp_path: Path, user_line: str) -> None:
 
 
 def test_damaged_history(tmp_path: Path) -> None:
-    """A missing tree ends the survey, and the remaining commits count as unreadable."""
+    """A missing tree leaves out the commits whose change needs it, which count as unreadable, and no others."""
     repo = Repo.create(tmp_path / "repo")
-    for number in range(4):
+    for number in range(6):
         repo.commit_file("src/a.py", f"{number}\n")
-    tree = repo.git("rev-parse", "HEAD~1:src")
+    tree = repo.git("rev-parse", "HEAD~3:src")
     (repo.path / ".git/objects" / tree[:2] / tree[2:]).unlink()
     plan = plan_ignore_patterns(open_repository(repo.path), ())
-    assert 0 < plan.commits < 4 and plan.commits + plan.unreadable_commits == 4
+    assert (plan.commits, plan.unreadable_commits, plan.hunks) == (4, 2, 4)

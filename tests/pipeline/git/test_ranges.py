@@ -130,7 +130,7 @@ def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
     tree = repo.git("rev-parse", "HEAD^{tree}")
     head = repo.git("commit-tree", tree, "-p", parent, stdin=text.encode())
     repository = open_repository(repo.path)
-    commits = read_commits(repository, commit_graph.create_git_program(repository), [head, parent])
+    commits, _ = read_commits(repository, commit_graph.create_git_program(repository), [head, parent])
     assert [(commit.sha, commit.message, commit.paths) for commit in commits] == [
         (head, text, (text,)),
         (parent, "Add a", ("a.py",)),
@@ -148,7 +148,7 @@ def test_date_of_any_length(tmp_path: Path, seconds: str, year: int) -> None:
     text = f"tree {tree}\nauthor A <a> 0 +0000\ncommitter A <a> {seconds} +0000\n\nOdd\n"
     sha = repo.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode())
     repository = open_repository(repo.path)
-    (commit,) = read_commits(repository, commit_graph.create_git_program(repository), [sha])
+    ((commit,), _) = read_commits(repository, commit_graph.create_git_program(repository), [sha])
     assert (commit.message, commit.date.year) == ("Odd", year)
 
 

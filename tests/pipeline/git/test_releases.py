@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
@@ -64,6 +64,19 @@ def test_equals_git(repo: Repo) -> None:
     assert found == describe(repo)
     assert set(found.values()) == {"v1.0", "v1.1", "v1.1.1", "release/2.0"}
     assert repo.head not in found
+
+
+def test_wrong_clock(tmp_path: Path) -> None:
+    """A tag whose commit seems to be days older than its ancestors contains them, though `git describe` misses it."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit("One")
+    repo.commit("Two", date=repo.clock - timedelta(days=30))
+    repo.git("tag", "v1")
+    repo.commit("Three", date=repo.clock + timedelta(days=40))
+    repo.git("tag", "v2")
+    first, second, third = repo.git("rev-list", "--reverse", "HEAD").split()
+    assert {sha: tag.name for sha, tag in load(repo).items()} == {first: "v1", second: "v1", third: "v2"}
+    assert first not in describe(repo)
 
 
 def test_date(repo: Repo) -> None:

@@ -248,6 +248,35 @@ def test_a_missing_head_is_unreadable(repo: Repo) -> None:
             open_repository(repo.path).read_head()
 
 
+@pytest.mark.parametrize(
+    "content", ["garbage", "", "\0" * 40, "ref: nonsense", "ref: refs/heads/../x", "1" * 40]
+)
+def test_damaged_head_is_repaired_as_the_hint_says(repo: Repo, content: str) -> None:
+    """git refuses all commands with a damaged HEAD, so the hint says what to write into the file."""
+    head, file = repo.head, repo.path / ".git/HEAD"
+    file.write_text(f"{content}\n")
+    with pytest.raises(UnreadableObject) as error:
+        open_repository(repo.path).read_head()
+    assert error.value.hint == f"Write `ref: refs/heads/BRANCH` into {file}, with the name of your branch."
+    file.write_text("ref: refs/heads/main\n")
+    assert open_repository(repo.path).read_head() == head == repo.head
+
+
+@pytest.mark.parametrize("content", ["garbage", "", "1" * 40])
+def test_damaged_branch_is_repaired_as_the_hint_says(repo: Repo, content: str) -> None:
+    """git cannot set a branch whose file is damaged, so the hint says what to write into the file."""
+    head, file, log = repo.head, repo.path / ".git/refs/heads/main", repo.path / ".git/logs/HEAD"
+    file.write_text(f"{content}\n")
+    with pytest.raises(UnreadableObject) as error:
+        open_repository(repo.path).read_head()
+    assert (
+        f"Write the sha of a commit into {file}: {log} lists earlier ones, the newest last."
+        in error.value.hint
+    )
+    file.write_text(f"{log.read_text().splitlines()[-1].split()[1]}\n")
+    assert open_repository(repo.path).read_head() == head == repo.head
+
+
 def test_files_of_nul_bytes_are_errors(repo: Repo) -> None:
     """If a crash left NUL bytes in `packed-refs`, or in a file `.git`, the error says what cannot be read."""
     (repo.path / ".git/packed-refs").write_bytes(b"\0" * 40)
@@ -365,6 +394,38 @@ def test_a_missing_tree_is_unreadable(repo: Repo) -> None:
     for sha in (repo.git("rev-parse", "HEAD~1"), repo.head):
         with pytest.raises(UnreadableObject, match=tree):
             extract_hunks(opened, sha, ignore_nothing)
+
+
+def test_empty_tree_that_is_not_stored(tmp_path: Path) -> None:
+    """git knows the empty tree without a stored object, so commits and directories with it are readable."""
+    repo = Repo.create(tmp_path / "work")
+    empty_tree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+    first = repo.git("commit-tree", empty_tree, "-m", "First")
+    repo.git("reset", "--quiet", "--hard", first)
+    repo.symlink("link", "a.py")
+    full = repo.commit_file("a.py", "a = 1\n")
+    second = repo.commit_file("b.py", "b = 1\n")
+    empty = repo.git("commit-tree", empty_tree, f"-p{full}", "-m", "Delete all")
+    merge = repo.git("commit-tree", empty_tree, f"-p{full}", f"-p{first}", "-m", "Merge")
+    deleting_merge = repo.git(
+        "commit-tree", empty_tree, f"-p{full}", f"-p{second}", "-m", "Delete by a merge"
+    )
+    nested_tree = repo.git("mktree", "--missing", stdin=f"40000 tree {empty_tree}\tsub\n".encode())
+    nested = repo.git("commit-tree", nested_tree, f"-p{full}", "-m", "Nest")
+    assert not (repo.path / ".git/objects" / empty_tree[:2] / empty_tree[2:]).exists()
+    repository = open_repository(repo.path)
+    both_files = [(b"a.py", "deleted"), (b"link", "deleted")]
+    for sha, expected in {
+        first: [[]],
+        full: [[(b"a.py", "added"), (b"link", "added")]],
+        empty: [both_files],
+        merge: [],
+        deleting_merge: [both_files, both_files],
+        nested: [both_files],
+    }.items():
+        diffs = repository.diff_with_parents(sha)
+        assert [[(change.path, change.kind) for change in diff.changes] for diff in diffs] == expected
+    assert repository.list_files(empty) == [] and repository.find_entry(empty, b"a.py") is None
 
 
 def test_a_tree_is_not_read_as_a_commit(repo: Repo) -> None:

@@ -66,7 +66,7 @@ def test_commits_and_files_are_those_of_git(repo: Repo) -> None:
     """Renames, line breaks and bytes in names, empty commits and merges are read as git has them."""
     repository = open_repository(repo.path)
     shas = repo.git("rev-list", "HEAD").split()
-    commits = read_commits(repository, commit_graph.create_git_program(repository), shas)
+    commits, _ = read_commits(repository, commit_graph.create_git_program(repository), shas)
     assert [commit.sha for commit in commits] == shas
     assert [commit.message.partition("\n")[0] for commit in commits] == [
         *("Merge", "", "Nothing", "Fix b (#12)", "Rename a", "Add a")
@@ -140,14 +140,63 @@ def test_missing_objects(repo: Repo, tmp_path: Path) -> None:
     tree = copy.git("rev-parse", "v1^{tree}")
     (copy.path / ".git/objects" / tree[:2] / tree[2:]).unlink()
     answer = summarize(copy, "HEAD")
+    child, first = copy.git("rev-parse", "HEAD~3", "v1").split()
     assert answer.commits == 6
-    assert answer.limitation
-    assert answer.limitation.startswith("2 commits could not be read")
+    assert answer.limitation == (
+        f"2 commits could not be read and are left out: {child[:12]} (object {tree} is missing), and others. "
+        "To see the damage, run `git fsck`."
+    )
     assert sum(group.count for group in answer.kinds) == 4
-    assert summarize(copy, "v1").limitation == "1 commit could not be read and is left out: run `git fsck`."
     code, output, _ = run_captured("log", "HEAD", copy.path, "--json")
     assert code == 0
     assert json.loads(output)["limitation"].endswith(f"run `git -C {copy.path} fsck`.")
+    code, output, error = run_captured("log", "v1", copy.path)
+    assert (code, output) == (1, "")
+    assert f"None of 1 commits could be read: {first[:12]} (object {tree} is missing)." in error
+    assert f"run `git -C {copy.path} fsck`." in error
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+@pytest.mark.parametrize(
+    ("revision", "left_out"),
+    [("HEAD~3^{tree}", 2), ("HEAD~3:lib", 2), ("HEAD~3", 2), ("HEAD~3:lib/3.py", 0)],
+    ids=["tree", "directory", "commit", "file"],
+)
+def test_older_commits_than_an_unreadable_one(
+    tmp_path: Path, revision: str, left_out: int, damage: str
+) -> None:
+    """Only the commits whose change needs the object are left out; of a lost commit, also those before it."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(7):
+        repo.commit_file(f"lib/{number}.py", f"a = {number}\n", f"Add {number}")
+    sha = repo.git("rev-parse", revision)
+    file = repo.path / ".git/objects" / sha[:2] / sha[2:]
+    file.unlink()
+    if damage == "damaged":
+        file.write_bytes(b"junk")
+    answer = summarize(repo, "HEAD")
+    is_commit = revision == "HEAD~3"
+    subjects = [f"Add {number}" for number in reversed(range(7)) if number not in (3, 4)]
+    if not left_out:
+        assert (answer.commits, answer.limitation) == (7, None)
+        return
+    shown = [commit.commit_subject for group in answer.kinds for commit in group.commits]
+    assert shown == (subjects[:2] if is_commit else subjects)
+    assert answer.limitation and answer.limitation.startswith(f"{left_out} commits could not be read")
+    assert ("that only an unreadable commit reaches" in answer.limitation) == is_commit
+    assert summarize(repo, "HEAD~2..").limitation is None
+
+
+def test_partial_clone(tmp_path: Path) -> None:
+    """In a clone without directories, the remedy is to fetch them."""
+    origin = Repo.create(tmp_path / "origin")
+    for number in range(3):
+        origin.commit_file("a.py", f"a = {number}\n")
+    origin.git("config", "uploadpack.allowFilter", "true")
+    clone = origin.clone(tmp_path / "clone", "--filter=tree:0", "--no-checkout")
+    code, _, error = run_captured("log", "HEAD", clone.path)
+    assert code == 1
+    assert "None of 3 commits could be read" in error and "fetch --refetch --no-filter`" in error
 
 
 def _take_packs(repo: Repo) -> bytes:

@@ -16,7 +16,7 @@ from serve.analysis import metrics, owners
 from serve.analysis.owners import Author, RecentCommit
 from serve.analysis.related_files import UnknownFile, find_related_files
 from serve.errors import BadRequest
-from serve.explain.blame import BlameFailed
+from serve.explain.blame import BlameFailed, RunningBlame
 from serve.explain.target import Target
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedAnswer, RelatedRequest
 from stores.database import NotIndexed
@@ -431,10 +431,20 @@ def test_commits_of_another_branch(repo: Repo, home: Path) -> None:
     assert find_related_files(RelatedRequest("a.py"), repo.path, home).meta.related.commits == 1
 
 
+def test_owners_with_a_damaged_git_index(repo: Repo, home: Path) -> None:
+    """git's index is not needed to find the owners of a file."""
+    repo.commit_file("a.py", "a = 1\n")
+    build_index(repo, home)
+    (repo.path / ".git" / "index").write_bytes(b"damaged" * 40)
+    details = find_related_files(RelatedRequest("a.py"), repo.path, home).meta.related
+    assert [owner.lines for owner in details.owners] == [1]
+    assert details.limitation is None
+
+
 def test_blame_is_bounded_in_time(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     """If git does not end in time, the rest of the answer is given, and the limitation says what is missing."""
     monkeypatch.setattr(owners, "MAX_BLAME_SECONDS", 0.0)
-    monkeypatch.setattr(owners, "read_blame", raise_timeout)
+    monkeypatch.setattr(RunningBlame, "read", raise_timeout)
     answer = find("src/app.py")
     assert answer.hits and not answer.meta.related.owners
     assert answer.meta.related.limitation == (

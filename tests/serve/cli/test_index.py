@@ -179,6 +179,19 @@ def test_conflicting_options_are_refused(
     assert not home.exists()
 
 
+@pytest.mark.parametrize("pattern", ["file", "fi*", "refs/tags/file"])
+def test_branch_that_names_no_commit(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    """A tag of a file is no misspelled name: the error says what it is, and how to find the tags of commits."""
+    repo.git("tag", "file", repo.git("hash-object", "-w", "--stdin", stdin=b"text"))
+    assert run_lineage("index", repo.path, "--branch", pattern) == 2
+    error = capsys.readouterr().err
+    assert f"What matches {pattern!r} is no commit of this clone." in error
+    assert "Did you mean" not in error and "`git for-each-ref` lists all with their types." in error
+    assert not home.exists()
+
+
 def test_branches(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Branches are indexed on request and from then on; ranges find their commits, other questions do not."""
     repo.branch("topic/x", "HEAD~1")

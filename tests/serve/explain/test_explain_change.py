@@ -321,6 +321,25 @@ def test_conflict(repo: Repo, home: Path) -> None:
     assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
 
 
+@pytest.mark.parametrize("text", ["one\nTWO\nthree\nfour\nfive\n", "one\nTWO\nthree\nfour\n5\nsix\n"])
+def test_damaged_git_index(repo: Repo, home: Path, text: str) -> None:
+    """git's index is not needed to explain a committed file, whether the work tree changes it or not."""
+    repo.write("src/a.py", text)
+    expected_commits = list_blamed_commits(repo, "src/a.py")
+    (repo.path / ".git" / "index").write_bytes(b"damaged" * 40)
+    answer = explain(repo, home, "src/a.py")
+    assert list_line_commits(answer) == expected_commits
+    assert "blame failed" not in get_limitation(answer)
+
+
+def test_new_file_with_a_damaged_git_index(repo: Repo, home: Path) -> None:
+    """Only the index has a new file, so the answer says what is wrong with the index."""
+    repo.write("new.py", "one\n")
+    repo.git("add", "new.py")
+    (repo.path / ".git" / "index").write_bytes(b"damaged" * 40)
+    assert get_limitation(explain(repo, home, "new.py")) == "git blame failed: index file corrupt."
+
+
 def test_missing_final_line_break(repo: Repo, home: Path) -> None:
     """A last line without a line break counts."""
     repo.commit_file("b", "x\ny")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
+from serve.cli.render_changes import print_show_answer
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.explain.show_commit import ANSWER_OVERHEAD, FILE_OVERHEAD, show_commit
@@ -72,6 +75,18 @@ def test_commit_with_files(repo: Repo) -> None:
         "renamed",
     )
     assert (renamed.added, renamed.removed) == (1, 1)
+
+
+def test_file_that_is_too_large_to_compare(repo: Repo) -> None:
+    """The list of files says which numbers of lines are unknown, and why, in JSON and in both texts."""
+    answer = show(repo, "HEAD^")
+    reason = "larger than 1 MiB, so its lines are not compared"
+    file = {"path": "big.txt", "change_kind": "added", "limitation": reason}
+    assert answer.to_json_dict()["files"] == [file]
+    assert f"file: big.txt added, {reason}" in format_show_answer(answer).splitlines()
+    output = StringIO()
+    print_show_answer(answer, Console(file=output, width=200))
+    assert f"+?    -?     big.txt  added, {reason}" in output.getvalue()
 
 
 def test_merge_is_compared_with_its_first_parent(repo: Repo) -> None:
@@ -211,6 +226,17 @@ def test_sha_prefix(tmp_path: Path) -> None:
     assert all(sha[:12] in error for _, sha in groups[ambiguous]) and "Give more digits." in error
     mixed = by_kinds["blob", "commit"]
     assert show(repo, mixed).commit.commit_sha == dict(groups[mixed])["commit"]
+
+
+def test_prefix_of_a_damaged_commit(tmp_path: Path) -> None:
+    """A prefix of a damaged object names an object that cannot be read, not an unknown commit."""
+    repo = Repo.create(tmp_path / "repo")
+    sha = repo.commit_file("a.py", "one\n")
+    file = repo.path / ".git/objects" / sha[:2] / sha[2:]
+    file.unlink()
+    file.write_bytes(b"junk")
+    with pytest.raises(UnreadableObject, match=f"{sha} cannot be read"):
+        show(repo, sha[:8])
 
 
 def create_object_stream(count: int) -> bytes:

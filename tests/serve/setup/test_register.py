@@ -32,6 +32,7 @@ from serve.setup.register import (
     format_snippet,
     register,
 )
+from tests.repos import Repo
 
 SERVER = Server("lineage", Path("/opt/bin/lineage-mcp"), environment={"LINEAGE_HOME": None})
 SERVER_WITH_HOME = Server("lineage", Path("/opt/bin/lineage-mcp"), environment={"LINEAGE_HOME": "/indexes"})
@@ -106,6 +107,41 @@ def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
     assert get_config_file(file, shape).remove(SERVER).action is EditAction.DELETED
     assert not list(file.parent.iterdir()) and len(list((file.parent.parent / "backups").iterdir())) == 1
     assert get_config_file(file, shape).remove(SERVER).action is EditAction.UNCHANGED
+
+
+@pytest.mark.parametrize("text", ["{}", "{}\n", "{ }\n", '{"mcpServers": {}}\n', ""])
+def test_file_that_existed_is_kept(file: Path, text: str) -> None:
+    """Removal keeps a file that existed before the entry was added, also if nothing else is in it, and repeatedly."""
+    file.parent.mkdir()
+    file.write_text(text)
+    for _ in range(2):
+        get_config_file(file).write(SERVER)
+        assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
+        assert json.loads(file.read_text()) in ({}, {"mcpServers": {}})
+
+
+def test_file_of_other_hands_is_kept(file: Path) -> None:
+    """Removal keeps a file with only the entry if its layout is not the one that lineage writes."""
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mcpServers": {"lineage": {"command": "lineage-mcp"}}}))
+    assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
+    assert json.loads(file.read_text()) == {}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_tracked_file_is_kept(tmp_path: Path, is_committed: bool) -> None:
+    """Removal keeps a file that git tracks, also one that lineage created."""
+    repo = Repo.create(tmp_path / "project")
+    file = repo.path / ".mcp.json"
+    get_config_file(file).write(SERVER)
+    repo.git("add", ".mcp.json")
+    if is_committed:
+        repo.commit("Register lineage")
+    assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
+    assert file.read_text() == "{}\n"
+    repo.git("rm", "--quiet", "--force", ".mcp.json")
+    get_config_file(file).write(SERVER)
+    assert get_config_file(file).remove(SERVER).action is EditAction.DELETED
 
 
 def test_only_managed_variables_change(file: Path) -> None:
