@@ -33,7 +33,13 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout, UnreadableGitConfig
+from pipeline.git.git_cli import (
+    GitNotFound,
+    GitProgram,
+    GitTimeout,
+    UnreadableGitConfig,
+    UnusableDirectory,
+)
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
 
@@ -77,7 +83,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and
     reports no error; the next index run tries again. The graph affects only speed, so failures are ignored.
     """
-    with suppress(GitNotFound, UnreadableGitConfig, OSError):
+    with suppress(GitNotFound, UnreadableGitConfig, UnusableDirectory, OSError):
         if _must_replace_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)

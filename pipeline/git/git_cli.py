@@ -88,6 +88,16 @@ class TooLongForGit(LineageError):
         )
 
 
+class UnusableDirectory(LineageError):
+    """git cannot run in the work tree or git directory, for example because it was deleted."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"git cannot run in {directory}: {reason}.",
+            hint="Restore the directory, or move to another work tree of the repository.",
+        )
+
+
 class GitTimeout(LineageError):
     """The git program took too long and was killed."""
 
@@ -137,8 +147,10 @@ class GitProgram:
     def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
         """Run git during the body of the `with` statement, and kill it at the end if it has not ended.
 
-        Raises GitNotFound if there is no git program, and TooLongForGit if the arguments are too long.
+        Raises GitNotFound if there is no git program, UnusableDirectory if the work tree is missing, and TooLongForGit
+        if the arguments are too long.
         """
+        directory = self.root or self.git_dir
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())
         if arguments[0] in COMMANDS_WITHOUT_INDEX:
@@ -146,16 +158,18 @@ class GitProgram:
         try:
             process = subprocess.Popen(
                 [b"git", b"--no-pager", *map(os.fsencode, (*location_options, *arguments))],
-                cwd=self.root or self.git_dir,
+                cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,  # so that its child processes are killed with it
             )
-        except FileNotFoundError as error:
-            raise GitNotFound from error
         except OSError as error:
+            if error.filename == directory:
+                raise UnusableDirectory(directory, error.strerror or str(error)) from error
+            if error.errno == errno.ENOENT:
+                raise GitNotFound from error
             if error.errno == errno.E2BIG:
                 raise TooLongForGit from error
             raise

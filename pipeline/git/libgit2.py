@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import UnreadableObject, build_work_tree_error
 from pipeline.git.git_dir import blocks_on_open
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
@@ -45,6 +46,8 @@ def open_without_index(path: str) -> pygit2.Repository:
 
     libgit2 looks attributes up in the index, and fails for every diff if the file is split, sparse or damaged. The
     environment is the only way to name another file. The user's GIT_ variables are removed meanwhile.
+
+    Raises DamagedRepository if `core.worktree` names no directory, and GitError for other problems.
     """
     with _environment_lock:
         hidden_variables = {
@@ -56,9 +59,23 @@ def open_without_index(path: str) -> pygit2.Repository:
             # libgit2 opens these on first use, by the environment at that time: so use them now.
             _ = git.index, git.odb, git.config
             return git
+        except (pygit2.GitError, OSError) as error:
+            _check_work_tree(path)
+            raise pygit2.GitError(str(error)) from error
         finally:
             del os.environ["GIT_INDEX_FILE"]
             os.environ.update(hidden_variables)
+
+
+def _check_work_tree(path: str) -> None:
+    """Raise DamagedRepository if `core.worktree` names no directory, for which libgit2's error is misleading."""
+    with suppress(
+        pygit2.GitError, OSError, KeyError, ValueError
+    ):  # other problems: the caller has their error
+        git_dir = pygit2.discover_repository(path) or path
+        value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
+        if value and not (Path(git_dir) / value).is_dir():
+            raise build_work_tree_error(Path(git_dir), value)
 
 
 def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pipeline.git.git_cli import (
     GitTimeout,
     TooLongForGit,
     UnreadableGitConfig,
+    UnusableDirectory,
 )
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
@@ -137,6 +139,17 @@ def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     git = commit_graph.create_git_program(open_repository(repo.path))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GitNotFound, match="git was not found"):
+        git.run("version")
+
+
+@pytest.mark.parametrize("reason", ["No such file or directory", "Not a directory"])
+def test_work_tree_is_missing(repo: Repo, reason: str) -> None:
+    """If the work tree was deleted or replaced since the repository was opened, the error names it."""
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    repo.path.rename(repo.path.with_name("moved"))
+    if reason == "Not a directory":
+        repo.path.touch()
+    with pytest.raises(UnusableDirectory, match=re.escape(f"git cannot run in {repo.path}: {reason}.")):
         git.run("version")
 
 
