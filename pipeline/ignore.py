@@ -8,7 +8,6 @@ Attributes are those that git itself uses: at HEAD, in the work tree, those of t
 from __future__ import annotations
 
 import os
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,50 +19,17 @@ from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from pipeline import wildmatch
 from pipeline.git import attributes, git_dir
 from pipeline.git.changes import list_parent_directories
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
+from pipeline.wildmatch import MAX_PATTERN_CHARACTERS
 from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
 # Limit on cached results. Most histories have fewer paths; the cache takes a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
-
-# A longer pattern costs RE2 more than 10 ms a path. git has no such limit.
-MAX_PATTERN_CHARACTERS: Final = 4_096
-# Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
-MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
-
-# Content of each POSIX class in a regular expression. As in git: ASCII only, and no bracket expression matches `/`.
-POSIX_CLASSES: Final = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-.0-~",
-    "lower": "a-z",
-    "print": " -.0-~",
-    "punct": r"!-.:-@\[-`{-~",
-    "space": r"\t-\r ",
-    "upper": "A-Z",
-    "xdigit": "0-9A-Fa-f",
-}
-# Items of a bracket expression: a POSIX class, a character or a range. Only as the first item `]` is a character.
-_ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
-_UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
-BRACKET_ITEM: Final = re.compile(_ITEM)
-# Parts of a glob; an opening bracket or a backslash by itself makes it invalid. The lookahead keeps the items from
-# being matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
-GLOB_PART: Final = re.compile(
-    rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
-    r"|\\(?P<escaped>.)|(?P<other>.)",
-    re.DOTALL,
-)
-
-# Stands for `/` in a bracket expression, where it separates no directories. No path contains this character.
-BRACKET_SLASH: Final = "\0"
 
 # Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
 # is worse than indexing a lock file.
@@ -148,10 +114,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     def __init__(self, pattern: str, include: bool | None = None) -> None:
         super().__init__(pattern, include)
         if self.regex is not None:
-            options = re2.Options()
-            options.log_errors = False
-            options.max_mem = MAX_PATTERN_MEMORY_BYTES
-            self.regex = re2.compile(self.regex.pattern, options)
+            self.regex = wildmatch.compile_regex(self.regex.pattern)
 
     @classmethod
     def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
@@ -162,7 +125,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     @staticmethod
     def _translate_segment_glob(pattern: str, range_error: str) -> str:  # noqa: ARG004 - signature of pathspec
         """Return the regular expression of a path segment, in place of pathspec's. Raises ValueError."""
-        return "".join(map(_translate_glob_part, GLOB_PART.finditer(pattern)))
+        return "".join(map(wildmatch.translate_part, wildmatch.GLOB_PART.finditer(pattern)))
 
 
 @dataclass(slots=True)
@@ -226,34 +189,9 @@ def _mask_bracket_slashes(line: str) -> str:
     As in git, such a slash anchors the pattern to the directory.
     """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
-    masked = GLOB_PART.sub(
-        lambda part: part[0].replace("/", BRACKET_SLASH) if part["items"] else part[0], pattern
-    )
+    masked = wildmatch.mask_bracket_slashes(pattern)
     is_unchanged = masked == pattern or line.startswith("#")
     return line if is_unchanged else f"{negation}/{masked.removeprefix('/')}"
-
-
-def _translate_glob_part(part: re.Match[str]) -> str:
-    if part["items"]:
-        ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
-        return f"[^/{ranges}]" if part["negation"] else f"[{ranges}]"
-    if part["other"] in ("[", "\\"):
-        raise ValueError(part["other"])
-    wildcards = {"*": "[^/]*", "?": "[^/]"}
-    return wildcards.get(part["other"]) or re.escape(part["other"] or part["escaped"])
-
-
-def _translate_bracket_item(item: re.Match[str]) -> str:
-    """Return the ranges of characters that an item of a bracket expression matches, without `/`."""
-    if item["posix"] is not None:
-        if item["posix"] not in POSIX_CLASSES:
-            raise ValueError(item["posix"])
-        return POSIX_CLASSES[item["posix"]]
-    first, last = item["first"][-1], (item["last"] or item["first"])[-1]
-    low, high = (end.replace(BRACKET_SLASH, "/") for end in (first, last))
-    # git matches the first character of a range even if the range is reversed.
-    ranges = [(first, first), (low, min(high, ".")), (max(low, "0"), high)]
-    return "".join(f"{re.escape(start)}-{re.escape(end)}" for start, end in ranges if start <= end)
 
 
 def compile_patterns(lines: Sequence[str]) -> GitIgnoreSpec:

@@ -21,6 +21,7 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
+from pipeline.wildmatch import MAX_PATTERN_CHARACTERS, NamePattern
 from stores.errors import LineageError
 
 RANGE_HINT: Final = (
@@ -135,26 +136,32 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 
     A pattern is as for `git for-each-ref`: a glob, a name, or the directories that a name starts with. It selects local
     branches, remote-tracking branches and tags; if it starts with `refs/`, any refs. Refs of trees and blobs, and of
-    commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
+    commits that the repository does not have, are left out. git itself would take exponential time for some globs.
+    Raises UnreadableObject if git cannot list the refs, and BadRange for a pattern that is too long.
     """
-    full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
-    if not full_patterns:  # git would list all refs
-        return []
-    output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
+    name_patterns = [name_pattern for pattern in patterns for name_pattern in _compile_pattern(pattern)]
+    output = git.run("for-each-ref", "--format=%(objectname) %(refname)")
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
     tips: dict[str, None] = {}
-    for sha in output.stdout.decode("ascii").split():
-        with suppress(UnreadableObject):
-            if commit := repository.resolve_revision(sha):
-                tips[commit] = None
+    for line in output.stdout.splitlines():
+        sha, _, name = line.partition(b" ")
+        if any(pattern.matches(name) for pattern in name_patterns):
+            with suppress(UnreadableObject):
+                if commit := repository.resolve_revision(sha.decode("ascii")):
+                    tips[commit] = None
     return list(tips)
 
 
-def _expand_pattern(pattern: str) -> list[str]:
-    if pattern.startswith("refs/"):
-        return [pattern]
-    return [f"refs/{folder}/{pattern}" for folder in ("heads", "remotes", "tags")]
+def _compile_pattern(pattern: str) -> list[NamePattern]:
+    """Return the patterns of full names of refs. Raises BadRange."""
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise BadRange(
+            f"A pattern has {len(pattern):,} characters; it can have at most {MAX_PATTERN_CHARACTERS:,}.",
+            hint="Give a shorter pattern.",
+        )
+    folders = ("",) if pattern.startswith("refs/") else ("refs/heads/", "refs/remotes/", "refs/tags/")
+    return [NamePattern(os.fsencode(folder + pattern)) for folder in folders]
 
 
 def suggest_references(repository: Repository, name: str) -> str:
