@@ -264,4 +264,4 @@ def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
         if name in paths:
             yield repository.read_file_at_head(name) or b""
         if not repository.is_bare:
-            yield git_dir.read_or_empty(repository.root / name)
+            yield git_dir.read_or_empty(repository.root / name, git_dir.MAX_TEXT_BYTES)

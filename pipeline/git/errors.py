@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from pipeline.git.git_dir import MAX_TEXT_BYTES, is_too_large
 from stores.errors import LineageError
 
 
@@ -85,10 +86,15 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file in the git directory, such as a pipe, that git would wait for forever."""
+    """Return the error for a file that `blocks_git`."""
+    if is_too_large(file):
+        return DamagedRepository(
+            f"{file} has more than {MAX_TEXT_BYTES >> 20} MiB, which git would read into memory.",
+            hint="See what it is, and shorten or remove it.",
+        )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
-        hint="See what it is, and replace it with the file of a fresh clone.",
+        hint="See what it is. Remove it, or replace it with the file of a fresh clone.",
     )
 
 

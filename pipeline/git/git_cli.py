@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from pipeline import interrupts
+from pipeline.git.errors import build_blocking_file_error
 from stores.errors import LineageError
 
 # Environment variables that replace the inherited ones.
@@ -49,6 +50,10 @@ CONFIGURATION: Final = {
 }
 # Commands that read the index for attributes only. They get no index, because they fail if it is damaged.
 COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
+# Commands that read objects and refs only. They run even if another file, such as a mailmap, would block git.
+OBJECT_COMMANDS: Final = frozenset(
+    ("commit-graph", "for-each-ref", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse")
+)
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
@@ -133,6 +138,7 @@ class GitProgram:
     `commit_graph_dir`: object directory that has only a commit-graph, which git reads in addition; None for none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses those.
     `timeout_seconds`: limit of a run; None for RUN_TIMEOUT_SECONDS.
+    `blocking_file`: file that would block commands other than OBJECT_COMMANDS; None if there is none.
     """
 
     git_dir: Path
@@ -142,14 +148,17 @@ class GitProgram:
     commit_graph_dir: Path | None = None
     replacement_config: tuple[tuple[str, str], ...] | None = None
     timeout_seconds: float | None = None
+    blocking_file: Path | None = None
 
     @contextmanager
     def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
         """Run git during the body of the `with` statement, and kill it at the end if it has not ended.
 
-        Raises GitNotFound if there is no git program, UnusableDirectory if the work tree is missing, and TooLongForGit
-        if the arguments are too long.
+        Raises GitNotFound if there is no git program, UnusableDirectory if the work tree is missing, DamagedRepository
+        if a file would block git, and TooLongForGit if the arguments are too long.
         """
+        if self.blocking_file and arguments[0] not in OBJECT_COMMANDS:
+            raise build_blocking_file_error(self.blocking_file)
         directory = self.root or self.git_dir
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())

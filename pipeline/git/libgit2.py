@@ -14,7 +14,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from pipeline.git.errors import UnreadableObject, build_work_tree_error
-from pipeline.git.git_dir import blocks_on_open
+from pipeline.git.git_dir import blocks_git
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
 # `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
@@ -107,7 +107,7 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
     configured_names = filter(None, git.config.get_multivar("mailmap.file"))
     # `Path.expanduser` would raise for an unknown user.
     names = [".mailmap", *map(os.path.expanduser, configured_names)]
-    if any(blocks_on_open(root / name) for name in names):
+    if any(blocks_git(root / name) for name in names):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)

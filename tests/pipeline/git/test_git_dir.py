@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.git.git_dir import (
     MAX_CONFIG_BYTES,
+    MAX_TEXT_BYTES,
     find_blocking_git_file,
     find_repositories,
     resolve_common_dir,
@@ -121,6 +122,17 @@ def test_large_configuration_file(tmp_path: Path) -> None:
     assert find_blocking_git_file(tmp_path) is None
     (tmp_path / "config").write_text(include + "#" * MAX_CONFIG_BYTES)
     assert find_blocking_git_file(tmp_path) == tmp_path / "pipe"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_blocking"), [("info/exclude", True), ("shallow", True), ("index", False)]
+)
+def test_huge_file(tmp_path: Path, name: str, is_blocking: bool) -> None:
+    """A huge text file, which git would read into memory, is found."""
+    repo = Repo.create(tmp_path / "repo", bare=True)
+    with (repo.path / name).open("wb") as file:
+        file.truncate(MAX_TEXT_BYTES + 1)
+    assert find_blocking_git_file(repo.path) == (repo.path / name if is_blocking else None)
 
 
 def test_files_that_include_themselves(tmp_path: Path) -> None:
