@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_dir import MAX_TEXT_BYTES, is_too_large
+from pipeline.git.git_dir import MAX_CONDITION_STARS, MAX_TEXT_BYTES, blocks_on_open, is_too_large
 from stores.errors import LineageError
 
 
@@ -86,11 +86,17 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file that `blocks_git`."""
+    """Return the error for a file of `find_blocking_git_file` or `find_file_blocking_commands`."""
     if is_too_large(file):
         return DamagedRepository(
             f"{file} has more than {MAX_TEXT_BYTES >> 20} MiB, which git would read into memory.",
             hint="See what it is, and shorten or remove it.",
+        )
+    if not blocks_on_open(file):
+        return DamagedRepository(
+            f"{file} has an includeIf condition with more than {MAX_CONDITION_STARS} wildcards `*`, which can take git "
+            "exponential time.",
+            hint="Shorten or remove the condition.",
         )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",

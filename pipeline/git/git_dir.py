@@ -48,12 +48,18 @@ GIT_ENTRY = ".git"
 _CONFIG_PART: Final = re.compile(
     rb"""
     [#;] [^\n]*+
-    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?: [^"\\\n] | \\. )*+" )?+ \]
+    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?P<subsection> (?: [^"\\\n] | \\. )*+ )" )?+ \]
     | (?P<name> [A-Za-z0-9-]++ ) [ \t]*+ (?: = (?P<value> (?: "(?: [^"\\\n] | \\. )*+" | \\. | [^"\\\n\#;] )*+ ) )?+
     """,
     re.DOTALL | re.VERBOSE,
 )
 _QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
+_STARS: Final = re.compile(rb"\*+")
+# Start of an include condition whose `*` is no wildcard.
+_URL_CONDITION: Final = b"hasconfig:remote.*.url:"
+# Most wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the length of
+# the path to the power of this number. A `*` in place of a directory takes no time.
+MAX_CONDITION_STARS: Final = 4
 # Most bytes to read of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
 
@@ -119,14 +125,34 @@ def blocks_git(file: Path) -> bool:
 
 
 def find_blocking_git_file(git_dir: Path) -> Path | None:
-    """Return a file of a git directory that blocks git, as by `blocks_git`; usually None."""
+    """Return a file of a git directory that blocks git; usually None.
+
+    It blocks as by `blocks_git`, or by an include condition that git takes exponential time to match.
+    """
     common_dir = resolve_common_dir(git_dir)
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
     if blocking_file := next(filter(blocks_git, sorted(files)), None):
         return blocking_file
     branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
-    included_files = _list_included_files(common_dir / "config", git_dir / "config.worktree")
-    return next(filter(blocks_git, (common_dir / branch, *included_files)), None)
+    config_files = (common_dir / "config", git_dir / "config.worktree")
+    included_files = [*_list_included_files(*config_files)]
+    if blocking_file := next(filter(blocks_git, (common_dir / branch, *included_files)), None):
+        return blocking_file
+    return next(filter(_has_slow_condition, (*config_files, *included_files)), None)
+
+
+def _has_slow_condition(config_file: Path) -> bool:
+    """Check a configuration file for a condition of `includeIf` with more than MAX_CONDITION_STARS."""
+    parts = _CONFIG_PART.finditer(read_or_empty(config_file, MAX_CONFIG_BYTES))
+    conditions = (
+        part["subsection"].removeprefix(_URL_CONDITION)
+        for part in parts
+        if part["subsection"] and part["section"].lower() == b"includeif"
+    )
+    return any(
+        sum(len(_STARS.findall(name)) for name in condition.split(b"/") if name != b"*") > MAX_CONDITION_STARS
+        for condition in conditions
+    )
 
 
 def find_file_blocking_commands(
