@@ -8,7 +8,6 @@ Attributes come from the files that git uses: at HEAD, in the work tree, of the 
 from __future__ import annotations
 
 import os
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,11 @@ from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from pipeline import wildmatch
 from pipeline.git import attributes, git_dir
 from pipeline.git.changes import list_parent_directories
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
+from pipeline.wildmatch import MAX_PATTERN_CHARACTERS
 from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
@@ -30,43 +31,8 @@ ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
 # Number of paths whose results are cached. Most histories have fewer paths; the cache takes a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
 
-# Longest pattern. RE2 would take more than 10 ms per path for a longer one. git has no such limit.
-MAX_PATTERN_CHARACTERS: Final = 4_096
-# Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
-MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
-
-# Characters of each POSIX class, as in a regular expression. As in git: only ASCII, and without `/`.
-POSIX_CLASSES: Final = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-.0-~",
-    "lower": "a-z",
-    "print": " -.0-~",
-    "punct": r"!-.:-@\[-`{-~",
-    "space": r"\t-\r ",
-    "upper": "A-Z",
-    "xdigit": "0-9A-Fa-f",
-}
-# An item of a bracket expression: a POSIX class, a character or a range. `]` is a character only in the first item.
-_ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
-_UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
-BRACKET_ITEM: Final = re.compile(_ITEM)
-# A part of a glob. An opening bracket or a backslash as `other` makes the glob invalid. The lookahead prevents that
-# the items are matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
-GLOB_PART: Final = re.compile(
-    rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
-    r"|\\(?P<escaped>.)|(?P<other>.)",
-    re.DOTALL,
-)
-
-# Replaces `/` in a bracket expression, where it separates no directories. No path contains this character.
-BRACKET_SLASH: Final = "\0"
-
-# Patterns of files that are ignored by default. The list is short, because ignoring a user's own work is worse than
-# indexing a lock file.
+# Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
+# is worse than indexing a lock file.
 DEFAULT_PATTERNS: Final = (
     # copied dependencies
     ".yarn/",
@@ -148,10 +114,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     def __init__(self, pattern: str, include: bool | None = None) -> None:
         super().__init__(pattern, include)
         if self.regex is not None:
-            options = re2.Options()
-            options.log_errors = False
-            options.max_mem = MAX_PATTERN_MEMORY_BYTES
-            self.regex = re2.compile(self.regex.pattern, options)
+            self.regex = wildmatch.compile_regex(self.regex.pattern)
 
     @classmethod
     def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
@@ -162,7 +125,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     @staticmethod
     def _translate_segment_glob(pattern: str, range_error: str) -> str:  # noqa: ARG004 - signature of pathspec
         """Return the regular expression of a path segment, in place of pathspec's. Raises ValueError."""
-        return "".join(map(_translate_glob_part, GLOB_PART.finditer(pattern)))
+        return "".join(map(wildmatch.translate_part, wildmatch.GLOB_PART.finditer(pattern)))
 
 
 @dataclass(slots=True)
@@ -228,35 +191,9 @@ def _mask_bracket_slashes(line: str) -> str:
     As any other `/`, it anchors the pattern to the root, so a `/` is added in front of the pattern.
     """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
-    masked = GLOB_PART.sub(
-        lambda part: part[0].replace("/", BRACKET_SLASH) if part["items"] else part[0], pattern
-    )
+    masked = wildmatch.mask_bracket_slashes(pattern)
     is_unchanged = masked == pattern or line.startswith("#")
     return line if is_unchanged else f"{negation}/{masked.removeprefix('/')}"
-
-
-def _translate_glob_part(part: re.Match[str]) -> str:
-    """Return the regular expression of a part of a glob. Raises ValueError if it is invalid."""
-    if part["items"]:
-        ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
-        return f"[^/{ranges}]" if part["negation"] else f"[{ranges}]"
-    if part["other"] in ("[", "\\"):
-        raise ValueError(part["other"])
-    wildcards = {"*": "[^/]*", "?": "[^/]"}
-    return wildcards.get(part["other"]) or re.escape(part["other"] or part["escaped"])
-
-
-def _translate_bracket_item(item: re.Match[str]) -> str:
-    """Return the regular expression of an item of a bracket expression, without `/`. Raises ValueError."""
-    if item["posix"] is not None:
-        if item["posix"] not in POSIX_CLASSES:
-            raise ValueError(item["posix"])
-        return POSIX_CLASSES[item["posix"]]
-    first, last = item["first"][-1], (item["last"] or item["first"])[-1]
-    low, high = (end.replace(BRACKET_SLASH, "/") for end in (first, last))
-    # git matches the first character of a range even if the range is reversed.
-    ranges = [(first, first), (low, min(high, ".")), (max(low, "0"), high)]
-    return "".join(f"{re.escape(start)}-{re.escape(end)}" for start, end in ranges if start <= end)
 
 
 def compile_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
@@ -330,4 +267,4 @@ def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
         if name in paths:
             yield repository.read_file_at_head(name) or b""
         if not repository.is_bare:
-            yield git_dir.read_or_empty(repository.root / name)
+            yield git_dir.read_or_empty(repository.root / name, git_dir.MAX_TEXT_BYTES)

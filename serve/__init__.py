@@ -26,6 +26,7 @@
 - `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
+- `shared_runs`: Runs of git that the threads of a server share
 - `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
 - `trace`: History of a symbol by its name: `trace_symbol`
 - `update`: `lineage update`: installs a newer version in the same way as the current one

@@ -131,11 +131,16 @@ def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[O
 
 
 def open_git(path: str) -> GitRunner:
-    """Return the git program of the repository that contains a workspace of mindmap. Raises NotARepository."""
+    """Return the git program of the repository that contains a workspace of mindmap. Raises NotARepository.
+
+    Threads that need the same command at the same time share its run.
+    """
     from pipeline.git.commit_graph import create_git_program
     from pipeline.git.repository import open_repository
+    from serve.shared_runs import SharedGitRunner, run_shared
 
-    return replace(create_git_program(open_repository(Path(path))), timeout_seconds=MINDMAP_GIT_SECONDS)
+    program = run_shared(path, lambda: create_git_program(open_repository(Path(path))))
+    return SharedGitRunner(replace(program, timeout_seconds=MINDMAP_GIT_SECONDS))
 
 
 def find_git(path: str) -> GitRunner | None:

@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from pygit2.enums import AttrCheck
 
 from pipeline.git.changes import decode_path, list_parent_directories
-from pipeline.git.git_dir import blocks_on_open, read_or_empty
+from pipeline.git.git_dir import MAX_TEXT_BYTES, blocks_git, read_or_empty
 
 FILE_NAME: Final = ".gitattributes"
 # A run of `*`.
@@ -83,7 +83,7 @@ class AttributeReader:
 
     def read_local_files(self) -> list[bytes]:
         """Return the content of each of `local_files`; empty for a file that cannot be read."""
-        return [read_or_empty(file) for file in self._local_files]
+        return [read_or_empty(file, MAX_TEXT_BYTES) for file in self._local_files]
 
     @cached_property
     def _has_usable_local_files(self) -> bool:
@@ -117,7 +117,7 @@ class AttributeReader:
 
 def _is_unusable(file: Path) -> bool:
     """Return whether libgit2 may hang while reading or matching an attributes file."""
-    return blocks_on_open(file) or _has_slow_pattern(read_or_empty(file))
+    return blocks_git(file) or _has_slow_pattern(read_or_empty(file))
 
 
 def _has_slow_pattern(attributes: bytes) -> bool:

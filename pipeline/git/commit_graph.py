@@ -33,7 +33,14 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout, UnreadableGitConfig
+from pipeline.git.git_cli import (
+    GitNotFound,
+    GitProgram,
+    GitTimeout,
+    UnreadableGitConfig,
+    UnusableDirectory,
+)
+from pipeline.git.git_dir import find_file_blocking_commands
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
 
@@ -57,6 +64,8 @@ SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
 # POSIX regular expression for the names of settings that make git run programs on file contents.
 FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
+# The same for settings that name a file, which git reads.
+FILE_SETTING: Final = r"^(blame\.ignorerevsfile|core\.(attributes|excludes)file|mailmap\.file)$"
 
 # Arguments for git to print each commit with its parents, children first. Append the commits to start from.
 HISTORY_ARGUMENTS: Final = ("rev-list", "--date-order", "--parents")
@@ -76,7 +85,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and
     reports no error; each index run tries again. Errors are ignored, because the graph affects only speed.
     """
-    with suppress(GitNotFound, UnreadableGitConfig, OSError):
+    with suppress(GitNotFound, UnreadableGitConfig, UnusableDirectory, OSError):
         if _must_replace_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)
@@ -188,8 +197,18 @@ def create_git_program(
     git = replace(
         git, commit_graph_dir=exclude_damaged(commit_graph_dir), replacement_config=replacement_config
     )
-    filter_settings = _query_config(git, "--name-only", "--get-regexp", FILTER_SETTING)
-    return replace(git, filter_settings=tuple(filter_settings))
+    settings = _query_config(git, "--get-regexp", f"{FILTER_SETTING}|{FILE_SETTING}")
+    names_and_values = [(name, value) for name, _, value in (entry.partition("\n") for entry in settings)]
+    is_filter = re.compile(FILTER_SETTING).match
+    return replace(
+        git,
+        filter_settings=tuple(name for name, _ in names_and_values if is_filter(name)),
+        blocking_file=find_file_blocking_commands(
+            git.git_dir,
+            git.root,
+            [value for name, value in names_and_values if value and not is_filter(name)],
+        ),
+    )
 
 
 def _create_plain_git_program(repository: Repository) -> GitProgram:

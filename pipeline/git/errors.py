@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from pipeline.git.git_dir import MAX_CONDITION_STARS, MAX_TEXT_BYTES, blocks_on_open, is_too_large
 from stores.errors import LineageError
 
 
@@ -88,10 +89,31 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file in the git directory, such as a pipe, for which git would wait forever."""
+    """Return the error for a file of `find_blocking_git_file` or `find_file_blocking_commands`."""
+    if is_too_large(file):
+        return DamagedRepository(
+            f"{file} has more than {MAX_TEXT_BYTES >> 20} MiB, which git would read into memory.",
+            hint="See what it is, and shorten or remove it.",
+        )
+    if not blocks_on_open(file):
+        return DamagedRepository(
+            f"{file} has an includeIf condition with more than {MAX_CONDITION_STARS} wildcards `*`, which can take git "
+            "exponential time.",
+            hint="Shorten or remove the condition.",
+        )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
-        hint="See what it is, and replace it with the file of a fresh clone.",
+        hint="See what it is. Remove it, or replace it with the file of a fresh clone.",
+    )
+
+
+def build_work_tree_error(git_dir: Path, value: str) -> DamagedRepository:
+    """Return the error for a `core.worktree` setting whose value names no directory."""
+    # Without `--work-tree`, git refuses every command if the value is a relative path.
+    command = f"git --git-dir={shlex.quote(str(git_dir))} --work-tree=. config --unset core.worktree"
+    return DamagedRepository(
+        f"The setting core.worktree of {git_dir} names {value!r}, which is not a directory.",
+        hint=f"Run `{command}`, or set it to an existing directory.",
     )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from pipeline import interrupts
+from pipeline.git.errors import build_blocking_file_error
 from stores.errors import LineageError
 
 # Environment variables that replace the inherited ones.
@@ -49,6 +50,10 @@ CONFIGURATION: Final = {
 }
 # Commands that run without git's index: they read only attributes from it, and would fail if it is damaged.
 COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
+# Commands that read objects and refs only. They run even if another file, such as a mailmap, would block git.
+OBJECT_COMMANDS: Final = frozenset(
+    ("commit-graph", "for-each-ref", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse")
+)
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
@@ -89,6 +94,16 @@ class TooLongForGit(LineageError):
         )
 
 
+class UnusableDirectory(LineageError):
+    """git cannot run in the work tree or git directory, for example because it was deleted."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"git cannot run in {directory}: {reason}.",
+            hint="Restore the directory, or move to another work tree of the repository.",
+        )
+
+
 class GitTimeout(LineageError):
     """The git program took too long and was killed."""
 
@@ -124,6 +139,7 @@ class GitProgram:
     `commit_graph_dir`: object directory that has only a commit-graph, for git to use; None for none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     `timeout_seconds`: time limit of `run`; None for RUN_TIMEOUT_SECONDS.
+    `blocking_file`: file that would block commands other than OBJECT_COMMANDS; None if there is none.
     """
 
     git_dir: Path
@@ -133,6 +149,7 @@ class GitProgram:
     commit_graph_dir: Path | None = None
     replacement_config: tuple[tuple[str, str], ...] | None = None
     timeout_seconds: float | None = None
+    blocking_file: Path | None = None
 
     @contextmanager
     def start(
@@ -140,9 +157,13 @@ class GitProgram:
     ) -> Iterator[GitProcess]:
         """Run git during the body of the `with` statement, and kill it at the end if it still runs.
 
-        `without_index`: git runs as if it had no index file. Raises GitNotFound if there is no git program, and
-        TooLongForGit if the arguments are too long.
+        `without_index`: git runs as if it had no index file. Raises GitNotFound if there is no git program,
+        UnusableDirectory if the work tree is missing, DamagedRepository if a file would block git, and TooLongForGit if
+        the arguments are too long.
         """
+        if self.blocking_file and arguments[0] not in OBJECT_COMMANDS:
+            raise build_blocking_file_error(self.blocking_file)
+        directory = self.root or self.git_dir
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())
         if without_index or arguments[0] in COMMANDS_WITHOUT_INDEX:
@@ -150,16 +171,18 @@ class GitProgram:
         try:
             process = subprocess.Popen(
                 [b"git", b"--no-pager", *map(os.fsencode, (*location_options, *arguments))],
-                cwd=self.root or self.git_dir,
+                cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,  # so that its child processes are killed with it
             )
-        except FileNotFoundError as error:
-            raise GitNotFound from error
         except OSError as error:
+            if error.filename == directory:
+                raise UnusableDirectory(directory, error.strerror or str(error)) from error
+            if error.errno == errno.ENOENT:
+                raise GitNotFound from error
             if error.errno == errno.E2BIG:
                 raise TooLongForGit from error
             raise

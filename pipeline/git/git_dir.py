@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -26,6 +26,19 @@ _FILES_READ_BY_GIT: Final = (
     "packed-refs",
     "shallow",
 )
+# Text files of a git directory that some commands read, and those at the root of a work tree.
+_FILES_READ_BY_COMMANDS: Final = (
+    "CHERRY_PICK_HEAD",
+    "MERGE_HEAD",
+    "REVERT_HEAD",
+    "info/attributes",
+    "info/sparse-checkout",
+)
+_WORK_TREE_FILES: Final = (".gitattributes", ".gitignore", ".mailmap")
+# Files that git maps or searches. The others are text files, which it reads into memory.
+_LARGE_FILES: Final = frozenset(("commit-graph", "index", "multi-pack-index", "packed-refs"))
+# Largest text file. git itself ignores larger attributes files.
+MAX_TEXT_BYTES: Final = 100 << 20
 # Matches the names of the settings that only a partial clone has.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
@@ -35,12 +48,18 @@ GIT_ENTRY = ".git"
 _CONFIG_PART: Final = re.compile(
     rb"""
     [#;] [^\n]*+
-    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?: [^"\\\n] | \\. )*+" )?+ \]
+    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?P<subsection> (?: [^"\\\n] | \\. )*+ )" )?+ \]
     | (?P<name> [A-Za-z0-9-]++ ) [ \t]*+ (?: = (?P<value> (?: "(?: [^"\\\n] | \\. )*+" | \\. | [^"\\\n\#;] )*+ ) )?+
     """,
     re.DOTALL | re.VERBOSE,
 )
 _QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
+_STARS: Final = re.compile(rb"\*+")
+# Start of an include condition whose `*` is no wildcard.
+_URL_CONDITION: Final = b"hasconfig:remote.*.url:"
+# Most wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the length of
+# the path to the power of this number. A `*` in place of a directory takes no time.
+MAX_CONDITION_STARS: Final = 4
 # Most bytes to read of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
 
@@ -95,15 +114,63 @@ def blocks_on_open(file: Path) -> bool:
         return False
 
 
+def is_too_large(file: Path) -> bool:
+    """Check for a file of more than MAX_TEXT_BYTES; False for one that git does not read into memory."""
+    try:
+        return file.name not in _LARGE_FILES and file.stat().st_size > MAX_TEXT_BYTES
+    except OSError:
+        return False
+
+
+def blocks_git(file: Path) -> bool:
+    """Check whether git would wait forever for a file, such as a pipe, or read a huge one into memory."""
+    return blocks_on_open(file) or is_too_large(file)
+
+
 def find_blocking_git_file(git_dir: Path) -> Path | None:
-    """Return a file in a git directory for which git would wait forever, such as a pipe; None if there is none."""
+    """Return a file of a git directory that blocks git; usually None.
+
+    It blocks as by `blocks_git`, or by an include condition that git takes exponential time to match.
+    """
     common_dir = resolve_common_dir(git_dir)
     files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
-    if blocking_file := next(filter(blocks_on_open, sorted(files)), None):
+    if blocking_file := next(filter(blocks_git, sorted(files)), None):
         return blocking_file
     branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
-    included_files = _list_included_files(common_dir / "config", git_dir / "config.worktree")
-    return next(filter(blocks_on_open, (common_dir / branch, *included_files)), None)
+    config_files = (common_dir / "config", git_dir / "config.worktree")
+    included_files = [*_list_included_files(*config_files)]
+    if blocking_file := next(filter(blocks_git, (common_dir / branch, *included_files)), None):
+        return blocking_file
+    return next(filter(_has_slow_condition, (*config_files, *included_files)), None)
+
+
+def _has_slow_condition(config_file: Path) -> bool:
+    """Check a configuration file for a condition of `includeIf` with more than MAX_CONDITION_STARS."""
+    parts = _CONFIG_PART.finditer(read_or_empty(config_file, MAX_CONFIG_BYTES))
+    conditions = (
+        part["subsection"].removeprefix(_URL_CONDITION)
+        for part in parts
+        if part["subsection"] and part["section"].lower() == b"includeif"
+    )
+    return any(
+        sum(len(_STARS.findall(name)) for name in condition.split(b"/") if name != b"*") > MAX_CONDITION_STARS
+        for condition in conditions
+    )
+
+
+def find_file_blocking_commands(
+    git_dir: Path, root: Path | None, configured_files: Iterable[str]
+) -> Path | None:
+    """Return a file that blocks some commands of git, as by `blocks_git`; usually None.
+
+    `root`: the work tree; None for a bare repository. `configured_files`: values of settings that name a file.
+    """
+    common_dir = resolve_common_dir(git_dir)
+    files = [directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_COMMANDS]
+    files += [root / name for name in _WORK_TREE_FILES if root]
+    # `Path.expanduser` would raise for an unknown user.
+    files += [(root or git_dir) / os.path.expanduser(name) for name in configured_files]  # noqa: PTH111
+    return next(filter(blocks_git, files), None)
 
 
 def _list_included_files(*config_files: Path) -> Iterator[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -12,8 +13,8 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_dir import blocks_on_open, read_or_empty
+from pipeline.git.errors import UnreadableObject, build_work_tree_error
+from pipeline.git.git_dir import blocks_git, read_or_empty
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
@@ -49,7 +50,9 @@ def open_without_index(path: str) -> pygit2.Repository:
     """Open a repository with an empty index in place of `.git/index`.
 
     libgit2 looks attributes up in the index, and fails for every diff if the index is split, sparse or damaged. Only an
-    environment variable can name another index. The user's GIT_ variables are removed while the repository is opened.
+    environment variable can name another index. The user variables GIT_* are removed while the repository is opened.
+
+    Raises DamagedRepository if `core.worktree` names no directory, and GitError for other problems.
     """
     with _environment_lock:
         hidden_variables = {
@@ -61,9 +64,23 @@ def open_without_index(path: str) -> pygit2.Repository:
             # libgit2 opens these on first use, with the environment of that time. So use them now.
             _ = git.index, git.odb, git.config
             return git
+        except (pygit2.GitError, OSError) as error:
+            _check_work_tree(path)
+            raise pygit2.GitError(str(error)) from error
         finally:
             del os.environ["GIT_INDEX_FILE"]
             os.environ.update(hidden_variables)
+
+
+def _check_work_tree(path: str) -> None:
+    """Raise DamagedRepository if `core.worktree` names no directory, for which libgit2's error is misleading."""
+    with suppress(
+        pygit2.GitError, OSError, KeyError, ValueError
+    ):  # other problems: the caller has their error
+        git_dir = pygit2.discover_repository(path) or path
+        value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
+        if value and not (Path(git_dir) / value).is_dir():
+            raise build_work_tree_error(Path(git_dir), value)
 
 
 def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
@@ -106,7 +123,7 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
     configured_names = filter(None, git.config.get_multivar("mailmap.file"))
     # `Path.expanduser` would raise for an unknown user.
     names = [".mailmap", *map(os.path.expanduser, configured_names)]
-    if any(blocks_on_open(root / name) for name in names):
+    if any(blocks_git(root / name) for name in names):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)

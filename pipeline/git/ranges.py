@@ -21,6 +21,7 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
+from pipeline.wildmatch import MAX_PATTERN_CHARACTERS, NamePattern
 from stores.errors import LineageError
 
 RANGE_HINT: Final = (
@@ -197,7 +198,8 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 
     `patterns`: as for `git for-each-ref`: globs, names, or the first directories of names. A pattern that starts with
     `refs/` selects any refs, another one local branches, remote-tracking branches and tags. Refs of trees and blobs,
-    and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs.
+    and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs,
+    and BadRange for a pattern that is too long.
     """
     tips: dict[str, None] = {}
     for sha in list_ref_objects(git, patterns):
@@ -210,22 +212,30 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
 
-    Raises UnreadableObject if git cannot list the refs.
+    git itself would take exponential time for some globs, so it lists all refs. Raises UnreadableObject if it cannot,
+    and BadRange for a pattern that is too long.
     """
-    full_patterns = [full for pattern in patterns for full in _expand_pattern(pattern)]
-    if not full_patterns:  # git would list all refs
-        return []
-    output = git.run("for-each-ref", "--format=%(objectname)", *full_patterns)
+    name_patterns = [name_pattern for pattern in patterns for name_pattern in _compile_pattern(pattern)]
+    output = git.run("for-each-ref", "--format=%(objectname) %(refname)")
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
-    return output.stdout.decode("ascii").split()
+    lines = (line.partition(b" ") for line in output.stdout.splitlines())
+    return [
+        sha.decode("ascii")
+        for sha, _, name in lines
+        if any(pattern.matches(name) for pattern in name_patterns)
+    ]
 
 
-def _expand_pattern(pattern: str) -> list[str]:
-    """Return the full patterns, which start with `refs/`, for a pattern of `list_branch_tips`."""
-    if pattern.startswith("refs/"):
-        return [pattern]
-    return [f"refs/{folder}/{pattern}" for folder in ("heads", "remotes", "tags")]
+def _compile_pattern(pattern: str) -> list[NamePattern]:
+    """Return the patterns of full names of refs. Raises BadRange."""
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise BadRange(
+            f"A pattern has {len(pattern):,} characters; it can have at most {MAX_PATTERN_CHARACTERS:,}.",
+            hint="Give a shorter pattern.",
+        )
+    folders = ("",) if pattern.startswith("refs/") else ("refs/heads/", "refs/remotes/", "refs/tags/")
+    return [NamePattern(os.fsencode(folder + pattern)) for folder in folders]
 
 
 def suggest_references(repository: Repository, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from threading import Event, Thread, Timer
 import pytest
 
 from pipeline.git import commit_graph, git_cli
+from pipeline.git.errors import DamagedRepository
 from pipeline.git.git_cli import (
     COMMANDS_WITHOUT_INDEX,
     GitNotFound,
     GitTimeout,
     TooLongForGit,
     UnreadableGitConfig,
+    UnusableDirectory,
 )
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
@@ -137,6 +140,67 @@ def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     git = commit_graph.create_git_program(open_repository(repo.path))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GitNotFound, match="git was not found"):
+        git.run("version")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".gitattributes",
+        ".gitignore",
+        ".mailmap",
+        ".git/CHERRY_PICK_HEAD",
+        ".git/MERGE_HEAD",
+        ".git/REVERT_HEAD",
+        ".git/info/attributes",
+        ".git/info/sparse-checkout",
+    ],
+)
+def test_file_that_blocks_git(repo: Repo, name: str) -> None:
+    """git is not started for a command that may read a pipe or a huge file; other commands work."""
+    file = repo.path / name
+    os.mkfifo(file)
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    with pytest.raises(DamagedRepository, match=re.escape(f"{file} is no regular file")):
+        git.run("status")
+    assert git.run("rev-parse", "HEAD").stdout.decode().strip() == repo.head
+    file.unlink()
+    write_huge_file(file)
+    with pytest.raises(DamagedRepository, match=re.escape(f"{file} has more than 100 MiB")):
+        commit_graph.create_git_program(open_repository(repo.path)).run("status")
+
+
+@pytest.mark.parametrize(
+    "setting", ["blame.ignoreRevsFile", "core.attributesFile", "core.excludesFile", "mailmap.file"]
+)
+def test_setting_that_names_a_file_that_blocks_git(repo: Repo, setting: str) -> None:
+    """The same for files that settings name, relative to the work tree and in an included file, too."""
+    os.mkfifo(repo.path / "pipe")
+    write_huge_file(repo.path / "huge")
+    repo.git("config", "include.path", "more.config")
+    for name in ("pipe", "huge", "/dev/zero"):
+        repo.git("config", "--file", ".git/more.config", setting, name)
+        git = commit_graph.create_git_program(open_repository(repo.path))
+        with pytest.raises(DamagedRepository, match=name):
+            git.run("status")
+    repo.git("config", "--file", ".git/more.config", setting, os.devnull)
+    assert commit_graph.create_git_program(open_repository(repo.path)).run("status").exit_code == 0
+
+
+def write_huge_file(file: Path) -> None:
+    """Create a file of 101 MiB that takes no space."""
+    with file.open("wb") as opened:
+        opened.truncate(101 << 20)
+
+
+@pytest.mark.parametrize("reason", ["No such file or directory", "Not a directory"])
+def test_work_tree_is_missing(repo: Repo, reason: str) -> None:
+    """If the work tree was deleted or replaced since the repository was opened, the error names it."""
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    repo.path.rename(repo.path.with_name("moved"))
+    if reason == "Not a directory":
+        repo.path.touch()
+    with pytest.raises(UnusableDirectory, match=re.escape(f"git cannot run in {repo.path}: {reason}.")):
         git.run("version")
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import DamagedRepository
 from pipeline.git.git_dir import (
     MAX_CONFIG_BYTES,
+    MAX_TEXT_BYTES,
     find_blocking_git_file,
     find_repositories,
     resolve_common_dir,
@@ -121,6 +123,42 @@ def test_large_configuration_file(tmp_path: Path) -> None:
     assert find_blocking_git_file(tmp_path) is None
     (tmp_path / "config").write_text(include + "#" * MAX_CONFIG_BYTES)
     assert find_blocking_git_file(tmp_path) == tmp_path / "pipe"
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_slow"),
+    [
+        ("gitdir:/*a*a*a*a*a*a*a*a*a*a*b/z/", True),
+        ("gitdir/i:**/a/**/a/**/a/**/a/**/b/", True),
+        ("onbranch:a*b*c*d*e*/x", True),
+        ("gitdir:~/*/*/*/*/*/*/", False),
+        ("gitdir:**/work*/**", False),
+        ("hasconfig:remote.*.url:*://*example.org*/**", False),
+    ],
+)
+def test_exponential_include_condition(tmp_path: Path, condition: str, is_slow: bool) -> None:
+    """A condition that git may take exponential time to match is found, in an included file, too."""
+    repo = Repo.create(tmp_path / ("a" * 200), bare=True)
+    with (repo.path / "config").open("a") as config:
+        config.write("[include]\n\tpath = more\n")
+    (repo.path / "more").write_text(f'[IncludeIf "{condition}"]\n\tpath = other\n')
+    assert find_blocking_git_file(repo.path) == (repo.path / "more" if is_slow else None)
+    if is_slow:
+        with pytest.raises(DamagedRepository, match="more has an includeIf condition with more than 4"):
+            open_repository(repo.path)
+    else:
+        assert open_repository(repo.path).is_bare
+
+
+@pytest.mark.parametrize(
+    ("name", "is_blocking"), [("info/exclude", True), ("shallow", True), ("index", False)]
+)
+def test_huge_file(tmp_path: Path, name: str, is_blocking: bool) -> None:
+    """A huge text file, which git would read into memory, is found."""
+    repo = Repo.create(tmp_path / "repo", bare=True)
+    with (repo.path / name).open("wb") as file:
+        file.truncate(MAX_TEXT_BYTES + 1)
+    assert find_blocking_git_file(repo.path) == (repo.path / name if is_blocking else None)
 
 
 def test_files_that_include_themselves(tmp_path: Path) -> None:

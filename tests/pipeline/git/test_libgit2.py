@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -214,6 +215,26 @@ def test_a_work_tree_named_by_core_worktree(
     assert opened.read_head() == repo.head
     summary = run_index(bare, home)
     assert (summary.commits, summary.unreadable_commits) == (1, ())  # the other commit changed only b.py
+
+
+@pytest.mark.parametrize("value", ["/dev/null", "../a.py", "../missing", "{repo}/a.py", "{repo}/missing"])
+def test_core_worktree_names_no_directory(repo: Repo, value: str) -> None:
+    """The error names the setting and its value, and the command of the hint removes it."""
+    value = value.format(repo=repo.path)
+    (repo.path / ".git/config").write_text(f"[core]\n\tbare = false\n\tworktree = {value}\n")
+    with pytest.raises(DamagedRepository, match=re.escape(f" names '{value}', which is")) as error_info:
+        open_repository(repo.path)
+    command = str(error_info.value.hint).split("`")[1]
+    subprocess.run(command, shell=True, check=True, cwd=repo.path)  # noqa: S602 - the hint is for a shell
+    assert open_repository(repo.path).root == repo.path
+
+
+def test_core_worktree_becomes_unusable(repo: Repo) -> None:
+    """A repository that stays open, as in the daemon, reports it when it is opened again."""
+    opened = open_repository(repo.path)
+    repo.git("config", "core.worktree", "../a.py")
+    with pytest.raises(DamagedRepository, match=r"core\.worktree"):
+        opened.release_memory()
 
 
 def test_worktrees_share_one_canonical_path(repo: Repo, tmp_path: Path) -> None:

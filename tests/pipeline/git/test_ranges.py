@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pipeline.git.ranges import (
     read_commits,
 )
 from pipeline.git.repository import open_repository
+from pipeline.wildmatch import MAX_PATTERN_CHARACTERS
 from tests.repos import Repo
 
 
@@ -173,6 +175,27 @@ def test_tips_of_branches(repo: Repo, pattern: str) -> None:
     tips = list_branch_tips(repository, commit_graph.create_git_program(repository), [pattern])
     assert tips == list(dict.fromkeys(repo.git("rev-parse", f"{name}^{{commit}}") for name in names))
     assert bool(tips) == (pattern != "x")
+
+
+def test_exponential_branch_pattern(repo: Repo) -> None:
+    """A pattern for which git takes exponential time is matched at once."""
+    branch = "a" * 200
+    repo.branch(branch)
+    repository = open_repository(repo.path)
+    git = replace(commit_graph.create_git_program(repository), timeout_seconds=10)
+    assert list_branch_tips(repository, git, ["refs/heads/" + "*a" * 12 + "b/z", "*a" * 12 + "b"]) == []
+    assert list_branch_tips(repository, git, ["*a" * 12]) == [repo.git("rev-parse", branch)]
+
+
+@pytest.mark.parametrize("character", ["?", "[", "*", "[!a]", "**/", "\udcff"])
+def test_length_of_branch_pattern(repo: Repo, character: str) -> None:
+    """A pattern of the greatest length is matched, and a longer one is an error."""
+    repository = open_repository(repo.path)
+    git = commit_graph.create_git_program(repository)
+    pattern = character * (MAX_PATTERN_CHARACTERS // len(character))
+    list_branch_tips(repository, git, [pattern])
+    with pytest.raises(BadRange, match="at most 4,096"):
+        list_branch_tips(repository, git, [f"{pattern}aa"])
 
 
 def test_refs_without_a_commit(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from pipeline.git import commit_graph
+from pipeline.git.errors import DamagedRepository
 from pipeline.git.ranges import RangeCommit, read_commits
 from pipeline.git.repository import open_repository
 from serve.analysis.range_summary import (
@@ -358,3 +360,12 @@ def test_squash_suffix() -> None:
     assert remove_squash_suffix("Fix x (#12) (#13)") == "Fix x"
     assert remove_squash_suffix("Fix #12") == "Fix #12"
     assert remove_squash_suffix(" (#12)") == " (#12)"
+
+
+def test_pipe_in_place_of_the_mailmap(tmp_path: Path) -> None:
+    """A pipe, for which git would wait forever, is an error that names it."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    os.mkfifo(repo.path / ".mailmap")
+    with pytest.raises(DamagedRepository, match=r"\.mailmap is no regular file"):
+        summarize_range("HEAD", repo.path, tmp_path, limit=5)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.git.errors import DamagedRepository
 from serve.explain import explain_change
 from serve.explain.cache import BoundedCache, ExplainContext
 from serve.explain.explain_change import Explainer
@@ -219,6 +220,14 @@ def test_pipe_in_a_setting(repo: Repo, home: Path, setting: str) -> None:
     answer = Explainer(home).explain(REQUEST, repo.path)
     limitation = f"git would wait forever for {pipe}, because it is no regular file."
     assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
+
+
+def test_pipe_in_place_of_the_excludes_file(repo: Repo, home: Path) -> None:
+    """git blame reads the user's ignore patterns, too: a pipe is an error that names it."""
+    os.mkfifo(repo.path / ".git/pipe")
+    repo.git("config", "core.excludesFile", ".git/pipe")
+    with pytest.raises(DamagedRepository, match=r"\.git/pipe is no regular file"):
+        Explainer(home).explain(REQUEST, repo.path)
 
 
 def test_null_device_in_place_of_a_file_of_git(repo: Repo, home: Path) -> None:
