@@ -207,11 +207,16 @@ class ExplainAnswer:
     has_failed: bool = False
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
+        """Return a copy with `rewrite` applied to the texts that may name commands."""
         meta = self.meta.rewrite_index_texts(rewrite)
-        limitation = meta.explain.enrichment_limitation
-        explain = replace(meta.explain, enrichment_limitation=limitation and rewrite(limitation))
-        return replace(self, meta=replace(meta, explain=explain))
+        details = meta.explain
+        details = replace(
+            details,
+            limitation=details.limitation and rewrite(details.limitation),
+            evolution_limitation=details.evolution_limitation and rewrite(details.evolution_limitation),
+            enrichment_limitation=details.enrichment_limitation and rewrite(details.enrichment_limitation),
+        )
+        return replace(self, meta=replace(meta, explain=details))
 
     @property
     def size_bytes(self) -> int:
