@@ -22,7 +22,7 @@ DEFAULT_LINES: Final = 50
 # Default limit of `trace_symbol`: changes of an answer.
 DEFAULT_CHANGES: Final = 20
 # Definitions at HEAD that the text of an answer lists at most. An overloaded function has several.
-MAX_PLACES: Final = 12
+MAX_SHOWN_PLACES: Final = 12
 MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
 
@@ -267,11 +267,7 @@ class TraceRequest:
 
     def __post_init__(self) -> None:
         """Raise BadRequest for a text that cannot be a name, and for a limit below 1."""
-        if (
-            not self.symbol.strip("().:# ")
-            or len(self.symbol) > MAX_SYMBOL_LENGTH
-            or not _is_text(self.symbol)
-        ):
+        if not _is_symbol_name(self.symbol):
             raise BadRequest("This is not the name of a symbol.", hint=SYMBOL_HINT)
         validate_limit(self.limit, "changes")
 
@@ -353,9 +349,11 @@ class TraceDetails:
         """Paths and lines of the definitions at HEAD, as a phrase; `not at HEAD` if there are none."""
         if not self.at_head:
             return "not at HEAD"
-        shown = [f"{place.path}:{place.start_line}-{place.end_line}" for place in self.at_head[:MAX_PLACES]]
-        omitted_count = len(self.at_head) - len(shown)
-        return ", ".join([*shown, *([f"{omitted_count:,} more"] if omitted_count else [])])
+        shown_places = self.at_head[:MAX_SHOWN_PLACES]
+        parts = [f"{place.path}:{place.start_line}-{place.end_line}" for place in shown_places]
+        if omitted_count := len(self.at_head) - len(shown_places):
+            parts.append(f"{omitted_count:,} more")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +380,9 @@ class TraceAnswer:
         return {"hits": hits, "meta": self.meta.to_json_dict()}
 
 
-def _is_text(text: str) -> bool:
-    """Return whether the database can compare a text: it has neither NUL nor characters without a UTF-8 form."""
-    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
+def _is_symbol_name(text: str) -> bool:
+    """Return whether a text can be the name of a symbol: not only separators, not too long, and valid UTF-8."""
+    has_name = bool(text.strip("().:# "))
+    # The database cannot compare a text with NUL or with surrogates.
+    is_comparable = "\0" not in text and text == text.encode("utf-8", "replace").decode()
+    return has_name and len(text) <= MAX_SYMBOL_LENGTH and is_comparable

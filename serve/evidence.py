@@ -147,7 +147,7 @@ class EvidenceLoader:
         A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
 
         `numbers`: issues and pull requests, such as `#12`. `load_messages`: gets the digits of these numbers, and
-        returns the messages that have one of them after `#` or `!`, by commit sha.
+        returns the messages that may refer to one of them, by commit sha.
         """
         naming_commits: defaultdict[str, set[str]] = defaultdict(set)
         confirmed_numbers, merges = set(), set()
@@ -169,21 +169,21 @@ class EvidenceLoader:
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return for each given commit with possible copies those that have the same patch, by its sha."""
         candidates = self.find_candidates(shas) if self.find_candidates else {}
-
-        def get_patch_id(sha: str) -> bytes | None:
-            if sha not in self._patch_ids:
-                check_cancelled()
-                self._patch_ids[sha] = compute_patch_id(self.repository, sha)
-            return self._patch_ids[sha]
-
         return {
-            sha: tuple(
-                other
-                for other in others[:MAX_COPY_CANDIDATES]
-                if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
-            )
+            sha: tuple(other for other in others[:MAX_COPY_CANDIDATES] if self._have_same_patch(other, sha))
             for sha, others in candidates.items()
         }
+
+    def _have_same_patch(self, sha: str, other: str) -> bool:
+        patch_id = self._get_patch_id(sha)
+        return patch_id is not None and patch_id == self._get_patch_id(other)
+
+    def _get_patch_id(self, sha: str) -> bytes | None:
+        """Return the patch id of a commit, which is computed at the first call; see `compute_patch_id`."""
+        if sha not in self._patch_ids:
+            check_cancelled()
+            self._patch_ids[sha] = compute_patch_id(self.repository, sha)
+        return self._patch_ids[sha]
 
     @cached_property
     def _patch_ids(self) -> dict[str, bytes | None]:

@@ -42,7 +42,7 @@ from stores.index_location import IndexLocation
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# Commits per second and processor of an index run: until they can be found by words, and until also by meaning.
+# Speed of an index run in commits per second and processor: until commits can be found by words, and until by meaning.
 # Measured on two processors: flask's 5,531 commits took 15 s and 227 s.
 WORDS_COMMITS_PER_SECOND: Final = 180.0
 COMMITS_PER_SECOND: Final = 12.0
@@ -144,8 +144,8 @@ def load_index_status(
 ) -> IndexStatus:
     """Return the status of an open index.
 
-    `recorded_state`: loaded here if None. `location`: directory in which to look for an active run; if None, no run is
-    looked for. `index_holder`: as in `IndexStatus`.
+    `recorded_state`: loaded here if None. `location`: location of the index, to look for an active run; None to skip
+    this. `index_holder`: as in `IndexStatus`.
     """
     recorded_state = recorded_state or load_recorded_state(connection)
     summary = recorded_state.summary

@@ -289,12 +289,13 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
                 closing_end >= match.start() - _WORD_WINDOW
                 and _LIST_SEPARATOR.fullmatch(text, closing_end, match.start()) is not None
             )
-            if (
-                "!" in number
+            is_pull_request = (
+                "!" in number  # GitLab's sign of a merge request
                 or match["page"] in {"pull", "pulls"}
-                or _MERGE_SUBJECT.search(before)
+                or _MERGE_SUBJECT.search(before) is not None
                 or squash_start <= match.start() < len(subject)
-            ):
+            )
+            if is_pull_request:
                 kind = PULL_REQUEST
             elif is_next_in_list or _CLOSING_WORD.search(before):
                 kind, closing_end = CLOSES, match.end()

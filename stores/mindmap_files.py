@@ -156,11 +156,9 @@ class MindmapDirectory:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._build_missing_error(mindmap_id) from error
         except OSError as error:
-            raise (
-                _build_file_type_error(file)
-                if error.errno == errno.ELOOP
-                else self._build_folder_error(error)
-            ) from error
+            if error.errno == errno.ELOOP:  # a symlink
+                raise _build_file_type_error(file) from error
+            raise self._build_folder_error(error) from error
         with locks.close_finally(descriptor):
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

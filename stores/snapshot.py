@@ -186,6 +186,7 @@ class PostingsTable:
             self.starts[np.minimum(ids, last)].astype(np.int64) for ids in (term_ids, term_ids + 1)
         )
         counts = ends - starts
+        # For each term, the consecutive rows from its start to its end.
         rows = np.repeat(ends - np.cumsum(counts), counts) + np.arange(counts.sum())
         term_indices = np.repeat(np.arange(len(term_ids)), counts)
         return term_indices, self.documents[rows].astype(np.int64), self.frequencies[rows].astype(np.int64)
