@@ -183,7 +183,8 @@ class RelatedAnswer:
         names = parse_field_names(fields, RelatedFile)
         hits = [asdict(hit) for hit in self.hits]
         meta = self.meta.to_json_dict()
-        meta["related"]["hot_spots"] = tuple(map(drop_none, meta["related"].get("hot_spots", ())))
+        if hot_spots := meta["related"].get("hot_spots"):
+            meta["related"]["hot_spots"] = tuple(map(drop_none, hot_spots))
         return {
             "hits": [{name: hit[name] for name in names} for hit in hits] if names else hits,
             "meta": meta,
