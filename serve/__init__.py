@@ -21,14 +21,13 @@
 - `process`: Termination signals and standard streams
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
-- `repositories`: Location of a repository's index, SQL on it, git; names of all indexed repositories
+- `repositories`: Names and paths of indexed repositories; access to their index, by SQL, and to git
 - `search`: Search of the history: `find_pattern` and `search_changes`
 - `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
-- `shared_runs`: Runs of git that the threads of a server share
-- `text`: Line ranges, suggested commands, hints about unreadable commits, escapes for the terminal
+- `text`: Line ranges, counts, suggested commands, hints about unreadable commits, escapes of unsafe characters
 - `trace`: History of a symbol by its name: `trace_symbol`
-- `update`: `lineage update`: installs a newer version in the same way as the current one
+- `update`: `lineage update`: installation of a newer version in the same way as the current one
 - `viewer`: Web server of the mindmap page
 """

@@ -1,9 +1,8 @@
 """Shared parts of the requests and answers of several tools: validation, index status, JSON form and dates.
 
-`find_types`, `explain_types`, `commit_types` and `related_types` have the requests and answers themselves.
-`to_json_dict` gives the published JSON object of an answer.
+The requests and answers themselves are in `find_types`, `explain_types`, `commit_types` and `related_types`.
 
-Commands and servers import these modules at their start, so they import neither the search nor the database.
+Commands and servers import this module at their start, so it imports neither the search nor the database.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainAnswer
     from serve.find_types import FindAnswer
 
-# Lengths in UTF-16 units. The daemon accepts requests of 1 MiB, and ASCII JSON needs up to six bytes for a unit.
+# Lengths in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON needs up to six bytes for a unit.
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
-# `10:42`, `10:`, `:42` and `42`. At most 18 digits: more lines than any file has, and the number fits in 64 bits.
+# `10:42`, `10:`, `:42` and `42`; also `:` and an empty text, which `parse_line_range` rejects.
+# At most 18 digits: more lines than any file has, and the number fits in 64 bits.
 LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Fields omitted from the JSON when they are None or (). Keyed by the name under which the answer holds the object.
+# Fields omitted from a JSON object when they are None or (), by the key of this object in the answer.
 _OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
@@ -43,7 +43,7 @@ _OPTIONAL_FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class NamedRepository:
-    """Indexed repository. `name`: as in the answers, `path`: absolute path."""
+    """Indexed repository. `name`: unique among the indexed repositories. `path`: absolute path."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """State of the index that an answer is based on. The commit and the date are None if nothing is indexed."""
+    """The `index_status` field of an answer. The commit and the date are None if nothing is indexed."""
 
     last_indexed_commit: str | None
     commits_behind_head: int
@@ -70,8 +70,8 @@ class IndexState:
 class Compatibility:
     """Compatibility of the index with this version of the program.
 
-    `reason`: which components differ. `missing_components`: those without a recorded version; all of them if there is
-    no index.
+    `reason`: text that names the components that differ, or says why nothing can be compared. `missing_components`:
+    components without a recorded version.
     """
 
     status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
@@ -81,17 +81,14 @@ class Compatibility:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMeta:
-    """Index status and hints of an answer. Subclasses add the details of a tool."""
+    """Status of the index that an answer is based on, and hints for the user. Subclasses add the details of a tool."""
 
     index_status: IndexState
     hint: str | None
     compatibility: Compatibility
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> Self:
-        """Return a copy with `rewrite` applied to the texts that may name commands.
-
-        These are the hint and the compatibility's reason.
-        """
+        """Return a copy with `rewrite` applied to the texts that may name commands: hint and compatibility reason."""
         reason = self.compatibility.reason
         compatibility = replace(self.compatibility, reason=reason and rewrite(reason))
         return replace(self, hint=self.hint and rewrite(self.hint), compatibility=compatibility)
@@ -102,9 +99,9 @@ class AnswerMeta:
 
 
 def parse_line_range(lines: str | None) -> tuple[int, int]:
-    """Parse `START:END` or a single line into two line numbers; an open start becomes 1, an open end 0.
+    """Return the first and the last line of `START:END` or of a single line number; None means all lines.
 
-    None means all lines. Raises BadRequest.
+    An omitted start becomes 1, an omitted end 0. Raises BadRequest for other texts.
     """
     if lines is None:
         return 1, 0
@@ -124,13 +121,16 @@ def parse_line_range(lines: str | None) -> tuple[int, int]:
 
 
 def validate_text(name: str, text: str, max_length: int) -> None:
-    """Raise BadRequest for a text that is too long or has no valid UTF-8 form."""
+    """Raise BadRequest for a text that has no UTF-8 form, or more than `max_length` UTF-16 code units.
+
+    `name`: what the text is, for the error message, such as `query`.
+    """
     validate_encoding(name, text)
     validate_length(name, len(text.encode("utf-16-le")) // 2, max_length)
 
 
 def validate_encoding(name: str, text: str) -> None:
-    """Raise BadRequest for a text that has no valid UTF-8 form."""
+    """Raise BadRequest for a text that has no UTF-8 form, because it contains surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -147,24 +147,24 @@ def validate_length(name: str, length: int, max_length: int) -> None:
 
 
 def validate_limit(limit: int, items: str) -> None:
-    """Raise BadRequest for a limit below 1. `items`: what it limits, such as `commits`."""
+    """Raise BadRequest for a limit below 1. `items`: noun for what is limited, such as `commits`."""
     if limit < 1:
         raise BadRequest("The limit is less than 1.", hint=f"Give a number of {items} to show.")
 
 
-def is_encodable(name: str) -> bool:
-    """Return whether a name is non-empty and encodable for the file system.
+def is_valid_name(name: str) -> bool:
+    """Return whether a file or revision can have this name: non-empty, without NUL, and convertible to bytes.
 
-    A lone surrogate is encodable only if it stands for an undecodable byte.
+    Of the surrogates, only those that stand for an undecodable byte can be converted.
     """
     try:
-        return bool(os.fsencode(name))
+        return bool(os.fsencode(name)) and "\0" not in name
     except UnicodeEncodeError:
         return False
 
 
 def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
-    """Convert an answer to JSON types, an object with `hits` and `meta`."""
+    """Return an answer as a JSON object with `hits` and `meta`, without empty optional fields."""
     return {
         "hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits],
         "meta": answer.meta.to_json_dict(),
@@ -172,7 +172,7 @@ def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
 
 
 def parse_field_names(fields: Sequence[str], hit_type: type) -> list[str]:
-    """Strip field names, and raise BadRequest for one that hits of this type do not have."""
+    """Return the names without white space around them. Raises BadRequest if hits of this type lack such a field."""
     names = [name.strip() for name in fields]
     known_names = [field.name for field in dataclasses.fields(hit_type)]
     if unknown_names := [name for name in names if name not in known_names]:
@@ -183,10 +183,7 @@ def parse_field_names(fields: Sequence[str], hit_type: type) -> list[str]:
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Drop the empty optional fields of `value`, the JSON value under the key `name`.
-
-    If this key has no optional fields, return `value` unchanged.
-    """
+    """Return `value`, the JSON value under the key `name`, without those of its optional fields that are empty."""
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
         return value
@@ -199,10 +196,10 @@ def drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_author_date(author_date: datetime, commit_date: datetime) -> str | None:
-    """Format the author date; None if the commit date is the same day. Both times are naive UTC."""
+    """Return the author date as RFC 3339, or None if the commit date is on the same day. Both dates are naive UTC."""
     return None if author_date.date() == commit_date.date() else format_rfc3339(author_date)
 
 
 def format_rfc3339(naive_utc: datetime) -> str:
-    """Format a time of the database, which stores UTC without a time zone."""
+    """Return a time of the database, which is in UTC without a time zone, as RFC 3339: `2020-01-02T00:00:00Z`."""
     return naive_utc.isoformat(timespec="seconds") + "Z"

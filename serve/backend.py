@@ -65,7 +65,8 @@ def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
 class InProcessBackend:
     """Backend in this process. The first request that needs a model loads it.
 
-    `get_engine`: returns the engine to use, which others may share. By default the backend creates its own.
+    `precision`: precision of the cross-encoder. `get_engine`: returns an engine that other backends may use, too; by
+    default, the backend creates its own.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class InProcessBackend:
 
 
 class DaemonBackend:
-    """Backend that asks the daemon, and answers in this process if no daemon can be started."""
+    """Backend that asks the daemon, or `fallback` if no daemon can be started."""
 
     def __init__(self, home: Path, precision: Precision, fallback: InProcessBackend) -> None:
         from serve.daemon.client import DaemonClient
@@ -149,7 +150,7 @@ def _make_absolute(path: Path) -> Path:
 
 
 class ModelCache:
-    """Models, each created at its first request and then shared. Thread-safe."""
+    """Encoders and cross-encoders, each created at its first request and then shared. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,7 +176,7 @@ class ModelCache:
             return self._cross_encoders[precision]
 
     def unload(self) -> None:
-        """Drop the models. Running requests still finish with theirs."""
+        """Drop the models. A running request keeps the models that it uses until it ends."""
         with self._lock:
             self._encoders.clear()
             self._cross_encoders.clear()
@@ -232,7 +233,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close all indexes."""
+        """Close all indexes. A later request opens them again."""
         if self._searcher:
             self._searcher.close()
         self._reader_pools.close_all()

@@ -1,7 +1,7 @@
 """Ranges of commits in requests: their commits, and how many of them an index has.
 
-A search with a range returns only commits of the range, also those that HEAD does not reach. Its scores are computed
-from all commits that HEAD reaches or the range has.
+A search with a range returns only commits of the range, including those that HEAD does not reach. Its scores are
+computed from all commits that are reachable from HEAD or in the range.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from stores.filters import CommitRange
 
 @dataclass(frozen=True, slots=True)
 class RangeCoverage:
-    """Numbers of commits of a range, and of those that the index lacks.
+    """Number of commits in a range, and how many of them the index lacks.
 
-    - `text`: the range. `commits`: number of its commits.
-    - `unindexed`: number of commits that are not indexed. `outside_head`: number of these that HEAD does not reach.
-    - `references`: branches and tags of the range that point to an unindexed commit outside of HEAD.
+    - `text`: the range as the user wrote it.
+    - `commits`: number of commits in the range.
+    - `unindexed`: number of these commits that the index lacks.
+    - `outside_head`: number of unindexed commits that HEAD does not reach.
+    - `references`: branches and tags named in the range that point to an unindexed commit outside HEAD.
     """
 
     text: str
@@ -41,30 +43,34 @@ class RangeCoverage:
         if not self.commits:
             yield f"The range {name} has no commits."
         elif self.unindexed:
-            count, verb = format_commit_count(self.commits), "is" if self.unindexed == 1 else "are"
-            subject = (
-                f"The commit in {name}"
-                if self.commits == 1
-                else f"Of the {count} in {name}, {self.unindexed:,}"
-            )
+            if self.commits == 1:
+                subject = f"The commit in {name}"
+            else:
+                subject = f"Of the {format_commit_count(self.commits)} in {name}, {self.unindexed:,}"
+            verb = "is" if self.unindexed == 1 else "are"
             yield f"{subject} {verb} not indexed{self._describe_remedy()}"
 
     def _describe_remedy(self) -> str:
+        """Return the end of the hint about unindexed commits: the command that indexes them, or what prevents it."""
         options = [word for name in self.references for word in ("--branch", name)]
         if options and (command := quote_command("lineage", "index", *options)):
             return f": run {command}."
         if self.outside_head:
             if self.outside_head < self.unindexed:
                 unreached = f"{self.outside_head:,} of them"
+            elif self.unindexed == 1:
+                unreached = "it"
             else:
-                unreached = "it" if self.unindexed == 1 else "them"
-            remedy = "`lineage index --branch PATTERN` adds branches."
-            return f": neither HEAD nor an indexed branch reaches {unreached}. {remedy}"
+                unreached = "them"
+            return (
+                f": neither HEAD nor an indexed branch reaches {unreached}. "
+                "`lineage index --branch PATTERN` adds branches."
+            )
         return ": run `lineage index --incremental`."
 
 
 def resolve_range(repository: Repository, git: GitProgram, text: str | None) -> CommitRange | None:
-    """Return the commits of a request's range; None without one. Raises BadRequest."""
+    """Return a request's range with its commits; None if the request has no range. Raises BadRequest."""
     return None if text is None else CommitRange(text, frozenset(list_commits(repository, git, text)))
 
 
@@ -86,8 +92,8 @@ def compute_coverage(
     """Return how much of the range the index has.
 
     `recorded_commits`: commits of the range that have rows in the index. `indexed_tips`: commits that were indexed
-    with all commits that they reach. A commit that changes only ignored files has no rows, so a commit without rows is
-    unindexed only if none of the tips reaches it.
+    with all commits that they reach; None counts as no commit. A commit that changes only ignored files has no rows.
+    Therefore a commit without rows is unindexed only if no tip reaches it.
     """
     text, commits = commit_range.text, commit_range.commits
     unrecorded = commits.difference(recorded_commits)
@@ -107,6 +113,7 @@ def compute_coverage(
 
 
 def _resolve_commit(repository: Repository, name: str) -> str | None:
+    """Return the commit that a branch or tag points to; None if it points to another object."""
     with suppress(UnreadableObject):  # git accepts a tag of a tree in a range
         return repository.resolve_revision(name)
     return None

@@ -14,15 +14,15 @@ from serve.errors import BadRequest
 from serve.references import Reference
 from serve.text import format_commit_count
 
-# Commits of an answer, and files and lines of each of them, unless the request says otherwise.
+# Default limits of `search_changes`: commits of an answer, and files and lines of each commit.
 DEFAULT_COMMITS: Final = 20
 DEFAULT_FILES: Final = 10
 DEFAULT_LINES: Final = 50
 
-# Changes of an answer, unless the request says otherwise.
+# Default limit of `trace_symbol`: changes of an answer.
 DEFAULT_CHANGES: Final = 20
-# Definitions at HEAD that the text of an answer names. An overloaded function has several.
-MAX_PLACES: Final = 12
+# Definitions at HEAD that the text of an answer lists at most. An overloaded function has several.
+MAX_SHOWN_PLACES: Final = 12
 MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
 
@@ -33,10 +33,10 @@ TraceStep = Literal["introduced", "modified", "moved", "renamed", "removed", "re
 class ChangeSearchRequest:
     """Request for all commits whose change adds or removes a text.
 
-    - `pattern`: text, or with `is_regex` a regular expression of RE2.
-    - `only_added`: only files to which the commit adds more occurrences of the text than it removes, or with
-      `is_regex` a matching line. `only_removed`: the reverse.
-    - `limit`: number of commits to return. `max_files`, `max_lines`: files and lines to return of each.
+    - `pattern`: text, or with `is_regex` a regular expression in the syntax of RE2.
+    - `only_added`: keep only the files to which the commit adds more occurrences of the text than it removes. With
+      `is_regex`: the files to which it adds a matching line. `only_removed`: the reverse.
+    - `limit`: number of commits to return. `max_files`, `max_lines`: number of files and of lines for each commit.
     - `path`, `since`, `until`, `author`, `commit_range`: filters as in `FindRequest`.
     """
 
@@ -55,7 +55,7 @@ class ChangeSearchRequest:
     commit_range: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise BadRequest for values that exclude each other or have no meaning."""
+        """Raise BadRequest for values that exclude each other, and for a limit below 1."""
         if self.only_added and self.only_removed:
             raise BadRequest("Added and removed exclude each other.", hint="Omit both for all changes.")
         validate_limit(self.limit, "commits")
@@ -68,7 +68,10 @@ class ChangeSearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MatchingLine:
-    """Added (`+`) or removed (`-`) line. `number`: in the file after, or before, the change."""
+    """Added (`+`) or removed (`-`) line.
+
+    `number`: line number in the file after the change, or for a removed line in the file before the change.
+    """
 
     sign: Literal["+", "-"]
     number: int
@@ -79,8 +82,8 @@ class MatchingLine:
 class MatchingFile:
     """File of a commit with matching lines.
 
-    `added`, `removed`: number of occurrences of the text, or of lines that match the expression, among added and
-    removed lines. `lines`: the first of these lines.
+    `added`: number of occurrences of the text in the added lines, or number of added lines that match the regular
+    expression. `removed`: the same for the removed lines. `lines`: the first matching lines.
     """
 
     path: str
@@ -112,9 +115,10 @@ class ChangeHit:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSearchDetails:
-    """Number of all matching commits and of those shown, and their order.
+    """Counts and order of the commits of an answer.
 
-    `limitation`: what the search leaves out; None if it found commits.
+    `commits`: number of matching commits. `shown`: number of those in the answer. `limitation`: what the search leaves
+    out; None if it found commits.
     """
 
     commits: int
@@ -124,7 +128,7 @@ class ChangeSearchDetails:
 
     @property
     def count(self) -> str:
-        """The counts as a phrase: `17 commits, all shown`."""
+        """Both counts as a phrase: `17 commits, all shown`."""
         commits = format_commit_count(self.commits)
         if self.shown == self.commits:
             return f"{commits}, all shown" if self.commits > 1 else commits
@@ -133,7 +137,7 @@ class ChangeSearchDetails:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSearchMeta(AnswerMeta):
-    """Index status and hints of an answer, and numbers of commits."""
+    """Index status and hints of an answer, and counts of its commits."""
 
     search: ChangeSearchDetails
 
@@ -159,8 +163,9 @@ class ChangeSearchAnswer:
 class ShowRequest:
     """Request to show a commit, the diff of one of its files, or a file as it was.
 
-    `commit`: revision, or `REVISION:PATH` for the file as it was. `path`: file whose diff to show, or with `lines`
-    (`START:END`) the file as it was. `max_tokens`: about how long a diff or file may be; None for no limit.
+    - `commit`: revision, or `REVISION:PATH` for the file as it was.
+    - `path`: file whose diff to show. With `lines` (`START:END`), those lines of the file as it was.
+    - `max_tokens`: approximate maximum length of the diff or file; None for no limit.
     """
 
     commit: str
@@ -173,8 +178,8 @@ class ShowRequest:
 class CommitFile:
     """File that a commit changes.
 
-    `added`, `removed`: numbers of lines; None if they are unknown. `limitation` then says why. `old_path`: before a
-    rename.
+    `added`, `removed`: numbers of lines; None if they are unknown, and `limitation` says why. `old_path`: path before a
+    rename, else None.
     """
 
     path: str
@@ -187,7 +192,7 @@ class CommitFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitDetails:
-    """Commit. `author_date` is None if the commit date is the same day, as for most commits.
+    """Commit to show. `author_date` is None if the commit date is the same day, as for most commits.
 
     `references`, `release` and `also` are as in `PatternHit`.
     """
@@ -206,7 +211,7 @@ class CommitDetails:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """Diff of one file in a commit. `omitted_lines`: lines at its end that exceed the length limit."""
+    """Diff of one file in a commit. `omitted_lines`: number of lines cut off at the end because of the length limit."""
 
     path: str
     text: str
@@ -215,9 +220,10 @@ class FileDiff:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """Lines `first_line` to `last_line` of a file in a commit; zeros if it is empty.
+    """Lines `first_line` to `last_line` of a file in a commit. Both are 0 if the file is empty.
 
-    `line_count`: lines of the whole file. `omitted_lines`: requested lines that exceed the length limit.
+    `line_count`: number of lines of the whole file. `omitted_lines`: number of requested lines that were cut off
+    because of the length limit.
     """
 
     path: str
@@ -232,8 +238,10 @@ class FileContent:
 class ShowAnswer:
     """Answer of `show_commit`.
 
-    `files`: the changed files, or the one whose diff is shown; none for a file as it was. `file_count` counts all files
-    of the commit; None for a file as it was. `limitation`: what could not be shown, or what the answer shows.
+    - `files`: the changed files, or the one file whose diff is shown; empty if a file is shown as it was.
+    - `file_count`: number of files that the commit changes; None if a file is shown as it was.
+    - `diff`, `content`: diff of the requested file, or the file as it was; None if not requested.
+    - `limitation`: what could not be shown, or what the answer shows instead.
     """
 
     commit: CommitDetails
@@ -244,7 +252,7 @@ class ShowAnswer:
     limitation: str | None = None
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types, without the parts that the answer does not have."""
+        """Convert to JSON types, without fields that are None."""
         answer = drop_none(asdict(self))
         answer["commit"] = drop_empty_fields("hits", answer["commit"])
         answer["files"] = [drop_none(file) for file in answer["files"]]
@@ -264,11 +272,7 @@ class TraceRequest:
 
     def __post_init__(self) -> None:
         """Raise BadRequest for a text that cannot be a name, and for a limit below 1."""
-        if (
-            not self.symbol.strip("().:# ")
-            or len(self.symbol) > MAX_SYMBOL_LENGTH
-            or not _is_text(self.symbol)
-        ):
+        if not _is_symbol_name(self.symbol):
             raise BadRequest("This is not the name of a symbol.", hint=SYMBOL_HINT)
         validate_limit(self.limit, "changes")
 
@@ -282,7 +286,7 @@ class TraceHit:
     - `symbol`, `path`: qualified name and file after the change, or before a removal.
     - `old_symbol`, `old_path`: name and file before the change, if they differ.
     - `references`, `release`: as in `PatternHit`.
-    - `provenance`: `INFERRED` if similar code, or git's hunk header, is the evidence.
+    - `provenance`: `INFERRED` if the only evidence is similar code or the text that git shows after `@@`.
     """
 
     commit_sha: str
@@ -301,7 +305,7 @@ class TraceHit:
 
     @property
     def origin_suffix(self) -> str:
-        """The name and path before the change, as ` from PATH:Class.method`; empty if they are the same."""
+        """Path and name before the change, such as ` from PATH:Class.method`; empty if both stayed the same."""
         if self.old_path is None and self.old_symbol is None:
             return ""
         return f" from {':'.join(part for part in (self.old_path, self.old_symbol) if part)}"
@@ -320,9 +324,13 @@ class HeadPlace:
 
 @dataclass(frozen=True, slots=True)
 class TraceDetails:
-    """Counts of all commits and of the changes by step, the places at HEAD, and what the answer may lack.
+    """Facts about a traced symbol.
 
-    `symbol`: the newest name, as `PATH:Class.method`. `at_head`: empty if HEAD has no such symbol.
+    - `symbol`: the newest name, as `PATH:Class.method`.
+    - `at_head`: definitions of the symbol at HEAD; empty if HEAD has none.
+    - `commits`: number of commits that changed the symbol. `steps`: number of their changes by kind.
+    - `shown`: number of changes in the answer.
+    - `limitation`: what the answer may lack.
     """
 
     symbol: str
@@ -343,12 +351,14 @@ class TraceDetails:
 
     @property
     def place(self) -> str:
-        """The places of the symbol at HEAD, as a phrase."""
+        """Paths and lines of the definitions at HEAD, as a phrase; `not at HEAD` if there are none."""
         if not self.at_head:
             return "not at HEAD"
-        shown = [f"{place.path}:{place.start_line}-{place.end_line}" for place in self.at_head[:MAX_PLACES]]
-        omitted_count = len(self.at_head) - len(shown)
-        return ", ".join([*shown, *([f"{omitted_count:,} more"] if omitted_count else [])])
+        shown_places = self.at_head[:MAX_SHOWN_PLACES]
+        parts = [f"{place.path}:{place.start_line}-{place.end_line}" for place in shown_places]
+        if omitted_count := len(self.at_head) - len(shown_places):
+            parts.append(f"{omitted_count:,} more")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +385,9 @@ class TraceAnswer:
         return {"hits": hits, "meta": self.meta.to_json_dict()}
 
 
-def _is_text(text: str) -> bool:
-    """Return False for texts that the database cannot compare: with NUL or with invalid characters."""
-    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
+def _is_symbol_name(text: str) -> bool:
+    """Return whether a text can be the name of a symbol: not only separators, not too long, and valid UTF-8."""
+    has_name = bool(text.strip("().:# "))
+    # The database cannot compare a text with NUL or with surrogates.
+    is_comparable = "\0" not in text and text == text.encode("utf-8", "replace").decode()
+    return has_name and len(text) <= MAX_SYMBOL_LENGTH and is_comparable

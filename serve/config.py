@@ -22,7 +22,7 @@ LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
 FALSE_VALUES: Final = frozenset({"", "0", "false", "no", "off"})
 # Directories in which Linux and macOS install git.
 GIT_DIRECTORIES: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
-# Values of CUDA_VISIBLE_DEVICES that hide every device.
+# Values of CUDA_VISIBLE_DEVICES that name no device.
 NO_CUDA_DEVICES: Final = frozenset({"", "-1"})
 # Libraries read these when they are imported. serve/README.md, "Library settings", has the reasons and measurements.
 LIBRARY_ENVIRONMENT: Final = {
@@ -41,7 +41,7 @@ class Settings:
     - `log_level`: one of `LOG_LEVELS`.
     - `use_daemon`: True if the shared daemon may answer queries.
     - `reranker_precision`: precision of the cross-encoder.
-    - `has_cuda_devices`: False if CUDA_VISIBLE_DEVICES hides every device.
+    - `has_cuda_devices`: True if CUDA_VISIBLE_DEVICES names a device; False if it is unset.
     """
 
     home: Path
@@ -60,22 +60,22 @@ def read_version() -> str:
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of `environment`, by default the process's own."""
+    """Return the settings from `environment`, by default the environment variables of this process."""
     variables = os.environ if environment is None else environment
     return Settings(
         home=Path(variables.get("LINEAGE_HOME") or DEFAULT_HOME).expanduser().absolute(),
         log_level=_parse_log_level(variables.get("LINEAGE_LOG") or variables.get("RUST_LOG") or ""),
         use_daemon=variables.get("LINEAGE_NO_DAEMON", "").lower() in FALSE_VALUES,
-        reranker_precision=Precision.INT8
-        if variables.get("LINEAGE_RERANKER") == Precision.INT8
-        else Precision.FULL,
+        reranker_precision=(
+            Precision.INT8 if variables.get("LINEAGE_RERANKER") == Precision.INT8 else Precision.FULL
+        ),
         maps_dir=Path(variables.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS_DIR).expanduser().absolute(),
         has_cuda_devices=variables.get("CUDA_VISIBLE_DEVICES", "").strip() not in NO_CUDA_DEVICES,
     )
 
 
 def get_explicit_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return LINEAGE_HOME as an absolute path, for programs that start without this environment; None if unset."""
+    """Return LINEAGE_HOME as an absolute path; None if unset. For the configuration of other programs."""
     variables = os.environ if environment is None else environment
     return str(load_settings(variables).home) if variables.get("LINEAGE_HOME") else None
 
@@ -122,17 +122,18 @@ def get_notebook_repository(environment: Mapping[str, str] | None = None) -> Pat
 
 
 def build_git_config_key() -> str:
-    """Return a cache key for the user's git configuration: the directories that contain it."""
+    """Return a cache key for the user's git configuration: the directories in which git looks for it."""
     return "\0".join((str(Path("~").expanduser()), os.environ.get("XDG_CONFIG_HOME", "")))
 
 
 def configure_libraries(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set `LIBRARY_ENVIRONMENT` where it is unset: numpy threads, Arrow's allocator, Python path, warnings.
+    """Set the variables of `LIBRARY_ENVIRONMENT` that are unset in `environment`, by default in this process's.
 
     Affects modules imported, and processes started, after the call.
     """
+    variables = os.environ if environment is None else environment
     for name, value in LIBRARY_ENVIRONMENT.items():
-        (os.environ if environment is None else environment).setdefault(name, value)
+        variables.setdefault(name, value)
 
 
 def _parse_log_level(directives: str) -> str:

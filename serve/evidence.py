@@ -1,7 +1,7 @@
-"""Evidence about the commits of an answer: references of their messages, first release, and copies of them.
+"""Evidence about the commits of an answer: references, first release and copies.
 
-`EvidenceLoader` joins what messages say (`references`), what git knows (`pipeline.git.releases`) and what the index has
-(commits with the same author and date, which may be copies).
+`EvidenceLoader` combines three sources: commit messages (`serve.references`), git (`pipeline.git.releases`) and the
+index (commits with the same author and date, which may be copies of each other).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainHit
     from serve.find_types import PatternHit
 
-# Possible copies to compare with each commit. A commit with more of them is a bot's.
+# Possible copies to compare with each commit. Only commits of bots have more of them.
 MAX_COPY_CANDIDATES: Final = 8
-# Commits with more or larger files are not compared, because that would delay an answer. A copied commit has a few.
+# Commits with more or larger files are not compared, because that would delay an answer. Copied commits are small.
 MAX_COMPARED_FILES: Final = 100
 MAX_COMPARED_FILE_BYTES: Final = 1 << 20
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
-# The last two parts or more of `https://host/owner/repo.git` and `git@host:owner/repo.git`.
+# `owner/repo.git` in `https://host/owner/repo.git` and `git@host:owner/repo.git`. It may have more than two parts.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
@@ -56,8 +56,8 @@ class Evidence:
 class EvidenceLoader:
     """Loader of evidence for one answer.
 
-    `graph_dir`: commit-graph of the index, which makes git faster. `find_candidates`: returns for each of the given
-    commits those that may be copies of it; None without an index.
+    `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_candidates`: returns possible
+    copies of each given commit, by its sha; None without an index.
     """
 
     repository: Repository
@@ -66,7 +66,7 @@ class EvidenceLoader:
 
     @cached_property
     def git(self) -> GitProgram:
-        """Git program, which only reads commits and tags and so needs no settings of filters."""
+        """Git program for commands that read only commits and tags, and thus need no work tree and no filters."""
         repository, graph_dir = self.repository, commit_graph.exclude_damaged(self.graph_dir)
         return GitProgram(repository.git_dir, None, repository.objects_dir, commit_graph_dir=graph_dir)
 
@@ -77,12 +77,12 @@ class EvidenceLoader:
 
     @cached_property
     def releases(self) -> Mapping[str, Tag]:
-        """First tag that contains each commit; empty if git cannot tell."""
+        """First tag that contains a commit, by the sha of the commit; empty if they could not be loaded."""
         return self._loaded_releases or {}
 
     @property
     def is_complete(self) -> bool:
-        """False if git could not tell the releases or merges, so that a later answer may have more evidence."""
+        """False if the releases or merges could not be loaded, so that a later answer may have more evidence."""
         return self._loaded_releases is not None and self._loaded_merges is not None
 
     @cached_property
@@ -94,7 +94,10 @@ class EvidenceLoader:
 
     @cached_property
     def merges(self) -> Mapping[str, str]:
-        """Merge that brought each commit of a branch into HEAD's first-parent history; empty if git cannot tell."""
+        """Merge that brought a commit into HEAD's first-parent history, by the sha of the commit.
+
+        It has only commits of merged branches. It is empty if the merges could not be loaded.
+        """
         return self._loaded_merges or {}
 
     @cached_property
@@ -106,7 +109,7 @@ class EvidenceLoader:
             return None
 
     def load(self, messages: Mapping[str, str]) -> dict[str, Evidence]:
-        """Return the evidence about commits, given with their complete messages."""
+        """Return the evidence about commits. `messages`: complete messages by commit sha."""
         copies = self.find_copies(list(messages))
         return {
             sha: Evidence(self._list_references(sha, message), self._build_release(sha), copies.get(sha, ()))
@@ -114,16 +117,19 @@ class EvidenceLoader:
         }
 
     def add_to(self, hits: Sequence[Hit], messages: Mapping[str, str] | None = None) -> tuple[Hit, ...]:
-        """Return the hits with their evidence. `messages`: by commit, if the hits have only subjects."""
+        """Return the hits with their evidence.
+
+        `messages`: complete messages by commit sha; None if the hits themselves have them.
+        """
         if messages is None:
             messages = {hit.commit_sha: getattr(hit, "commit_message", "") for hit in hits}
         evidence = self.load(messages)
         return tuple(_add_evidence(hit, evidence[hit.commit_sha]) for hit in hits)
 
     def find_release(self, name: str) -> ReleaseFilter | None:
-        """Return the commits first released in a tag, which may be written with or without `v`; None if there are none.
+        """Return the commits whose first tag is `name`, with or without `v` before it; None if there are none.
 
-        A tag of the same commit as an older one, such as its release candidate, has no commits.
+        If two tags are on the same commit, such as a release and its candidate, the later one has no commits.
         """
         tags = {tag for tag, _ in self.repository.list_tag_targets()}
         spellings = (name, f"v{name}", name.removeprefix("v"))
@@ -136,12 +142,12 @@ class EvidenceLoader:
     def find_referring_commits(
         self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
     ) -> frozenset[str]:
-        """Return the commits whose message names one of the issues or pull requests, or that one of them merged.
+        """Return the commits whose message names one of the numbers, and the commits that such a pull request merged.
 
         A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
 
-        `load_messages`: returns the messages that have one of these digits after a sign, by commit. `numbers`: the
-        issues and pull requests, as `#12`.
+        `numbers`: issues and pull requests, such as `#12`. `load_messages`: gets the digits of these numbers, and
+        returns the messages that may refer to one of them, by commit sha.
         """
         naming_commits: defaultdict[str, set[str]] = defaultdict(set)
         confirmed_numbers, merges = set(), set()
@@ -156,32 +162,32 @@ class EvidenceLoader:
             pull_request = find_pull_request(message, self.own_names)
             if pull_request and pull_request.text in numbers:
                 merges.add(sha)
-        # `self.merges` asks git, so it is read only if there is a merge to look for.
+        # Loading `self.merges` runs git, so it is not read without a merge to look for.
         merged_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
         return frozenset(merged_commits.union(*(naming_commits[number] for number in confirmed_numbers)))
 
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the reachable commits with the same patch, for each of the given commits that has possible copies."""
+        """Return for each given commit with possible copies those that have the same patch, by its SHA."""
         new_shas = [sha for sha in shas if sha not in self._possible_copies]
         if self.find_candidates and new_shas:
             found = self.find_candidates(new_shas)
             self._possible_copies.update({sha: found.get(sha, ()) for sha in new_shas})
-
-        def get_patch_id(sha: str) -> bytes | None:
-            if sha not in self._patch_ids:
-                check_cancelled()
-                self._patch_ids[sha] = compute_patch_id(self.repository, sha)
-            return self._patch_ids[sha]
-
         return {
-            sha: tuple(
-                other
-                for other in others[:MAX_COPY_CANDIDATES]
-                if get_patch_id(other) is not None and get_patch_id(other) == get_patch_id(sha)
-            )
+            sha: tuple(other for other in others[:MAX_COPY_CANDIDATES] if self._have_same_patch(other, sha))
             for sha in shas
             if (others := self._possible_copies.get(sha))
         }
+
+    def _have_same_patch(self, sha: str, other: str) -> bool:
+        patch_id = self._get_patch_id(sha)
+        return patch_id is not None and patch_id == self._get_patch_id(other)
+
+    def _get_patch_id(self, sha: str) -> bytes | None:
+        """Return the patch id of a commit, which is computed at the first call; see `compute_patch_id`."""
+        if sha not in self._patch_ids:
+            check_cancelled()
+            self._patch_ids[sha] = compute_patch_id(self.repository, sha)
+        return self._patch_ids[sha]
 
     @cached_property
     def _possible_copies(self) -> dict[str, Sequence[str]]:
@@ -192,7 +198,7 @@ class EvidenceLoader:
         return {}
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
-        """Return the references of a message; if it names no pull request, first the one of its merge."""
+        """Return the references of a message. If none is a pull request, the one that merged the commit comes first."""
         references = parse_references(message, self.own_names)
         if any(reference.kind == PULL_REQUEST for reference in references) or sha not in self.merges:
             return references
@@ -213,7 +219,8 @@ class EvidenceLoader:
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:
     """Return the names of a repository at its main remote, such as `owner/repo`, in lower case.
 
-    The main remote is `upstream`, else `origin`, else the only one: a fork has other issues and pull requests.
+    The main remote is `upstream`, else `origin`, else the only one. `upstream` comes first, because the issues and pull
+    requests of a fork are not those that its messages mean. `configuration`: names and values of git settings.
     """
     names: defaultdict[str, set[str]] = defaultdict(set)
     for setting, value in configuration:
@@ -232,8 +239,8 @@ def _add_evidence(hit: Hit, evidence: Evidence) -> Hit:
 def compute_patch_id(repository: Repository, sha: str) -> bytes | None:
     """Return a digest of a commit's paths, modes and changed lines with their context.
 
-    Unlike in `git patch-id`, white space counts, and binary files. None if the commit changes no file, more than
-    `MAX_COMPARED_FILES` or a file larger than `MAX_COMPARED_FILE_BYTES`, or cannot be read.
+    Unlike `git patch-id`, it distinguishes commits by white space and binary files. Return None if the commit cannot be
+    read, changes no file or more than `MAX_COMPARED_FILES`, or has a file larger than `MAX_COMPARED_FILE_BYTES`.
     """
     digest = hashlib.blake2b(digest_size=16)
     try:

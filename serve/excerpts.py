@@ -1,11 +1,11 @@
-"""Excerpts: how much of the diffs and messages of commits an answer contains.
+"""Excerpts of the diffs and messages of commits in an answer.
 
-- A section of a diff is a part that starts with `@@`. A window is a run of its lines, below a header of its own.
+- A section of a diff is a part that starts with `@@`. A window is a run of consecutive lines of a diff.
 - An answer is reduced to a level of detail or a number of tokens, because an agent pays for each token that it reads.
 
-`Detail.NORMAL` keeps the first hit of a search whole and reduces the others to subject, three files and two changed
-lines. In an explanation it keeps 400 characters of all messages (subjects count, but are never cut), four changed
-lines of each commit and two leads. It leaves out sign-offs.
+`Detail.NORMAL` keeps the first hit of a search whole. It reduces the other hits to subject, three files and two changed
+lines. In an explanation it keeps 400 characters of all messages together (subjects count, but are never cut), four
+changed lines of each commit and two leads. It leaves out sign-offs.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ EXCERPT_LINES: Final = 40
 EXCERPT_COLUMNS: Final = 240
 # Lines to show before and after a relevant line: as many as git shows.
 CONTEXT_LINES: Final = 3
-# Replaces the lines above a window.
+# First line of a window if there are lines above it in the diff.
 OMITTED_MARK: Final = "…"
 _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
 # Trailer that repeats the author.
 _SIGN_OFF: Final = re.compile(r"\nSigned-off-by: .*")
 
-# Files and changed lines of a hit of a search that is not shown in full.
+# Files and changed lines of a search hit in a reduced answer.
 MAX_REDUCED_FILES: Final = 3
 MAX_REDUCED_LINES: Final = 2
-# Changed lines of each commit of an explanation, where the message matters more than the diff.
+# Changed lines of each commit in a reduced explanation, where the message matters more than the diff.
 MAX_EXPLAINED_LINES: Final = 4
 # Characters of all messages of an explanation together. Subjects count, but are never cut.
 MAX_MESSAGE_CHARS: Final = 400
-# A longer word is cut at the end of a message, a shorter one is left out.
+# Where a message is cut inside a word: the start of a longer word stays, a shorter word is left out.
 MAX_CUT_WORD: Final = 30
-# Leads of an explanation.
+# Leads of a reduced explanation.
 MAX_LEADS: Final = 2
 # Diffs have about 3.2 characters a token in the vocabularies of current models; 3 leaves a margin.
 CHARS_PER_TOKEN: Final = 3
@@ -54,7 +54,7 @@ AnswerType = TypeVar("AnswerType", "FindAnswer", "ExplainAnswer")
 
 
 class Detail(StrEnum):
-    """Amount of text of each hit: subjects without diffs, the most relevant lines, or everything."""
+    """Level of detail of an answer: subjects without diffs, the most relevant lines, or everything."""
 
     COMPACT = "compact"
     NORMAL = "normal"
@@ -63,9 +63,10 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line of a section with its sign, and its line numbers in the old and the new file.
+    """Line of a section with its sign (`text`), and its line numbers in the old and the new file.
 
-    An added line has the number of the next old line, a removed line that of the next new line.
+    `old_number` of an added line is the number of the next line of the old file. `new_number` of a removed line is the
+    number of the next line of the new file.
     """
 
     text: str
@@ -75,7 +76,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class DiffWindow:
-    """Consecutive lines of a diff."""
+    """Consecutive lines of a diff. `has_more_above`, `has_more_below`: True if the diff has more lines there."""
 
     lines: tuple[str, ...]
     has_more_above: bool
@@ -83,12 +84,12 @@ class DiffWindow:
 
     @property
     def text(self) -> str:
-        """The lines, below a mark if there are more above them."""
+        """The lines as one text, below `OMITTED_MARK` if there are more above them."""
         return "\n".join((OMITTED_MARK, *self.lines) if self.has_more_above else self.lines)
 
 
 def split_sections(diff: str) -> list[str]:
-    """Split a diff into its `@@` sections; a list of files has none."""
+    """Split a diff into its `@@` sections. Return none for the list of files that a merge has instead of a diff."""
     starts = [match.start() for match in _SECTION_START.finditer(diff)]
     return [diff[start:end] for start, end in pairwise([*starts, len(diff)])]
 
@@ -101,6 +102,7 @@ def parse_section_header(section: str) -> tuple[int, int, int, int]:
 def parse_section_lines(section: str) -> Iterator[DiffLine]:
     """Yield the lines of a section below its header."""
     old, old_count, new, new_count = parse_section_header(section)
+    # The header of an empty side has the number of the line before it.
     old, new = old + (old_count == 0), new + (new_count == 0)
     for text in _split_lines(section)[1:]:
         yield DiffLine(text, old, new)
@@ -114,10 +116,10 @@ def format_lines(section: str, lines: Sequence[DiffLine]) -> str:
 
 
 def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWindow:
-    """Return the window of a diff with the most terms; the first lines if no other window has more.
+    """Return the window of a diff with the most terms; of equal windows, the first.
 
     A window begins at the start of a section, or inside a section that is longer than the window. It has at most
-    `max_lines` lines, including the mark above them. The diff itself may begin with that mark.
+    `max_lines` lines, including `OMITTED_MARK`. The diff itself may begin with that mark.
     """
     has_more_above = diff.startswith(f"{OMITTED_MARK}\n")
     unmarked_diff = diff.removeprefix(f"{OMITTED_MARK}\n")
@@ -128,14 +130,15 @@ def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWind
         section_index, line_index = _find_best_start(sections, frozenset(terms), size)
         if section_index or line_index:
             lines, has_more_above = _build_window_lines(sections[section_index:], line_index, size), True
-    count = max_lines - int(has_more_above)
-    return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
+    line_count = max_lines - int(has_more_above)
+    return DiffWindow(tuple(lines[:line_count]), has_more_above, has_more_below=len(lines) > line_count)
 
 
 def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) -> str:
-    """Return the added and removed lines with the highest ratings, in their order; of equal ones, the first.
+    """Return the `max_lines` added and removed lines with the highest ratings, in the order of the diff.
 
-    `rate` gets a line without its sign. A diff without such lines, as that of a merge, is cut to its first lines.
+    `rate` gets a line without its sign. Of lines with equal ratings, the first are returned. A diff without added and
+    removed lines, such as the list of files of a merge, is cut to its first lines.
     """
     lines = [line for section in split_sections(diff) for line in _split_lines(section)[1:]]
     changed_lines = [line for line in lines if line[:1] in ("+", "-") and line[1:].strip()]
@@ -146,7 +149,7 @@ def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) 
 
 
 def truncate_diff(diff: str, terms: Collection[str]) -> str:
-    """Truncate a diff to the `EXCERPT_LINES` lines with the most of `terms`, and each line to `EXCERPT_COLUMNS`."""
+    """Truncate a diff to the window of `EXCERPT_LINES` lines with the most terms, and each line as `truncate_line`."""
     narrow_diff = "\n".join(map(truncate_line, diff.split("\n")))
     if len(_split_lines(diff)) <= EXCERPT_LINES:
         return narrow_diff
@@ -154,12 +157,12 @@ def truncate_diff(diff: str, terms: Collection[str]) -> str:
 
 
 def truncate_line(line: str) -> str:
-    """Truncate a line to `EXCERPT_COLUMNS` characters and an ellipsis."""
+    """Truncate a line that is longer than `EXCERPT_COLUMNS` characters, and add an ellipsis."""
     return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
 
 
 def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
-    """Reduce the hits of a search to this detail. `terms`: words of the query, which choose the lines that stay."""
+    """Reduce the hits of a search to this level of detail. `terms`: words of the query; lines with them are kept."""
     if detail is Detail.FULL:
         return answer
     hits = tuple(
@@ -172,7 +175,7 @@ def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str
 
 
 def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswer:
-    """Reduce the hits of an explanation to this detail."""
+    """Reduce the hits and leads of an explanation to this level of detail."""
     if detail is Detail.FULL:
         return answer
     texts_by_commit: dict[str | None, set[str]] = defaultdict(set)
@@ -191,9 +194,9 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
 def limit_tokens(
     answer: AnswerType, max_tokens: int | None, render: Callable[[AnswerType], str]
 ) -> AnswerType:
-    """Remove diffs, then hits, the last one first, until the rendered answer has at most about `max_tokens` tokens.
+    """Remove diffs, then hits, from the last to the first, until the answer has at most about `max_tokens` tokens.
 
-    The first hit is never removed; its diff is the last diff to go. Without a limit the answer stays as it is.
+    The first hit is never removed. `max_tokens`: None for no limit. `render`: returns the text whose length counts.
     """
     while max_tokens is not None and len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
         shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
@@ -204,7 +207,7 @@ def limit_tokens(
 
 
 def parse_content_words(query: str) -> frozenset[str]:
-    """Return the stemmed words of a query without function words, for `reduce_find_answer`."""
+    """Return the stems of the words of a query, without function words, for `reduce_find_answer`."""
     # Imported here, because servers and commands start without the stemmer.
     from pipeline.text import count_terms
     from serve.search.query_hints import extract_content_words
@@ -218,7 +221,7 @@ def get_subject(message: str) -> str:
 
 
 def cut_message(message: str, max_chars: int) -> str:
-    """Return the words of the message that fit into this many characters, but always its subject."""
+    """Return the subject of a message, and as many of the further words as fit into `max_chars` characters."""
     if len(message) <= max_chars:
         return message
     subject = get_subject(message)
@@ -233,20 +236,23 @@ def _remove_sign_offs(message: str) -> str:
     return _SIGN_OFF.sub("", message)
 
 
-def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
-    """Return all lines from line `first` of the first section on, below a header for the first `size` of them."""
-    if not first:
+def _build_window_lines(sections: Sequence[str], first_index: int, size: int) -> list[str]:
+    """Return all lines of the sections, in the first section from the line at `first_index` on.
+
+    If lines are left out, a new header describes the first section as if it ended after `size` lines.
+    """
+    if not first_index:
         return _split_lines("".join(sections))
-    first_section_lines = list(parse_section_lines(sections[0]))[first:]
+    first_section_lines = list(parse_section_lines(sections[0]))[first_index:]
     other_lines = _split_lines("".join(sections[1:])) if len(sections) > 1 else []
     header = _format_section_header(sections[0], first_section_lines[:size])
     return [header, *(line.text for line in first_section_lines), *other_lines]
 
 
 def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
-    """Return the index of a section and of its line at which the window of `size` lines with the most terms starts.
+    """Return where the window of `size` lines with the most terms starts: index of the section, index of its line.
 
-    Of equal windows, it is the first.
+    Of equal windows, the first is chosen. Line indexes do not count the section's header.
     """
     best_start, best_counts = (0, 0), (-1, -1)
     for section_index, section in enumerate(sections):
@@ -261,10 +267,10 @@ def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) 
 def _list_candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
     """Yield line indexes where a window can start: 0, and `CONTEXT_LINES` above each line with a term."""
     yield 0
-    last = len(terms_per_line) - size
-    if last > 0:
+    last_start = len(terms_per_line) - size
+    if last_start > 0:
         yield from (
-            min(index - CONTEXT_LINES, last)
+            min(index - CONTEXT_LINES, last_start)
             for index, (terms, _) in enumerate(terms_per_line)
             if terms and index > CONTEXT_LINES
         )
@@ -279,7 +285,7 @@ def _count_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple
 
 
 def _find_terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
-    """Return for each line of a section the terms in it, and a flag for changed lines."""
+    """Return for each line of a section the terms in it, and True if the line is added or removed."""
     from pipeline.text import count_terms  # imported here, because `explain` needs no stemmer
 
     return [
@@ -289,7 +295,7 @@ def _find_terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[froz
 
 
 def _format_section_header(section: str, lines: Sequence[DiffLine]) -> str:
-    """Return a header for consecutive lines of a section, with the text after `@@` in the section's header."""
+    """Return a header for consecutive lines of a section. It ends with the same text as the section's header."""
     old_count = sum(line.text[:1] in (" ", "-") for line in lines)
     new_count = sum(line.text[:1] in (" ", "+") for line in lines)
     old, new = lines[0].old_number - (not old_count), lines[0].new_number - (not new_count)
@@ -309,9 +315,11 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
         from pipeline.text import count_terms  # imported here, because explanations need no stemmer
 
-        wanted = frozenset(terms)
+        query_terms = frozenset(terms)
         excerpt = select_changed_lines(
-            hit.diff_excerpt, lambda line: len(wanted.intersection(count_terms(line))), MAX_REDUCED_LINES
+            hit.diff_excerpt,
+            lambda line: len(query_terms.intersection(count_terms(line))),
+            MAX_REDUCED_LINES,
         )
     return replace(
         hit,
@@ -324,19 +332,22 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
-    """Return `MAX_LEADS` leads in their order: the first one of each line before further ones of a line."""
-    leads_by_line: Counter[int] = Counter()
+    """Return `MAX_LEADS` leads in their order. The first lead of each line is preferred to further leads of a line."""
+    lead_counts: Counter[int] = Counter()
     ranks = []
     for index, lead in enumerate(leads):
         first_line = lead.lines[0]
-        ranks.append((leads_by_line[first_line], index))
-        leads_by_line[first_line] += 1
+        ranks.append((lead_counts[first_line], index))
+        lead_counts[first_line] += 1
     selected_indexes = sorted(index for _, index in sorted(ranks)[:MAX_LEADS])
     return tuple(leads[index] for index in selected_indexes)
 
 
 def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:
-    """Reduce a hit. `texts`: the explained lines that its commit wrote; its diff keeps these before other lines."""
+    """Replace the message of a hit, and reduce its diff to this level of detail.
+
+    `texts`: the explained lines that its commit wrote. The diff keeps them rather than other lines.
+    """
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
         excerpt = select_changed_lines(hit.diff_excerpt, lambda line: line in texts, MAX_EXPLAINED_LINES)
@@ -349,14 +360,16 @@ def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Co
 
 
 def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
+    """Return a copy without the diff of the last hit that has one; None if no hit has a diff."""
     hits = list(answer.hits)
-    with_diff = [number for number, hit in enumerate(hits) if hit.diff_excerpt]
-    if not with_diff:
+    indexes_with_diff = [index for index, hit in enumerate(hits) if hit.diff_excerpt]
+    if not indexes_with_diff:
         return None
-    last = with_diff[-1]
+    last = indexes_with_diff[-1]
     hits[last] = replace(hits[last], diff_excerpt=None, diff_truncated=True)
     return replace(answer, hits=tuple(hits))
 
 
 def _remove_last_hit(answer: AnswerType) -> AnswerType | None:
+    """Return a copy without the last hit; None if there is only one."""
     return replace(answer, hits=answer.hits[:-1]) if len(answer.hits) > 1 else None

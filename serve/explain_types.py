@@ -10,13 +10,13 @@ from serve.api_types import (
     MAX_FILTER_LENGTH,
     AnswerMeta,
     Release,
-    is_encodable,
+    is_valid_name,
     validate_length,
 )
 from serve.errors import BadRequest
 from serve.references import Reference
 
-# It names no option, because MCP clients pass the two numbers as arguments of their own.
+# Names no command-line option, because MCP clients pass the first and the last line as two arguments.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 
 # Approximate memory of an `ExplainedLine` without its text.
@@ -27,9 +27,13 @@ LINE_OVERHEAD_BYTES: Final = 200
 class ExplainRequest:
     """Request for the commits that wrote lines of a file, to answer "why does this code look the way it does?"
 
-    `file` is relative to the repository. Both line numbers are inclusive and count from 1; a `line_end` of 0 means
-    the end of the file. `k` is the number of hits to return. `include_evolution`: follow each line back through the
-    commits that shaped it. `ignore_whitespace` and `follow_moves` are the options `-w` and `-M -C` of `git blame`.
+    - `file`: path relative to the repository.
+    - `line_start`, `line_end`: first and last line, counted from 1. A `line_end` of 0 means the end of the file.
+    - `k`: number of hits to return.
+    - `include_diff`: return an excerpt of the diff with each hit.
+    - `include_related`: return commits shortly before and after the hits in the file's history.
+    - `ignore_whitespace`, `follow_moves`: the options `-w` and `-M -C` of `git blame`.
+    - `include_evolution`: follow each line back through the earlier commits that shaped it.
     """
 
     file: str
@@ -43,13 +47,13 @@ class ExplainRequest:
     include_evolution: bool = False
 
     def __post_init__(self) -> None:
-        """Raise BadRequest for a name that is too long. It may contain undecodable bytes, as file names do."""
+        """Raise BadRequest for a file name that is too long. It need not be UTF-8, because file names need not be."""
         validate_length("file's name", len(self.file), MAX_FILTER_LENGTH)
 
 
 def validate_explain_request(request: ExplainRequest) -> None:
     """Raise BadRequest for a file name or a line range that no file can have."""
-    if not request.file or "\0" in request.file or not is_encodable(request.file):
+    if not is_valid_name(request.file):
         raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
     if request.line_start < 1 or request.line_end < 0:
         raise BadRequest("Lines count from 1.", hint=LINE_NUMBER_HINT)
@@ -62,11 +66,13 @@ def validate_explain_request(request: ExplainRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExplainHit:
-    """A commit that wrote some of the lines, by blame.
+    """Commit that wrote some of the lines, according to `git blame`.
 
-    `blame_lines` are the numbers of these lines in the current file, `file_path` is the path of the file in the commit.
-    `diff_excerpt` is omitted if the request excludes diffs. `author_date`, `references`, `release`
-    and `also` are as in `PatternHit`.
+    - `blame_lines`: numbers of these lines in the current file.
+    - `file_path`: path of the file in the commit.
+    - `diff_excerpt`: changes near these lines; None if the request excludes diffs.
+    - `diff_truncated`: True if the excerpt is not the whole diff.
+    - `author_date`, `references`, `release`, `also`: as in `PatternHit`.
     """
 
     commit_sha: str
@@ -86,9 +92,9 @@ class ExplainHit:
 
 @dataclass(frozen=True, slots=True)
 class RelatedCommit:
-    """A commit shortly before or after a hit in the file's history. It gives context but did not write the lines.
+    """Commit shortly before or after a hit in the file's history. It gives context but did not write the lines.
 
-    `touched_hunks` is the number of `@@` sections of its change to the file.
+    `touched_hunks`: number of `@@` sections of its change to the file.
     """
 
     commit_sha: str
@@ -104,7 +110,7 @@ StepName = Literal["introduced", "modified", "moved", "renamed", "reformatted", 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionStep:
-    """A commit that shaped lines before the commits of their hits.
+    """Commit that wrote an earlier version of queried lines, before the commit that `git blame` names for them.
 
     - `commit_message`: the message, cut after some hundred characters.
     - `file_path`: path of the file in the commit.
@@ -112,8 +118,8 @@ class EvolutionStep:
     - `step`: what the commit did. `introduced`: no earlier line was found. `modified`: it edited an earlier line.
       `reformatted`: it changed white space. `moved`, `renamed`: it moved the line, or renamed the file. `restored`: an
       earlier commit had removed the same line.
-    - `text`: the line as this commit wrote it; the first one of several.
-    - `provenance`: `EXACT` if the line was followed from the hit to this commit by equal text, apart from white space.
+    - `text`: the line as this commit wrote it; of several lines, the first.
+    - `provenance`: `EXACT` if the text stayed equal from the hit back to this commit, apart from white space.
     """
 
     commit_sha: str
@@ -129,10 +135,10 @@ class EvolutionStep:
 
 @dataclass(frozen=True, slots=True)
 class EvolutionLead:
-    """Commit that may be the source of lines: a guess.
+    """Guess at the source of queried lines (`lines`).
 
-    It is among the oldest that added `text`, a literal or name of the lines, or it wrote `text`, which the lines
-    replaced.
+    Either the commit is one of the oldest that added `text`, a literal or name in these lines. Or the commit wrote the
+    line `text`, which these lines replaced.
     """
 
     commit_sha: str
@@ -147,12 +153,14 @@ class EvolutionLead:
 
 @dataclass(frozen=True, slots=True)
 class ExplainDetails:
-    """The lines that were explained, related commits, and sentences about the limitations of the answer.
+    """The explained lines, further commits, and sentences about the limitations of the answer.
 
-    `lines_queried` is the range within the file, zeros if it contains no line. `commits_unique` counts all commits,
-    not only the `k` that are returned. `blame_coverage` is the share of the lines whose commit is in the index.
-    `evolution` has the earlier commits that shaped the lines, newest first, and `evolution_limitation` says what it
-    may lack.
+    - `lines_queried`: first and last line within the file; zeros if the range contains no line.
+    - `commits_unique`: number of all commits that wrote the lines, not only the `k` that are returned.
+    - `blame_coverage`: share of the lines, from 0 to 1, whose commit is in the index.
+    - `limitation`: what the hits lack; None if they are complete.
+    - `evolution`: earlier commits that shaped the lines, newest first. `evolution_limitation`: what it may lack.
+    - `enrichment_limitation`: what the answer lacks because of the index; None if nothing.
     """
 
     lines_queried: tuple[int, int]
@@ -175,7 +183,7 @@ class ExplainMeta(AnswerMeta):
 
 @dataclass(frozen=True, slots=True)
 class ExplainedLine:
-    """A line with the commit that wrote it; None for an uncommitted line."""
+    """Line with the commit that wrote it. `commit_sha`: None for an uncommitted line."""
 
     number: int
     text: str
@@ -184,10 +192,12 @@ class ExplainedLine:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """Answer of `explain_change`. `lines`, `is_transient` and `has_failed` are not part of the JSON.
+    """Answer of `explain_change`. Only `hits` and `meta` are part of the JSON.
 
-    `lines` are for the web page. `is_transient` marks an answer that is not cached: the index was busy or git failed,
-    so the same request may soon have a better answer. `has_failed`: git failed, and the limitation says how.
+    - `lines`: the explained lines, for the web page.
+    - `is_transient`: True if the index was busy or git failed. The same request may soon have a better answer, so this
+      one is not cached.
+    - `has_failed`: True if git failed. The limitation says how.
     """
 
     hits: tuple[ExplainHit, ...]
@@ -197,14 +207,19 @@ class ExplainAnswer:
     has_failed: bool = False
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
+        """Return a copy with `rewrite` applied to the texts that may name commands."""
         meta = self.meta.rewrite_index_texts(rewrite)
-        limitation = meta.explain.enrichment_limitation
-        explain = replace(meta.explain, enrichment_limitation=limitation and rewrite(limitation))
-        return replace(self, meta=replace(meta, explain=explain))
+        details = meta.explain
+        details = replace(
+            details,
+            limitation=details.limitation and rewrite(details.limitation),
+            evolution_limitation=details.evolution_limitation and rewrite(details.evolution_limitation),
+            enrichment_limitation=details.enrichment_limitation and rewrite(details.enrichment_limitation),
+        )
+        return replace(self, meta=replace(meta, explain=details))
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size in memory."""
+        """Approximate size of the texts and lines in memory, with a byte for each character."""
         hits = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
         return hits + sum(len(line.text) + LINE_OVERHEAD_BYTES for line in self.lines)

@@ -20,8 +20,12 @@ from serve.references import Reference
 class FindRequest:
     """Request for commits that match a text, to answer "how was it done before?"
 
-    `k` is the number of commits to return. `since` and `until` are dates or ages as typed, `path` a gitignore pattern,
-    `author` a part of a name or e-mail address, `commit_range` a range of commits in git's syntax.
+    - `text`: the question, or words or code of the change.
+    - `k`: number of commits to return.
+    - `since`, `until`: dates or ages as the user typed them, such as `2 weeks ago`.
+    - `path`: gitignore pattern. `author`: part of a name or e-mail address.
+    - `commit_range`: range of commits in git's syntax.
+    - `rerank`: order the candidates by the reranker.
     """
 
     text: str
@@ -35,7 +39,7 @@ class FindRequest:
     commit_range: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise BadRequest for texts that cannot be sent to the daemon or the database."""
+        """Raise BadRequest for texts that are too long for the daemon, or that have no UTF-8 form."""
         validate_text("query", self.text, MAX_QUERY_LENGTH)
         filters = {
             "language": self.language,
@@ -60,27 +64,31 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class PatternHit:
-    """A commit that matches a query, shown by its best hunk, preferably one of source code.
+    """Commit that matches a query, shown by its best hunk, preferably one of source code.
 
     - `author_date`: time of the original change. None if the commit date is the same day, as for most commits.
     - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
     - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
       `merged` for a merge and `empty` for any other commit.
-    - `diff_excerpt`: the diff; of a long one, the lines with most of the query's words, below a `…` if lines above them
-      are omitted. Of a merge without a file, the files that it changes against its first parent. None if the request
-      excludes diffs.
+    - `diff_excerpt`: diff of the hunk. Of a long diff, the lines with most of the query's words, below a `…` if lines
+      above them are omitted. For a merge without a file, a list of the files that differ from its first parent. None if
+      the request excludes diffs.
+    - `diff_truncated`: True if the excerpt is not the whole diff.
+    - `related_head_symbols`: names of the first symbols that the hunk touches. HEAD need not have them.
     - `similarity`: cosine of the query and the text of the hunk.
     - `recency_weight`: share by which the recency of the commit raises its score.
     - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,
       raised by its recency and by a path or quoted name of the query that it has. Else: the score of rank fusion.
     - `matched`: the query's words that the commit contains, by field (message, path, ...). None if not reranked.
-    - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
-      informative message.
-    - `repository`: name of the repository. None if one repository was asked, by its path.
-    - `references`: what the message refers to, and the pull request whose merge brought the commit to HEAD's branch.
-    - `release`: the first tag that contains the commit; None if there is none.
+    - `weak`: True if the hit is probably no answer. None if not reranked. Also None for a hit that has a low score but
+      no informative message.
+    - `repository`: name of the repository. None if only one repository was searched, by its path.
+    - `references`: issues, pull requests and the like in the message, and the pull request whose merge brought the
+      commit to HEAD's branch.
+    - `release`: first tag that contains the commit; None if there is none.
     - `also`: other reachable commits with the same change, such as backports.
-    - `files`: the first indexed files of the commit, that of the hit first; `file_count` counts all of them.
+    - `files`: some indexed files of the commit, beginning with `file_path`. `file_count`: number of all its indexed
+      files.
     """
 
     commit_sha: str
@@ -107,7 +115,7 @@ class PatternHit:
     provenance: Literal["INFERRED"] = "INFERRED"
 
 
-# End of the explanation of a profile that does not change the search.
+# The explanation of a query profile that does not change the search ends with this text.
 DEFAULT_RETRIEVAL: Final = "default lanes and weights"
 
 

@@ -42,7 +42,7 @@ from stores.index_location import IndexLocation
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# Commits that an index run processes for each second and processor, until they can be found by words, and by meaning.
+# Speed of an index run in commits per second and processor: until commits can be found by words, and until by meaning.
 # Measured on two processors: flask's 5,531 commits took 15 s and 227 s.
 WORDS_COMMITS_PER_SECOND: Final = 180.0
 COMMITS_PER_SECOND: Final = 12.0
@@ -50,7 +50,7 @@ COMMITS_PER_SECOND: Final = 12.0
 
 @dataclass(frozen=True, slots=True)
 class CacheStatus:
-    """Status of an embedding cache: its mode, its size on disk, and its usage by the latest index run."""
+    """Status of an embedding cache: mode (an `EmbedCacheMode`), size on disk, and usage by the latest index run."""
 
     mode: str
     size_bytes: int
@@ -61,17 +61,20 @@ class CacheStatus:
 class IndexStatus:
     """Status of an index relative to HEAD.
 
-    - `commits_behind`: number of commits of HEAD that the next index run would index. `commits`: of indexed commits.
-    - `verdict`: None without an index.
+    - `last_indexed_commit`, `indexed_at`: None if nothing is indexed.
+    - `commits_behind`: number of commits of HEAD that the next index run would index.
+    - `commits`: number of indexed commits.
+    - `reachability`: which recorded commits HEAD reaches, as a difference from the recorded state.
+    - `verdict`: compatibility with this program; None without an index.
     - `cache`: loaded only by `load_status_at_path`; None if no cache is in use.
     - `encoder_name`: encoder of the vectors.
     - `unreadable_commits`: number of commits that could not be read.
-    - `vector_share`: share of the hunks whose text has a vector.
-    - `index_holder`: process that holds the index, if the status is that of a copy; else None.
-    - `is_run_active`: True if an index run is at work; False without a check if the index is complete.
+    - `vector_share`: share of the hunks, from 0 to 1, whose text has a vector.
+    - `index_holder`: process that holds the index, if a copy of the index was read; else None.
+    - `is_run_active`: True if an index run is active. For a complete index this is not checked, and False.
     - `indexed_until`: date of the last indexed commit; set only during an active run.
     - `range_coverage`: set only if the request has a range.
-    - `branch_patterns`: refs that are indexed besides HEAD; loaded only by `load_status_at_path`.
+    - `branch_patterns`: patterns of refs that are indexed besides HEAD; loaded only by `load_status_at_path`.
     """
 
     last_indexed_commit: str | None = None
@@ -92,7 +95,7 @@ class IndexStatus:
 
     @property
     def is_being_updated(self) -> bool:
-        """True if an index run is at work: it is active, or holds the index, so that a copy was read."""
+        """True if an index run was found active, or if it holds the index, so that a copy was read."""
         return self.is_run_active or (self.index_holder is not None and self.index_holder.is_index_run)
 
     @property
@@ -105,7 +108,8 @@ class IndexStatus:
 class RecordedState:
     """State recorded in an index; only an index run changes it.
 
-    `vector_share`: as in `IndexStatus`. `boundary_commits`: unreadable commits at the boundary of a shallow clone.
+    `summary`: None if nothing is recorded. `vector_share`: as in `IndexStatus`. `boundary_commits`: commits that were
+    unreadable because their parents are beyond the boundary of a shallow clone.
     """
 
     summary: IndexSummary | None
@@ -140,8 +144,8 @@ def load_index_status(
 ) -> IndexStatus:
     """Return the status of an open index.
 
-    `recorded_state`: that of the index, if it is loaded already. `location`: that of the index, to look for an active
-    run. `index_holder`: as in `IndexStatus`.
+    `recorded_state`: loaded here if None. `location`: location of the index, to look for an active run; None to skip
+    this. `index_holder`: as in `IndexStatus`.
     """
     recorded_state = recorded_state or load_recorded_state(connection)
     summary = recorded_state.summary
@@ -177,7 +181,10 @@ def add_range(
     connection: Connection,
     commit_range: CommitRange | None,
 ) -> IndexStatus:
-    """Return the status for a request with a range: the commits of the range count as reachable, too."""
+    """Return the status with the coverage of a range, and with its commits added to the reachable ones.
+
+    Without a range, return the status unchanged.
+    """
     if commit_range is None:
         return status
     is_reachable = history.build_reachability_test(connection, status.reachability)
@@ -215,7 +222,7 @@ def _compute_vector_share(connection: Connection, summary: IndexSummary) -> floa
 
 
 def build_status_without_index(repository: Repository) -> IndexStatus:
-    """Return the status of a repository without an index: it is behind by every commit that HEAD reaches."""
+    """Return the status of a repository without an index. All commits that HEAD reaches count as behind."""
     head = repository.read_head()
     return IndexStatus(commits_behind=len(repository.walk(head)) if head else 0)
 
@@ -227,7 +234,7 @@ def build_index_state(status: IndexStatus) -> IndexState:
 
 
 def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
-    """Return the `compatibility` field of an answer; `unknown` without an index."""
+    """Return the `compatibility` field of an answer. `verdict`: None without an index."""
     if verdict is None:
         return Compatibility(CompatibilityStatus.UNKNOWN.value, "there is no index")
     if verdict.has_no_finished_run:
@@ -240,7 +247,7 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
 def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Iterator[str]:
     """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible.
 
-    `uses_vectors`: True if the answer depends on the share of the changes that have vectors.
+    `uses_vectors`: True if the answer is worse when some changes have no vector.
     """
     if status.range_coverage:
         yield from status.range_coverage.describe()
@@ -250,24 +257,25 @@ def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Ite
         yield describe_active_run(status)
         return
     if status.verdict and status.verdict.has_no_finished_run:
-        yield f"The {describe_unfinished_run(status)}{'' if status.is_being_updated else f': run `{RESUME_COMMAND}`'}."
+        remedy = "" if status.is_being_updated else f": run `{RESUME_COMMAND}`"
+        yield f"The {describe_unfinished_run(status)}{remedy}."
         return
     if status.commits_behind:
         behind = format_commit_count(status.commits_behind)
         remedy = "" if status.is_being_updated else ": run `lineage index --incremental`"
         yield f"The index is {behind} behind HEAD{remedy}."
     if uses_vectors and status.vector_share < 1:
-        at_work = "; an index run is at work" if status.is_being_updated else ""
+        active_run = "; an index run is at work" if status.is_being_updated else ""
         yield (
             f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only"
-            f"{at_work}."
+            f"{active_run}."
         )
     if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence
 
 
 def describe_active_run(status: IndexStatus) -> str:
-    """Return a sentence about the index run at work: its progress, and what answers cover meanwhile."""
+    """Return a sentence about an active index run: its progress, and the commits that answers cover meanwhile."""
     share = status.commits / (status.commits + status.commits_behind)
     until = (
         f"; answers cover the commits up to {status.indexed_until:%Y-%m-%d}" if status.indexed_until else ""
@@ -279,14 +287,14 @@ def describe_active_run(status: IndexStatus) -> str:
 
 
 def describe_copy(index_holder: IndexHolder, indexed_at: datetime | None) -> str:
-    """Return a phrase and sentences about a copy: its age, the process that holds the index, and the remedy."""
+    """Return the end of a sentence about a copy, with its date and the process that holds the index, and the remedy."""
     age = f" of {indexed_at:%Y-%m-%d %H:%M} UTC" if indexed_at else ""
     remedy = f" {index_holder.remedy}" if index_holder.remedy else ""
     return f"the last committed state{age}, because {index_holder} holds the index.{remedy}"
 
 
 def describe_unfinished_run(status: IndexStatus) -> str:
-    """Return a phrase about an unfinished first index run, with the number of commits left."""
+    """Return a phrase about an unfinished first index run: `first index run has not ended, 5 commits are left`."""
     verb = "is" if status.commits_behind == 1 else "are"
     remaining = f", {format_commit_count(status.commits_behind)} {verb} left" if status.commits_behind else ""
     return f"first index run has not ended{remaining}"
@@ -302,7 +310,7 @@ def describe_compatibility(verdict: CompatibilityVerdict) -> str:
 
 
 def check_recorded_versions(recorded: RecordedVersions) -> CompatibilityVerdict:
-    """Return whether this program can use an index with these versions and their encoder."""
+    """Compare the versions recorded in an index with those of this program for the same encoder."""
     encoder_name = get_encoder_name(recorded.embedding_model) or EncoderName.MINILM
     return compatibility.check_compatibility(recorded, get_component_versions(encoder_name=encoder_name))
 
@@ -313,6 +321,7 @@ def clamp_limit(k: int) -> int:
 
 
 def _load_cache_status(connection: Connection, location: IndexLocation) -> CacheStatus | None:
+    """Return the status of the embedding cache that the index uses; None if it uses none."""
     mode = compatibility.load_recorded_versions(connection).embed_cache
     if mode in {None, EmbedCacheMode.OFF}:
         return None
@@ -344,7 +353,10 @@ def describe_empty_index(status: IndexStatus) -> str:
 
 
 def describe_run_time(commits: int) -> str:
-    """Return a sentence about how long a first index run of so many commits takes; empty if less than a minute."""
+    """Return a sentence about the duration of a first index run, after a space; empty if less than a minute.
+
+    `commits`: number of commits to index.
+    """
     processors = os.cpu_count() or 1
     words_seconds = commits / WORDS_COMMITS_PER_SECOND / processors
     total_seconds = commits / COMMITS_PER_SECOND / processors

@@ -9,7 +9,7 @@ from typing import Final
 
 from serve.text import add_path_to_commands, escape_controls
 
-# Python's levels. None is finer than debug.
+# Python's levels for those of `config.LOG_LEVELS`. Python has none below debug.
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,
     "error": logging.ERROR,
@@ -37,7 +37,7 @@ def configure(level: str) -> None:
 
 
 class _LogfmtFormatter(logging.Formatter):
-    """Formatter of logfmt lines; wraps a message without an event name as `message="..."`."""
+    """Formatter of logfmt lines. A message that does not begin with `event=` becomes `message="..."`."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = escape_controls(add_path_to_commands(record.getMessage()))

@@ -1,8 +1,8 @@
 """Signals and standard streams of a program.
 
 - Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
-- Streams: `configure_streams` opens closed ones and makes all of them UTF-8. A failed write to stdout raises
-  `OutputWriteError`.
+- Streams: `configure_streams` makes stdin, stdout and stderr UTF-8, and replaces closed ones by /dev/null. A failed
+  write to stdout raises `OutputWriteError`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from stores.errors import LineageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Delay before a signal that arrived during an import is raised again, and the largest number of such delays for one
-# process, so that a signal ends an import that hangs.
+# Delay before a signal that arrived during an import is raised again.
 RETRY_SECONDS: Final = 0.02
+# Number of such delays in a process, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
-# Prints bytes of a path that are not UTF-8 as escapes.
+# Error handler that prints bytes of a path that are not UTF-8 as escapes.
 ENCODING_ERRORS: Final = "backslashreplace"
 
 
 @dataclass(slots=True)
 class ReceivedSignal:
-    """Latest termination signal (SIGINT if none arrived), and the number of times that an import postponed it."""
+    """Last termination signal (`number`), SIGINT if none arrived. `retries`: number of times it was postponed."""
 
     number: int = signal.SIGINT
     retries: int = 0
@@ -53,9 +53,10 @@ def compute_signal_exit_code(number: int) -> int:
 
 @contextmanager
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
-    """Raise KeyboardInterrupt on SIGINT, SIGTERM and SIGHUP, except for those that are ignored, as under nohup.
+    """Raise KeyboardInterrupt in the body on SIGINT, SIGTERM and SIGHUP.
 
-    A signal during an import is raised later, because C extensions lose the exception or crash.
+    Yields the last received signal. A signal that is ignored (as SIGHUP under nohup) or has a handler stays so. An
+    import postpones the exception, because C extensions would lose it or crash.
     """
     received_signal = ReceivedSignal()
 
@@ -93,26 +94,26 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
 
 
 def exit_on_termination_signals(exit_process: Callable[[int], NoReturn]) -> None:
-    """Call `exit_process` with the exit code on SIGINT, SIGTERM and SIGHUP, except for those that are ignored.
+    """On SIGINT, SIGTERM and SIGHUP, call `exit_process` with the exit code for the signal. Ignored signals stay so.
 
-    The handler itself exits, as an exception would wait for a thread that reads stdin.
+    The signal handler itself exits, because an exception would wait for a thread that reads stdin.
     """
     for signal_number in TERMINATION_SIGNALS:
-        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(signal_number, lambda number, _: exit_process(compute_signal_exit_code(number)))
 
 
 def _hide_tracebacks(send_later: Callable[[], None]) -> None:
-    """Print no more tracebacks of finalizers and of other threads, because this process is about to end.
+    """Suppress the tracebacks of finalizers and other threads in the rest of this process, which is about to end.
 
     joblib's threads fail, or log an exception, when they find their workers shut down. `send_later`: sends the signal
-    again after a moment.
+    again after `RETRY_SECONDS`; called if a finalizer has lost the KeyboardInterrupt.
     """
     # Imported here, because the check for a queued index run needs no log.
     from logging import getLogger
 
     def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
-        if failure.exc_type is KeyboardInterrupt:  # a finalizer cannot raise it
+        if failure.exc_type is KeyboardInterrupt:  # an exception cannot leave a finalizer
             send_later()
 
     sys.unraisablehook, threading.excepthook = retry_lost_interrupt, lambda _: None
@@ -120,15 +121,16 @@ def _hide_tracebacks(send_later: Callable[[], None]) -> None:
 
 
 def configure_streams() -> None:
-    """Make the process's streams UTF-8, and open /dev/null for those that are closed.
+    """Make stdin, stdout and stderr UTF-8, and open /dev/null for those that are closed.
 
-    This does not change streams that other code has replaced, such as a test.
+    A stream that other code has replaced, such as a test, stays unchanged.
     """
-    # Open them in ascending order: each gets the lowest free descriptor, and no database file may get 0, 1 or 2.
+    # Closed streams are opened in the order of their descriptors 0, 1 and 2, because each gets the lowest free one. A
+    # descriptor that stays free could become that of a database file.
     if sys.stdin is None:
         sys.stdin = open(_open_devnull(), encoding="utf-8", errors=ENCODING_ERRORS)  # noqa: SIM115 - open until exit
     elif sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
-        # Like arguments: bytes that are not UTF-8 become surrogates, which the reader of the text reports.
+        # As in arguments, bytes that are not UTF-8 become surrogates. The code that uses the text rejects them.
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdout is None or sys.stdout is sys.__stdout__:
         sys.stdout = _wrap_stdout(sys.stdout)
@@ -166,13 +168,14 @@ def build_output_write_error(error: OSError) -> OutputWriteError:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether the frame or one of its callers runs Python's import system."""
     while frame and frame.f_code.co_filename != IMPORT_SYSTEM_FILE:
         frame = frame.f_back
     return frame is not None
 
 
 class _StdoutFile(io.FileIO):
-    """Raw stdout; every write error except a closed pipe raises `OutputWriteError`."""
+    """Raw stdout. A write error raises `OutputWriteError`, except a closed pipe, which raises BrokenPipeError."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write all of `data`; retry partial and blocked writes, because callers ignore the returned count."""
@@ -191,6 +194,7 @@ class _StdoutFile(io.FileIO):
 
 
 def _wrap_stdout(stream: TextIO | None) -> TextIO:
+    """Return a UTF-8 stream that writes to the file of `stream`, or to /dev/null if `stream` is None."""
     raw = _StdoutFile(_open_devnull() if stream is None else stream.fileno(), "w", closefd=False)
     is_unbuffered = isinstance(stream, io.TextIOWrapper) and stream.write_through
     return io.TextIOWrapper(
@@ -203,6 +207,7 @@ def _wrap_stdout(stream: TextIO | None) -> TextIO:
 
 
 def _open_devnull() -> int:
+    """Return a new file descriptor of /dev/null."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(descriptor, True)  # standard streams are inherited by child processes
     return descriptor

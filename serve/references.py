@@ -14,32 +14,32 @@ from typing import Final
 
 from serve.text import SHORT_SHA_DIGITS, escape_line
 
-# References of each group in `_GROUPS`. The messages of some dependency updates quote whole changelogs.
+# References to return of each group in `_GROUPS`. The messages of some dependency updates quote whole changelogs.
 MAX_REFERENCES: Final = 12
-# A longer trailer is cut.
+# Characters of a trailer. A longer trailer is cut.
 MAX_TRAILER_CHARS: Final = 200
-# Numbers, tickets and advisories are found in the first characters of a message, trailers in the whole message.
-MAX_CHARS: Final = 20_000
+# Characters at the start of a message in which to look for numbers, tickets and advisories.
+MAX_SCANNED_CHARS: Final = 20_000
 
 ISSUE: Final = "issue"
 CLOSES: Final = "closes"
 PULL_REQUEST: Final = "pull_request"
-# Kinds whose text is a number; the same number is one reference.
+# Kinds of references to an issue or pull request. All references to one number count as one.
 NUMBERED_KINDS: Final = frozenset({ISSUE, CLOSES, PULL_REQUEST})
 TRAILER: Final = "trailer"
 
-# Kinds that an answer's text shows beside a hit, because their texts are short.
+# Kinds that the text of an answer shows beside a hit. They have short texts.
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
-# References, and copies of a commit, that an answer's text shows beside a hit.
+# Number of references, and of copies of a commit, that the text of an answer shows beside a hit.
 MAX_SHOWN: Final = 3
-# Groups of kinds, in the order of an answer.
+# Groups of kinds, in the order of `parse_references`.
 _GROUPS: Final = (SHOWN_KINDS, frozenset({"reverts", "cherry_picked_from"}), frozenset({TRAILER}))
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
 # A number without a leading zero and of at most seven digits, unlike the colors `#000000` and `#112233ff`.
 _NUMBER: Final = r"[1-9]\d{0,6}(?![\w-]|\.\d)"
-# URL of an issue or pull request; any other URL, so that nothing within it counts; advisory; `owner/repo#12`, `#12`,
-# `!12` or `GH-12`, but not the text of a Markdown link; key of a ticket.
+# The alternatives: URL of an issue or pull request; any other URL, so that nothing inside it is found; advisory;
+# `owner/repo#12`, `#12`, `!12` or `GH-12`, but not as the text of a Markdown link; key of a ticket.
 _REFERENCE: Final = re.compile(
     rf"""
     https?://(?P<host>[\w.-]+)/(?P<url_repository>{_REPOSITORY}?)/(?:-/)?
@@ -57,15 +57,15 @@ _COMMIT: Final = re.compile(
 )
 _CLOSING_WORD: Final = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+\Z", re.IGNORECASE)
 _LIST_SEPARATOR: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNORECASE)
-# Characters before a number in which to look for a word that closes it.
+# Characters before a number in which to look for a word such as `closes`.
 _WORD_WINDOW: Final = 20
 # Characters at the end of a subject in which to look for numbers of pull requests.
 _SUFFIX_WINDOW: Final = 200
 _MERGE_SUBJECT: Final = re.compile(r"Merge pull request \Z")
 # The numbers that GitHub adds to the subject of a squashed pull request and of its backports.
 _SQUASH_SUFFIX: Final = re.compile(r"(?:\s*\((?:#|[Gg][Hh]-)\d{1,7}\))+\Z")
-# Not keys of tickets: encodings, digests, standards, protocols, licences, systems.
-_OTHER_PREFIXES: Final = frozenset(
+# Prefixes that look like those of tickets: encodings, digests, standards, protocols, licences, systems.
+_NON_TICKET_PREFIXES: Final = frozenset(
     [
         "AES",
         "AGPL",
@@ -125,9 +125,9 @@ _OTHER_PREFIXES: Final = frozenset(
     ]
 )
 _TRAILER: Final = re.compile(r"([A-Za-z0-9-]+)[ \t]*:(.*)")
-# Lines that git itself adds: with one of them, other lines of the paragraph need not be trailers.
+# Starts of lines that git itself adds. In a paragraph with such a line, not all lines have to be trailers.
 _GENERATED_TRAILERS: Final = ("Signed-off-by: ", "(cherry picked from commit ")
-# Left out: it certifies who wrote the change, and says nothing about it.
+# Key of the trailer that is left out, because it says nothing about the change.
 _OMITTED_TRAILER: Final = "signed-off-by"
 
 
@@ -135,9 +135,10 @@ _OMITTED_TRAILER: Final = "signed-off-by"
 class Reference:
     """Reference in a commit message.
 
-    `kind`: `issue` (also a pull request, where the message does not tell), `closes` (an issue that the commit closes),
-    `pull_request`, `ticket` (`ABC-12`), `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from` or `trailer`.
-    `text`: `#12`, `owner/repo#12`, `group/project!12`, key, sha, or the trailer, such as `Reviewed-by: Ada`.
+    `kind`: `issue` (or a pull request, if the message does not tell which), `closes` (an issue that the commit closes),
+    `pull_request`, `ticket`, `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from` or `trailer`.
+    `text`: number (`#12`, `owner/repo#12`, `group/project!12`), key of a ticket (`ABC-12`) or of an advisory, sha, or
+    the trailer (`Reviewed-by: Ada`).
     """
 
     kind: str
@@ -145,9 +146,10 @@ class Reference:
 
 
 def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Reference, ...]:
-    """Return the references of a commit message, each once: issues and the like, then commits, then trailers.
+    """Return the references of a commit message, each once, in the order of `_GROUPS`.
 
-    `own_names`: names of the repository in lower case, such as `owner/repo`, which are omitted before a number.
+    `own_names`: names of the repository in lower case, such as `owner/repo`. Before a number they are omitted, so that
+    `owner/repo#12` becomes `#12`.
     """
     trailers = parse_trailers(message)
     references = (
@@ -157,7 +159,7 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
     )
     by_key: dict[str | Reference, Reference] = {}
     for reference in references:
-        # `#12` and `closes #12` are one reference, of the kind that says more.
+        # `#12` and `closes #12` are one reference. Any other kind says more than `issue`.
         key = reference.text if reference.kind in NUMBERED_KINDS else reference
         if key not in by_key or by_key[key].kind == ISSUE:
             by_key[key] = reference
@@ -170,7 +172,7 @@ def describe_evidence(
 ) -> str:
     """Return a phrase such as `#12 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
 
-    It leaves out references that the shown part of the message has already.
+    References that `shown_message`, the part of the message that the answer shows, has already are left out.
     """
     shown_names = {reference.text for reference in _find_references(shown_message, ())}
     names = [
@@ -187,26 +189,30 @@ def describe_evidence(
 
 
 def find_numbers(text: str, own_names: Collection[str] = ()) -> Iterator[Reference]:
-    """Yield all issues and pull requests that a text names, in order; one that is named twice comes twice."""
+    """Return an iterator of all issues and pull requests that a text names, in its order, with repetitions."""
     return (reference for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS)
 
 
 def remove_squash_suffix(subject: str) -> str:
-    """Return a subject without the numbers that GitHub adds at its end, as in `Fix x (#12)`."""
+    """Return a subject without the numbers that GitHub adds at its end, as in `Fix x (#12)`.
+
+    If the subject consists of such numbers, return it unchanged.
+    """
     return subject[: _find_squash_suffix(subject)] or subject
 
 
 def find_pull_request(message: str, own_names: Collection[str] = ()) -> Reference | None:
-    """Return the first pull request that a commit message names as its own; None if it names none."""
+    """Return the first pull request among the references of a commit message; None if there is none."""
     references = parse_references(message, own_names)
     return next((reference for reference in references if reference.kind == PULL_REQUEST), None)
 
 
 def parse_trailers(message: str) -> list[tuple[str, str]]:
-    """Return the key and value of each trailer, a line `Key: value` in the last paragraph, by the rules of git.
+    """Return the key and value of each trailer, by the rules of git.
 
-    The last paragraph has trailers if it consists of them, or if a quarter of its lines are trailers and git added one
-    of these. The first paragraph never has any. Lines that begin with white space continue a value.
+    A trailer is a line `Key: value` in the last paragraph. Lines after it that begin with white space continue its
+    value. The last paragraph has trailers if all its lines are trailers, or if at least a quarter of them are and git
+    itself added one of these. If the message has only one paragraph, it has none.
     """
     lines = message.replace("\r\n", "\n").rstrip().split("\n")
     blank_lines = [number for number, line in enumerate(lines) if not line.strip()]
@@ -218,14 +224,15 @@ def parse_trailers(message: str) -> list[tuple[str, str]]:
     trailers: list[tuple[str, list[str]]] = []
     for line in block:
         if line[:1].isspace() and trailers:
-            trailers[-1][1].append(line.strip())
+            _, value_lines = trailers[-1]
+            value_lines.append(line.strip())
         elif match := _TRAILER.match(line):
             trailers.append((match[1], [match[2].strip()]))
-    return [(key, " ".join(lines)) for key, lines in trailers]
+    return [(key, " ".join(value_lines)) for key, value_lines in trailers]
 
 
 def _is_trailer_block(lines: Iterable[str]) -> bool:
-    """Return whether git reads trailers from a paragraph."""
+    """Return whether git reads trailers from the lines of a paragraph."""
     trailer_lines = other_lines = 0
     has_generated_line = is_trailer = False
     for line in lines:
@@ -245,18 +252,19 @@ def _is_trailer_block(lines: Iterable[str]) -> bool:
 
 
 def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterator[Reference]:
-    """Yield the references in a trailer if its value has no other text, as in `Fixes: #12`; else the trailer itself."""
+    """Yield the references in a trailer if its value consists of them, as in `Fixes: #12`; else the trailer itself."""
     if key.lower() == _OMITTED_TRAILER or not value:
         return
     trailer = f"{key}: {value}"
     references = list(_find_references(trailer, own_names))
-    if references and not _REFERENCE.sub("", value[:MAX_CHARS]).strip(" ,;&"):
+    if references and not _REFERENCE.sub("", value[:MAX_SCANNED_CHARS]).strip(" ,;&"):
         yield from references
     else:
         yield Reference(TRAILER, trailer[:MAX_TRAILER_CHARS])
 
 
 def _find_commits(message: str) -> Iterator[Reference]:
+    """Yield the commits that a message reverts or that it was cherry-picked from."""
     for match in _COMMIT.finditer(message):
         kind = str(match.lastgroup)
         yield Reference(kind, match[kind])
@@ -264,16 +272,16 @@ def _find_commits(message: str) -> Iterator[Reference]:
 
 def _find_references(message: str, own_names: Collection[str]) -> Iterator[Reference]:
     """Yield issues, pull requests, tickets and advisories, in the order of the message."""
-    text = message.strip()[:MAX_CHARS]
+    text = message.strip()[:MAX_SCANNED_CHARS]
     subject = text.partition("\n")[0].rstrip()
     squash_start = _find_squash_suffix(subject)
-    # End of the last number that the message closes, at first far before the text: `closes #1, #2` closes both.
+    # End of the last number that the message closes, because `closes #1, #2` closes both. At first it is out of reach.
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:
             yield Reference("advisory", match["advisory"])
         elif match["ticket"]:
-            if match["ticket"].partition("-")[0] not in _OTHER_PREFIXES:
+            if match["ticket"].partition("-")[0] not in _NON_TICKET_PREFIXES:
                 yield Reference("ticket", match["ticket"])
         elif number := _format_number(match, own_names):
             before = text[max(0, match.start() - _WORD_WINDOW) : match.start()]
@@ -281,12 +289,13 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
                 closing_end >= match.start() - _WORD_WINDOW
                 and _LIST_SEPARATOR.fullmatch(text, closing_end, match.start()) is not None
             )
-            if (
-                "!" in number
+            is_pull_request = (
+                "!" in number  # GitLab's sign of a merge request
                 or match["page"] in {"pull", "pulls"}
-                or _MERGE_SUBJECT.search(before)
+                or _MERGE_SUBJECT.search(before) is not None
                 or squash_start <= match.start() < len(subject)
-            ):
+            )
+            if is_pull_request:
                 kind = PULL_REQUEST
             elif is_next_in_list or _CLOSING_WORD.search(before):
                 kind, closing_end = CLOSES, match.end()
@@ -296,7 +305,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
 
 
 def _find_squash_suffix(subject: str) -> int:
-    """Return where the numbers of pull requests at the end of a subject start; its length without any."""
+    """Return the position of the pull request numbers that GitHub adds to a subject; without any, its length."""
     # A search of the whole subject would take quadratic time for long runs of spaces.
     suffix = _SQUASH_SUFFIX.search(subject, max(0, len(subject) - _SUFFIX_WINDOW))
     return suffix.start() if suffix else len(subject)

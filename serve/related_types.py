@@ -13,7 +13,7 @@ from serve.api_types import (
     MAX_FILTER_LENGTH,
     AnswerMeta,
     drop_none,
-    is_encodable,
+    is_valid_name,
     parse_field_names,
     validate_length,
     validate_limit,
@@ -31,7 +31,7 @@ COMPACT_ITEMS: Final = 3
 class RelatedRequest:
     """Request for the files that change together with a file or directory, its owners and its hot spots.
 
-    `file` is relative to the repository. `limit`: number of items of each list to return.
+    `file`: path relative to the repository. `limit`: maximum length of each list of the answer.
     """
 
     file: str
@@ -40,7 +40,7 @@ class RelatedRequest:
     def __post_init__(self) -> None:
         """Raise BadRequest if `file` cannot be a file name, or if `limit` is less than 1."""
         validate_length("file's name", len(self.file), MAX_FILTER_LENGTH)
-        if not self.file.strip() or "\0" in self.file or not is_encodable(self.file):
+        if not self.file.strip() or not is_valid_name(self.file):
             raise BadRequest("This is not a file name.", hint="Name a file or directory of the repository.")
         validate_limit(self.limit, "files")
 
@@ -66,7 +66,10 @@ class RelatedFile:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Author of surviving lines. `share`: share of the lines that people wrote."""
+    """Person who wrote surviving lines.
+
+    `lines`: number of these lines. `share`: their share, from 0 to 1, of the surviving lines without those of bots.
+    """
 
     name: str
     email: str
@@ -76,7 +79,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RecentAuthor:
-    """Author of recent commits. `lines`: added and removed lines. `share`: share of the recent work of people."""
+    """Person who wrote recent commits.
+
+    `lines`: number of added and removed lines. `share`: share, from 0 to 1, of the recent work without that of bots.
+    """
 
     name: str
     email: str
@@ -87,7 +93,7 @@ class RecentAuthor:
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """Bot that wrote surviving lines or recent commits."""
+    """Bot that wrote surviving lines or recent commits. `lines`: number of surviving lines."""
 
     name: str
     lines: int
@@ -98,7 +104,8 @@ class Bot:
 class HotSpot:
     """Symbol of the file, or file of the directory, that many commits change.
 
-    `fixes`: commits whose subject says that they fix something. `line`: first line of a symbol, as last indexed.
+    `commits`: number of these commits. `fixes`: number of those whose subject says that they fix something.
+    `line`: first line of the symbol in the HEAD snapshot of the index; None for a file, or without such a symbol.
     `commit_sha`, `commit_date`: the newest of the commits.
     """
 
@@ -114,11 +121,13 @@ class HotSpot:
 class RelatedDetails:
     """Facts about the requested file or directory.
 
-    - `old_paths`: names that the file had before, newest first.
-    - `commits`: all commits that change it. `large_commits`: those of more than `max_files` files, which do not count
-      for `support`, `confidence` and `lift`.
-    - `lines`: number of surviving lines, those of bots included. `owners`: authors of these lines, without bots.
-    - `recent_since`, `recent_until`: the period of `recent_authors`, the last year of the history.
+    - `old_paths`: paths that the file had before, newest first.
+    - `commits`: number of all commits that change it.
+    - `large_commits`: number of those that change more than `max_files` files. `support`, `confidence` and `lift` do
+      not count them.
+    - `lines`: number of surviving lines, including those of bots. `owners`: people who wrote these lines.
+    - `recent_since`, `recent_until`: start and end of the period of `recent_authors`, the last year of the history.
+    - `limitation`: what the answer may lack.
     """
 
     path: str
@@ -138,7 +147,7 @@ class RelatedDetails:
 
     @property
     def count(self) -> str:
-        """Text with the numbers of commits: `N commits; 3 with more than 30 files do not count for related files`."""
+        """Both counts as a phrase: `50 commits; 3 with more than 30 files do not count for related files`."""
         verb = "does" if self.large_commits == 1 else "do"
         omitted = (
             f"; {self.large_commits:,} with more than {self.max_files} files {verb} not count for related files"
@@ -169,12 +178,13 @@ class RelatedAnswer:
     def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`.
 
-        `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown one.
+        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
         """
         names = parse_field_names(fields, RelatedFile)
         hits = [asdict(hit) for hit in self.hits]
         meta = self.meta.to_json_dict()
-        meta["related"]["hot_spots"] = tuple(map(drop_none, meta["related"].get("hot_spots", ())))
+        if hot_spots := meta["related"].get("hot_spots"):
+            meta["related"]["hot_spots"] = tuple(map(drop_none, hot_spots))
         return {
             "hits": [{name: hit[name] for name in names} for hit in hits] if names else hits,
             "meta": meta,

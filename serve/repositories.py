@@ -1,4 +1,4 @@
-"""Access to a repository: location of its index, SQL on it, git; and names of all indexed repositories.
+"""Names and paths of indexed repositories; access to the index of a repository, by SQL, and to git.
 
 Every program imports this module, so functions import the database, the encoders and libgit2 when they need them.
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 # Name that stands for all indexed repositories.
 ALL: Final = "*"
-# Names of repositories in a message.
+# Number of repositories that a message names.
 MAX_NAMES: Final = 10
-# Limit of a git command on a workspace of mindmap, for which an agent or the page waits.
+# Time limit of a git command of mindmap. An agent or the page waits for it.
 MINDMAP_GIT_SECONDS: Final = 60.0
 
 
@@ -56,9 +56,10 @@ def find_index(home: Path, repository: Repository) -> IndexLocation | None:
 
 
 def list_repositories(home: Path) -> list[NamedRepository]:
-    """Return the repositories that have an index, in the order of their names.
+    """Return the repositories that have an index, sorted by name.
 
-    The name is that of the directory, without `.git`; where several have the same one, it is the path.
+    The name of a repository is that of its directory, without `.git`. If several repositories have the same directory
+    name, it is the path.
     """
     paths = sorted({location.path for location in list_indexes(home) if location.database.exists()})
     counts = Counter(map(_get_name, paths))
@@ -69,7 +70,7 @@ def list_repositories(home: Path) -> list[NamedRepository]:
 def list_unidentified_indexes(home: Path) -> list[Path]:
     """Return the directories of indexes whose repository is unknown.
 
-    Their `place.json` is missing or damaged, and the index cannot be read now.
+    Their `place.json` is missing or damaged, and their database, which has the path too, cannot be read now.
     """
     identified = {location.folder for location in list_indexes(home)}
     directories = {file.parent for file in home.glob(f"*/{DATABASE_FILE}")} - identified
@@ -79,7 +80,8 @@ def list_unidentified_indexes(home: Path) -> list[Path]:
 def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:
     """Return the indexed repositories with these names or paths, each once; `*` stands for all.
 
-    Paths may be relative to `cwd`. Raises BadRequest for a name that no repository or several repositories have.
+    Paths may be relative to `cwd`. Raises BadRequest if nothing is indexed or named, and for a name that no indexed
+    repository or several have.
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
@@ -93,9 +95,9 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
 
 
 def resolve_repository_path(home: Path, name: str, cwd: Path) -> Path:
-    """Return the path of the indexed repository with this name; if there is none, the path `name`, relative to `cwd`.
+    """Return the path of the indexed repository with this name. If there is none, `name` is a path relative to `cwd`.
 
-    The repository at that path needs no index. Raises BadRequest if the path does not exist, or if several
+    A repository that is given by its path needs no index. Raises BadRequest if the path does not exist, or if several
     repositories have the name.
     """
     indexed_repositories = list_repositories(home)
@@ -115,9 +117,10 @@ def describe_indexed_repositories(home: Path) -> str:
 
 @contextmanager
 def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[OpenIndex]:
-    """Open the index of the repository at `path` for SQL, with its tags and its encoder.
+    """Open the index of the repository at `path` for SQL, which may also use git tags and the encoder.
 
-    `wait`: seconds to wait for an index run, by default those of `stores.sql.open_for_sql`, which has the errors.
+    `wait`: seconds to wait for an index run; None for `stores.database.READ_WAIT_SECONDS`. Raises the errors of
+    `stores.sql.open_for_sql`.
     """
     from pipeline.git.repository import open_repository
     from stores.database import READ_WAIT_SECONDS
@@ -131,7 +134,7 @@ def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[O
 
 
 def open_git(path: str) -> GitRunner:
-    """Return the git program of the repository that contains a workspace of mindmap. Raises NotARepository.
+    """Return the git program for the repository that contains the mindmap workspace `path`. Raises NotARepository.
 
     Threads that need the same command at the same time share its run.
     """
@@ -144,7 +147,7 @@ def open_git(path: str) -> GitRunner:
 
 
 def find_git(path: str) -> GitRunner | None:
-    """Return the git program of the repository that contains a workspace of mindmap; None outside repositories."""
+    """Return the git program for the repository that contains the mindmap workspace `path`; None if there is none."""
     try:
         return open_git(path)
     except NotARepository:
@@ -152,7 +155,7 @@ def find_git(path: str) -> GitRunner | None:
 
 
 def _encode(model: str | None, text: str) -> list[float]:
-    """Return the vector of a text, by the encoder that the index was built with."""
+    """Return the vector of a text. `model`: the index's embedding model. Raises LineageError for an unknown model."""
     from pipeline.component_versions import get_encoder_name
     from stores.compatibility import REBUILD_COMMAND
 
@@ -160,7 +163,7 @@ def _encode(model: str | None, text: str) -> list[float]:
     if name is None:
         raise LineageError(
             f"The index was built with the encoder {model}, which this version does not have.",
-            hint=f"Run `{REBUILD_COMMAND}` to build the index with one that it has.",
+            hint=f"Run `{REBUILD_COMMAND}` to build the index with an encoder of this version.",
         )
     vector: list[float] = _get_encoder(name).encode([text])[0].tolist()
     return vector
@@ -174,6 +177,10 @@ def _get_encoder(name: EncoderName) -> Encoder:
 
 
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
+    """Return the one of the indexed `repositories` that has this name, or that contains this path.
+
+    Raises BadRequest if there is none, or if several have the name.
+    """
     if repository := _find_by_name(name, repositories):
         return repository
     from pipeline.git.repository import open_repository
@@ -188,7 +195,7 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
 
 
 def _find_by_name(name: str, repositories: Sequence[NamedRepository]) -> NamedRepository | None:
-    """Return the repository with this name. Raises BadRequest if several have it."""
+    """Return the repository with this name; None if there is none. Raises BadRequest if several have it."""
     matches = [
         repository
         for repository in repositories
@@ -203,7 +210,10 @@ def _find_by_name(name: str, repositories: Sequence[NamedRepository]) -> NamedRe
 
 
 def _resolve_path(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> Path:
-    """Return the existing path, which may be relative to `cwd`. Raises BadRequest with similar names."""
+    """Return the path `name`, which may be relative to `cwd`.
+
+    If it does not exist, raises BadRequest that suggests similar names of `repositories`.
+    """
     try:
         path = cwd / Path(name).expanduser()
         exists = path.exists()
@@ -220,10 +230,14 @@ def _resolve_path(name: str, repositories: Sequence[NamedRepository], cwd: Path)
 
 
 def _get_name(path: Path) -> str:
+    """Return the name of a directory without `.git` at its end."""
     return path.name.removesuffix(".git") or path.name
 
 
 def _build_identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
-    """Return two functions that identify the repository: one finds its first commit, one checks if it has a commit."""
+    """Return two functions that identify the repository.
+
+    The first returns its first commit; None if it has no commits. The second returns whether it has a given commit.
+    """
     head = repository.read_head()
     return lambda: repository.find_root_commit(head) if head else None, repository.contains

@@ -1,4 +1,8 @@
-"""Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, access log."""
+"""Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, access log.
+
+A call occupies a slot of `CallQueue` while it runs. Clients take turns: a free slot goes to the waiting client that had
+no turn for the longest time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from pipeline.workers import count_usable_cpus
 if TYPE_CHECKING:
     from tornado.web import RequestHandler
 
-# Calls that run at a time for each CPU: while one waits for an index or git, the other uses the CPU.
+# Slots for each CPU: while one call waits for an index or git, another one uses the CPU.
 CALLS_PER_CPU: Final = 2
 
 logger = logging.getLogger(__name__)
@@ -27,14 +31,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class CallClient:
-    """Client of the queue. `last_turn_number`: number of its last turn, at first of its creation, in one sequence."""
+    """Client of the queue.
+
+    `last_turn_number`: sequence number of the start of its last turn, or of its creation if it had no turn. The queue
+    numbers both in one sequence.
+    """
 
     last_turn_number: int
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Turn of one call. `start_signal` is done when the call may run, and `work` when its thread has ended, if any."""
+    """Turn of one call.
+
+    `start_signal`: done when the call may run. `work`: done when the thread of the call has left `hold_turn`; None if
+    no thread entered it.
+    """
 
     client: CallClient
     start_signal: asyncio.Future[None] = field(
@@ -48,9 +60,9 @@ _current_turn: Final[ContextVar[Turn | None]] = ContextVar("current_turn", defau
 
 @contextmanager
 def hold_turn() -> Iterator[None]:
-    """Occupy the slot of the current call, if any, until the context ends, even if the call is cancelled earlier.
+    """Occupy the slot of the current call until the context ends, even if the call is cancelled earlier.
 
-    For the thread that works on a call; its context variables are those of the call.
+    Use it in the thread that works on the call, with the context variables of the call. Without a call it does nothing.
     """
     work: Future[None] = Future()
     if turn := _current_turn.get():
@@ -62,16 +74,19 @@ def hold_turn() -> Iterator[None]:
 
 
 class CallQueue:
-    """Queue of the calls in one event loop. `slots`: calls that run at a time."""
+    """Queue of the calls in one event loop.
+
+    `slots`: maximum number of calls that run at a time; 0 for `CALLS_PER_CPU` for each usable CPU.
+    """
 
     def __init__(self, slots: int = 0) -> None:
         self._free_slots = slots or CALLS_PER_CPU * count_usable_cpus()
         self._waiting: list[Turn] = []
-        self._numbers = count()
+        self._sequence_numbers = count()
 
     def create_client(self) -> CallClient:
-        """Return a new client. Its turn comes after those of clients that wait already."""
-        return CallClient(next(self._numbers))
+        """Return a new client. Its turn comes after those of the clients that wait already."""
+        return CallClient(next(self._sequence_numbers))
 
     @property
     def waiting_calls(self) -> int:
@@ -80,9 +95,9 @@ class CallQueue:
 
     @asynccontextmanager
     async def take_turn(self, client: CallClient) -> AsyncIterator[None]:
-        """Wait for the client's turn, and occupy a slot within the context. A cancelled call leaves the queue.
+        """Wait for the client's turn, then occupy a slot within the context. A cancelled call leaves the queue.
 
-        The slot stays occupied after the context while a thread is in `hold_turn`.
+        If a thread is still in `hold_turn` at the end of the context, the slot stays occupied until the thread leaves.
         """
         turn = Turn(client)
         self._waiting.append(turn)
@@ -115,15 +130,16 @@ class CallQueue:
         self._start_turns()
 
     def _start_turns(self) -> None:
-        # A cancelled turn stays in the list, its future done, until its task resumes: skip it.
+        """Start waiting turns while slots are free."""
+        # The `start_signal` of a cancelled turn is done. The turn stays in the list until its task resumes.
         while self._free_slots and (
             waiting := [turn for turn in self._waiting if not turn.start_signal.done()]
         ):
-            # The first of several turns of one client is its oldest.
+            # `min` returns the first of several turns of one client, which waits the longest.
             turn = min(waiting, key=lambda turn: turn.client.last_turn_number)
             self._waiting.remove(turn)
             self._free_slots -= 1
-            turn.client.last_turn_number = next(self._numbers)
+            turn.client.last_turn_number = next(self._sequence_numbers)
             turn.start_signal.set_result(None)
 
 
@@ -140,7 +156,7 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
 
 
 def read_file_identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of a path, which change when it is replaced; None if nothing exists there."""
+    """Return device and inode of a file or directory, which change when it is replaced; None if it cannot be read."""
     try:
         status = path.stat()
     except OSError:

@@ -1,9 +1,9 @@
-"""Formatting of texts for the terminal.
+"""Formatting of texts for terminals, agents and JSON.
 
-- Line ranges: `3-7, 9`.
-- Commands in errors and hints: texts contain them in backquotes without a path (`lineage index`). Programs that print
-  on a terminal add the PATH argument of the current command, so that the user can paste them. Answers for agents and
-  files do not have it.
+- Line ranges (`3-7, 9`) and counts (`2,000 commits`).
+- Suggested commands in errors and hints. They are in backquotes and without a path: `lineage index`. Programs that
+  print on a terminal add the PATH argument of the current command, so that users can paste the command. Answers for
+  agents and files do not have the path.
 - Hints about commits that could not be read.
 - Escapes for control and invisible characters.
 """
@@ -22,31 +22,32 @@ from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
 if TYPE_CHECKING:
     from stores.history import UnreadableCommit
 
-# Suggested commands that take a PATH. `--help` needs none.
+# Suggested lineage commands that take a PATH argument. With `--help` they need none.
 LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
 # Suggested git commands that must run in the repository.
 GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
 # Hint for commits that could not be read.
 UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
-# Heading of the leads of an explanation, on a terminal and for models.
+# Heading of the leads of an explanation, on a terminal and in answers for agents.
 LEADS_HEADING: Final = "Leads: possible sources of the lines (guesses):"
-# Digits of an abbreviated sha on a terminal, and for models, which pay for each. In ten million objects, fewer than one
-# sha of ten digits in 100,000 is ambiguous.
+# Digits of an abbreviated sha on a terminal.
 SHA_DIGITS: Final = 12
+# Digits of an abbreviated sha for agents, which pay for each. In ten million objects, fewer than one sha of ten digits
+# in 100,000 is ambiguous.
 SHORT_SHA_DIGITS: Final = 10
 
-# Commit messages are untrusted: an escape sequence in one must not reach the terminal.
+# Visible symbols for control characters. Commit messages are untrusted: escape sequences must not reach the terminal.
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-# Characters that are not displayed, and line separators, can hide a text that a model reads from people. Joiners
-# (U+200C, U+200D) and variation selectors from U+FE00 to U+FE0F stay: emoji and some scripts need them.
+# Characters without a glyph, and line separators: with them, a text can say to a model what people do not see. Joiners
+# (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F) are not among them: emoji and some scripts need them.
 _INVISIBLE_CHARACTERS: Final = (
     *(0x00AD, 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x200B, 0x2028, 0x2029),
     *(*range(0x2060, 0x2066), *range(0x206A, 0x2070), 0x3164, 0xFEFF, 0xFFA0),
     *(*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
 )
-# Surrogates are no characters: UTF-8 has no form of them, and messages could not be sent.
+# Surrogates have no UTF-8 form, so an answer with one could not be sent.
 _SURROGATES: Final = range(0xD800, 0xE000)
 _ESCAPES: Final = {
     **_CONTROL_PICTURES,
@@ -64,28 +65,27 @@ _path_argument: ContextVar[Path] = ContextVar("path_argument", default=Path())
 
 
 def find_consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run of consecutive numbers; `numbers` ascend."""
-    start = last = None
-    for number in numbers:
-        if start is None or last is None:
-            start = number
-        elif number != last + 1:
+    """Yield the first and last number of each run of consecutive numbers. `numbers`: in ascending order."""
+    if not numbers:
+        return
+    start = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
             yield start, last
             start = number
         last = number
-    if start is not None and last is not None:
-        yield start, last
+    yield start, last
 
 
 def format_ranges(numbers: Sequence[int]) -> list[str]:
-    """Format each run of consecutive numbers as `7` or `3-7`; `numbers` ascend."""
+    """Format each run of consecutive numbers as `7` or `3-7`. `numbers`: in ascending order."""
     return [
         f"{first}" if first == last else f"{first}-{last}" for first, last in find_consecutive_runs(numbers)
     ]
 
 
 def set_path_argument(path: Path) -> None:
-    """Set the PATH argument that suggested commands get, for the rest of the current context."""
+    """Set the PATH argument of suggested commands for the rest of the current context (of `contextvars`)."""
     _path_argument.set(path)
 
 
@@ -104,15 +104,15 @@ def add_path_to_command(command: str, path: Path | None = None) -> str:
 
 
 def format_command(*words: str) -> str:
-    """Return a suggested command as `quote_command`. An argument that begins with a dash is a path and gets `./`."""
+    """Return a suggested command like `quote_command`. An argument that begins with a dash is a path and gets `./`."""
     program, *arguments = words
     return quote_command(program, *(f"./{word}" if word.startswith("-") else word for word in arguments))
 
 
 def quote_command(*words: str) -> str:
-    """Return a suggested command in backquotes, quoted for a shell; empty if a word has characters to escape.
+    """Return a suggested command in backquotes, quoted for a shell; empty if it has a character that must be escaped.
 
-    Names come from repositories. To escape a backquote or a control character after quoting would change the command.
+    Its words may be names from repositories. An escaped backquote or control character would change the command.
     """
     import shlex
 
@@ -122,7 +122,7 @@ def quote_command(*words: str) -> str:
 
 
 def format_path_arguments(path: Path) -> tuple[str, ...]:
-    """Return the PATH argument as command-line words; none for the working directory."""
+    """Return a PATH argument as command-line words; none if it is the working directory."""
     argument = str(path)
     if argument == ".":
         return ()
@@ -130,7 +130,7 @@ def format_path_arguments(path: Path) -> tuple[str, ...]:
 
 
 def _format_git_directory_option(path: Path) -> str:
-    """Return git's `-C DIRECTORY ` for a PATH argument; empty for the working directory."""
+    """Return git's option `-C DIRECTORY ` for a PATH argument, with a final space; empty for the working directory."""
     import shlex
 
     directory = path.parent if path.is_file() else path
@@ -138,7 +138,7 @@ def _format_git_directory_option(path: Path) -> str:
 
 
 def describe_vector_share(share: float) -> str:
-    """Return a phrase about the share of the changes that have a vector; it is rounded down, so 99.9 % is not all."""
+    """Return a phrase about the share of the changes that have a vector, rounded down, so that 99.9 % is not all."""
     return f"vectors for {int(share * 100)} % of the changes"
 
 
@@ -153,7 +153,7 @@ def format_commit_count(count: int) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Return the count and the noun, such as `1 hunk` or `2,000 hunks`. The plural of the noun ends with `s`."""
+    """Return the count and the noun, such as `1 hunk` or `2,000 hunks`. The plural of the noun must be noun and `s`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -169,29 +169,29 @@ def describe_unreadable_remedy(
             "This partial clone lacks some objects, and lineage fetches nothing. "
             "Run `git fetch --refetch --no-filter`, then `lineage index`."
         )
-    at_boundary = {entry.reason == BEYOND_SHALLOW_BOUNDARY for entry in unreadable}
-    if at_boundary == {True, False}:
-        return (
-            "For those at the shallow boundary, run `git fetch --unshallow`, then `lineage index`. "
-            "For the others, `git fsck` lists what is missing; every `lineage index` tries them again."
-        )
-    if at_boundary == {True}:
+    boundary_count = sum(entry.reason == BEYOND_SHALLOW_BOUNDARY for entry in unreadable)
+    if boundary_count == 0:
+        return "`git fsck` lists what is missing; every `lineage index` tries them again."
+    if boundary_count == len(unreadable):
         return "Run `git fetch --unshallow`, then `lineage index`."
-    return "`git fsck` lists what is missing; every `lineage index` tries them again."
+    return (
+        "For those at the shallow boundary, run `git fetch --unshallow`, then `lineage index`. "
+        "For the others, `git fsck` lists what is missing; every `lineage index` tries them again."
+    )
 
 
 def escape_json_controls(document: str) -> str:
-    """Escape control and invisible characters in a JSON document as `\\uXXXX`. Its values stay the same."""
+    """Escape control and invisible characters in a JSON document as `\\uXXXX`. Its parsed values stay the same."""
     return _JSON_CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
 def escape_line(text: str) -> str:
-    """Return a text as one line without control characters."""
+    """Return a text as one line, with `escape_controls`. A newline becomes `␊`."""
     return escape_controls(text.replace("\r", "").replace("\n", "␊"))
 
 
 def escape_in_sentence(text: str) -> str:
-    """Return a text of the repository for a sentence: one line, and without backquotes, which mark commands."""
+    """Return a text from the repository as one line without backquotes, which mark commands in sentences."""
     return escape_line(text).replace("`", "'")
 
 

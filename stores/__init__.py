@@ -1,8 +1,8 @@
 """Databases and files: the DuckDB index of a repository and the mindmap files.
 
 Index
-- `database`: access for reading or writing
-- `index_copy`: reading from a copy while another process holds the index
+- `database`: opening of the index file for reading or writing
+- `index_copy`: reading of the index, or of a copy while another process holds the index
 - `connections`: long-lived connections that yield to other processes
 - `duckdb_engine`: in-memory DuckDB instances, with memory and thread limits
 - `locks`: file locks of indexes and mindmaps
@@ -17,7 +17,7 @@ Writing and reading
 - `writer`: write transactions, and replacement of outdated symbols and terms
 - `history`: recorded commits, status numbers, history of a file and of a symbol
 - `hunk_details`: commit, diff and symbols of hunks, for display
-- `sql`: connections for statements of users; `sql_views.sql` has their views and macros
+- `sql`: connections for SQL statements of users; `sql_views.sql` has the views and macros for them
 - `frames`: tables as polars frames
 
 Search

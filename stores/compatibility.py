@@ -1,8 +1,8 @@
 """Versions of the components that made an index, and the check whether this program can use it.
 
-The caller passes the current versions; this module knows what a change of each component means. The versions are
-recorded in the transaction that writes the rows, so an index run of any version, finished or interrupted, cannot
-make an index look more current than it is.
+The caller passes the current versions. This module knows what a change of each component means. Each transaction that
+writes rows also records their versions. Therefore even an interrupted run of another program version does not make an
+index look more current than it is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REBUILD_COMMAND: Final = "lineage index --rebuild --yes"
 FORCE_COMMAND: Final = "lineage index --force"
 RESUME_COMMAND: Final = "lineage index"
 
-# The two parts of an index: commits and hunks with all that belongs to them, and the HEAD snapshot. `--force` writes
-# the rows of the HEAD snapshot again, and those of the history that no vector depends on (`writer.refresh_rows`).
+# The two parts of an index. The history has commits, hunks and what belongs to them; the other is the HEAD snapshot.
+# `--force` writes the HEAD snapshot again, and rows of the history on which no vector depends (`writer.refresh_rows`).
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
@@ -69,7 +69,10 @@ COMPONENT_NAMES: Final = tuple(component.name for component in fields(ComponentV
 
 @dataclass(frozen=True, slots=True)
 class RowVersion:
-    """Version of a component that rows of a part may have; None if it was not recorded."""
+    """Version of a component that wrote rows of a part of the index; None if the version was not recorded.
+
+    `part`: `HISTORY_PART` or `HEAD_PART`. `component`: one of `COMPONENT_NAMES`.
+    """
 
     part: str
     component: str
@@ -80,8 +83,9 @@ class RowVersion:
 class RecordedVersions:
     """Versions recorded in an index.
 
-    `confirmed`: versions that the newest finished index run recorded for all rows. `row_versions`: versions that rows
-    may have, including those of unfinished runs. `unfinished_embed_cache`: embedding cache mode of an unfinished run.
+    - `confirmed`: versions that the newest finished index run recorded for all rows.
+    - `row_versions`: versions of the rows, including rows of unfinished runs.
+    - `unfinished_embed_cache`: embedding cache mode of an unfinished run; None if there is none.
     """
 
     confirmed: ComponentVersions = ComponentVersions()
@@ -95,19 +99,22 @@ class RecordedVersions:
 
     @property
     def embed_cache(self) -> str | None:
-        """Embedding cache mode of the newest finished index run, the rows, or an unfinished run; None if unknown."""
+        """Embedding cache mode: of the newest finished index run, else of the rows, else of an unfinished run.
+
+        None if it is unknown.
+        """
         versions = (row.version for row in self.select_row_versions("embed_cache"))
         return self.confirmed.embed_cache or next(versions, None) or self.unfinished_embed_cache
 
     @property
     def embedding_model(self) -> str | None:
-        """Embedding model of the existing vectors, or else of the newest finished index run; None if unknown."""
+        """Embedding model: of the existing vectors, else of the newest finished index run; None if unknown."""
         versions = (row.version for row in self.select_row_versions("embedding_model"))
         return next(versions, None) or self.confirmed.embedding_model
 
 
 class CompatibilityStatus(Enum):
-    """Result of the comparison of recorded and current versions; the values appear in JSON output."""
+    """Result of the comparison of recorded and current versions. The values appear in JSON output."""
 
     COMPATIBLE = "compatible"
     NEEDS_REFRESH = "query_compatible_needs_refresh"
@@ -119,8 +126,9 @@ class CompatibilityStatus(Enum):
 class CompatibilityVerdict:
     """Compatibility of an index with this program.
 
-    `reason` lists the components that differ, `missing` those without a recorded version. `remedy` is the command
-    that makes the index compatible; None for a compatible index.
+    - `reason`: text that lists the components that differ; None if none is known to differ.
+    - `missing`: components without a recorded version.
+    - `remedy`: command that makes the index compatible; None for a compatible index.
     """
 
     status: CompatibilityStatus
@@ -148,7 +156,10 @@ class CompatibilityVerdict:
 
 
 def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) -> CompatibilityVerdict:
-    """Compare the versions recorded in an index with the current ones."""
+    """Compare the versions recorded in an index with the current ones.
+
+    The result is the first that applies: a rebuild is needed, versions are unknown, a refresh is needed, compatible.
+    """
     outdated_by_name = {
         name: outdated
         for name in COMPONENT_NAMES
@@ -180,19 +191,22 @@ def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) 
 def confirm_versions(row_versions: Iterable[RowVersion], current: ComponentVersions) -> ComponentVersions:
     """Return the versions to record at the end of an index run.
 
-    A component gets the current version if all its rows have it, an outdated one if a row has that, and None if the
-    version of a row is unknown.
+    A component gets None if the version of a row is unknown, else an outdated version if a row has one, else the
+    current version.
     """
     recorded = RecordedVersions(row_versions=frozenset(row_versions))
     return ComponentVersions(**{name: _confirm_version(recorded, current, name) for name in COMPONENT_NAMES})
 
 
 def find_stale_history_components(recorded: RecordedVersions, current: ComponentVersions) -> tuple[str, ...]:
-    """Return the components whose outdated rows of the history `--force` writes again: parsers and term splitting."""
+    """Return the components that wrote outdated rows of the history, except those that affect vectors.
+
+    These are parsers and term splitting. `--force` writes their rows again.
+    """
     return tuple(
         name
         for name in COMPONENT_NAMES
-        if name not in VECTOR_AFFECTING and _has_stale_history(recorded, current, name)
+        if name not in VECTOR_AFFECTING and _has_outdated_history(recorded, current, name)
     )
 
 
@@ -204,7 +218,7 @@ def get_component_parts(component: str) -> tuple[str, ...]:
 
 
 def get_component_version(components: ComponentVersions, name: str) -> str | None:
-    """Return the version of one component."""
+    """Return the version of the component `name`; None if it is not recorded."""
     value: str | None = getattr(components, name)
     return value
 
@@ -226,21 +240,22 @@ def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVer
 
 
 def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, name: str) -> str | None:
+    """Return the version of one component to record; see `confirm_versions`."""
     rows = recorded.select_row_versions(name)
     if any(row.version is None for row in rows):
         return None
-    stale_versions = [
+    outdated_versions = [
         row.version
         for row in rows
         if not _is_equivalent(name, row.version, get_component_version(current, name))
     ]
-    return stale_versions[0] if stale_versions else get_component_version(current, name)
+    return outdated_versions[0] if outdated_versions else get_component_version(current, name)
 
 
 def _find_outdated_versions(
     recorded: RecordedVersions, current: ComponentVersions, name: str
 ) -> tuple[str, ...]:
-    """Return the recorded versions that differ from the current one; none for a component that has no rows yet."""
+    """Return the recorded versions that differ from the current one; none if the component's rows are yet to come."""
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
@@ -256,12 +271,13 @@ def _find_outdated_versions(
 
 
 def _is_missing(recorded: RecordedVersions, name: str) -> bool:
+    """Return whether the component has no confirmed version, or wrote a row with an unknown version."""
     has_unknown_version = any(row.version is None for row in recorded.select_row_versions(name))
     return has_unknown_version or get_component_version(recorded.confirmed, name) is None
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
-    """Return the command that rewrites the rows with unknown versions; vectors need a rebuild."""
+    """Return the command that rewrites the rows with unknown versions. If vectors depend on them, it is a rebuild."""
     unknown_components = {
         name for name in missing for row in recorded.select_row_versions(name) if row.version is None
     }
@@ -270,7 +286,8 @@ def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -
     return FORCE_COMMAND if unknown_components.isdisjoint(VECTOR_AFFECTING) else REBUILD_COMMAND
 
 
-def _has_stale_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
+def _has_outdated_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
+    """Return whether a row of the history has another version of the component than the current one."""
     current_version = get_component_version(current, name)
     return any(
         row.part == HISTORY_PART and not _is_equivalent(name, row.version, current_version)
@@ -279,10 +296,11 @@ def _has_stale_history(recorded: RecordedVersions, current: ComponentVersions, n
 
 
 def _is_equivalent(name: str, recorded_version: str | None, current_version: str | None) -> bool:
+    """Return whether rows of the recorded version of a component are as good as rows of the current version."""
     if name != "embed_cache":
         return recorded_version == current_version
-    # Queries have no cache mode, so they accept any. Index runs make the same vectors with `off` and `semantic`; with
-    # `diff` they embed another text.
+    # Queries have no cache mode and accept every mode. `off` and `semantic` give the same vectors; with `diff`, index
+    # runs embed another text.
     return current_version is None or (recorded_version == "diff") == (current_version == "diff")
 
 

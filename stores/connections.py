@@ -1,7 +1,7 @@
 """Connections to an index that stay open between batches or queries, and yield to other processes.
 
-- `IndexWriter`: the writer's connection. Without it, replaying and checkpointing the log at every batch took a third
-  of the time of writing a history.
+- `IndexWriter`: connection of an index run. When each batch opened the index, replaying and checkpointing the
+  write-ahead log took a third of the time of writing a history.
 - `IndexReaderPool`: read connections, shared by the threads of a process. Opening an index takes longer than a query
   of an open one. `ReaderPools` has one pool for each index.
 - `WatcherThread`: background thread of both, which closes an index that another process waits for.
@@ -29,12 +29,15 @@ from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
 
-# Timeout for joining a watcher at interpreter exit; a checkpoint of a full log takes about a second.
+# Longest wait for a watcher thread to finish. It may be in a checkpoint, which takes about a second for a full log.
 JOIN_TIMEOUT_SECONDS: Final = 10.0
 
 
 class WatcherThread(threading.Thread):
-    """Background thread that runs `watch` until `stop_requested` is set, by its owner or at interpreter exit."""
+    """Background thread that runs `watch`, which must return soon after `stop_requested` is set.
+
+    Its owner sets the event, or the end of the interpreter does.
+    """
 
     def __init__(self, watch: Callable[[], None], stop_requested: threading.Event) -> None:
         super().__init__(target=watch, name="index-watcher", daemon=True)
@@ -62,7 +65,7 @@ _watchers: Final[WeakSet[WatcherThread]] = WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Stop all watchers: a thread that is inside DuckDB while the interpreter exits aborts the process."""
+    """Stop all watchers, because a thread that is inside DuckDB while the interpreter exits aborts the process."""
     watchers = tuple(_watchers)
     for watcher in watchers:
         watcher.stop_requested.set()
@@ -70,17 +73,21 @@ def _stop_all() -> None:
         watcher.stop()
 
 
-# Time between two checks for waiting processes: shorter than opening an index, which takes 15 ms.
+# Time between two checks of a writer for waiting processes: shorter than opening an index, which takes 15 ms.
 WRITER_POLL_SECONDS: Final = 0.01
-# Size of the log that causes a checkpoint. A checkpoint takes the same time for one batch as for ten.
+# Size of the write-ahead log that causes a checkpoint. A checkpoint takes the same time for one batch as for ten.
 MAX_OPEN_WAL_BYTES: Final = 8_000_000
 
 
 class IndexWriter:
     """Connection of an index run for writing batches, closed between batches if another process waits for the index.
 
-    A context manager. One thread writes, and a watcher thread checks for waiting processes. `_failure`: error of the
-    watcher, raised at the next batch. `_inode`: inode of the open database file, by which a deletion is detected.
+    A context manager. One thread writes, and a watcher thread checks for waiting processes.
+
+    - `_resources`: closes the index; None while it is closed.
+    - `_has_index`: True after the index was opened once. From then on it must exist.
+    - `_inode`: inode of the open database file, by which a deletion is detected.
+    - `_failure`: error of the watcher, raised at the next batch.
     """
 
     def __init__(self, location: IndexLocation) -> None:
@@ -108,8 +115,8 @@ class IndexWriter:
             try:
                 yield connection
                 if database.checkpoint_wal(connection, self.location, MAX_OPEN_WAL_BYTES):
-                    # The log is empty, so reopening is cheap, and it frees DuckDB's metadata of the row groups, which
-                    # it keeps for open files: 35 MB at 20,000 commits.
+                    # Reopening is cheap now, because the log is empty. Closing frees the metadata of row groups that
+                    # DuckDB keeps for open files: 35 MB at 20,000 commits.
                     self._close()
             except BaseException:
                 self._close()
@@ -154,17 +161,17 @@ class IndexWriter:
             return
         try:
             has_waiters = locks.has_waiters(self.location.folder)
-            is_present = self._read_inode() == self._inode
+            is_same_file = self._read_inode() == self._inode
         except FileNotFoundError:
-            is_present = False
-        if not is_present:
+            is_same_file = False
+        if not is_same_file:
             self._close()
             raise database.build_index_deleted_error(self.location)
         if has_waiters:
             self._close()
 
     def _read_inode(self) -> int:
-        """Return the inode of the database file. A deleted file that is open can be written, but not read by others."""
+        """Return the inode of the file that is now at the path of the database. Raises FileNotFoundError."""
         return self.location.database.stat().st_ino
 
     def _watch(self) -> None:
@@ -177,20 +184,22 @@ class IndexWriter:
                     return
 
 
-# Time between two checks for waiting writers; checking more often would keep a CPU awake.
+# Time between two checks of readers for waiting writers. Checking more often would keep a CPU awake.
 READER_POLL_SECONDS: Final = 0.05
-# An unused index is closed after this time: it takes memory, and disk space if the file was deleted.
+# Time after which an unused index is closed. It takes memory, and disk space if its file was deleted.
 IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
 class _OpenDatabase:
-    """Open index, or a copy of it, that several readers share; times are those of `time.monotonic`.
+    """Open index, or a copy of it, that several readers share. Times are those of `time.monotonic`.
 
-    `resources`: closes the index. `idle_connections`: connections that no reader uses. `active_readers`: number of
-    readers. `is_closing`: readers that arrived after `opened_at` are refused, and the last active one closes the
-    index. `is_invalid`: all readers are refused.
-    `closed_event`: set when the index is closed, which ends the watcher thread.
+    - `resources`: closes the index.
+    - `idle_connections`: connections that no reader uses.
+    - `active_readers`: number of readers.
+    - `is_closing`: True if readers that arrived after `opened_at` are refused. The last active reader closes the index.
+    - `is_invalid`: True if all new readers are refused. The last active reader closes the index.
+    - `closed_event`: set when the index is closed; ends the watcher thread.
     """
 
     index: OpenIndex
@@ -206,7 +215,7 @@ class _OpenDatabase:
     def admits_reader(self, arrived_at: float) -> bool:
         """Return whether a reader that arrived at this time may use the open index.
 
-        An index that is closing still admits readers that arrived before it was opened, because they waited for it.
+        A closing index still admits readers that arrived before it was opened, because they have waited for it.
         """
         return not self.is_invalid and (not self.is_closing or arrived_at <= self.opened_at)
 
@@ -214,9 +223,11 @@ class _OpenDatabase:
 class IndexReaderPool:
     """Pool of read connections to an index, for the threads of a process.
 
-    Once a writer of another process waits, the pool refuses new readers, and the last active one closes the index. The
-    next reader waits for the writer like any other process. A deleted or replaced index is closed in the same way, and
-    so is a copy (`index_copy`) once the index can be opened or has changed.
+    When a writer of another process waits, the pool refuses new readers, and the last active reader closes the index.
+    Refused readers wait for the writer like any other process. The pool also closes an index that was changed, deleted
+    or replaced, and a copy (`index_copy`) once the index itself can be opened or has changed.
+
+    `idle_seconds`: time after which an unused index is closed.
     """
 
     def __init__(self, location: IndexLocation, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -227,9 +238,10 @@ class IndexReaderPool:
 
     @contextmanager
     def acquire(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
-        """Yield a connection to the last committed batch, for one thread.
+        """Yield a connection for one thread, which reads the last committed batch.
 
-        Waits at most `wait` seconds. Raises the errors of `index_copy.open_index_or_copy`, also in the body.
+        Waits at most `wait` seconds. Raises the errors of `index_copy.open_index_or_copy`, also for DuckDB's errors in
+        the body.
         """
         deadline = Deadline.for_index(self.location.folder, wait)
         while (reader := self._try_acquire(deadline)) is None:
@@ -240,7 +252,7 @@ class IndexReaderPool:
             with index.translate_errors():
                 yield index
         finally:
-            open_database.is_invalid |= index.has_failed  # the next reader opens the file again
+            open_database.is_invalid |= index.has_failed  # so that the next reader opens the file again
             self._release(open_database, connection)
 
     def close(self) -> None:
@@ -285,7 +297,7 @@ class IndexReaderPool:
         return open_database
 
     def _close_if_due(self) -> None:
-        """Close the index if no reader is active and it is invalid, idle, or a writer waits for it."""
+        """Close the index if it is closing or invalid and no reader is active."""
         open_database = self._database
         if open_database is None:
             return
@@ -299,6 +311,10 @@ class IndexReaderPool:
                     connection.close()
 
     def _check_validity(self, open_database: _OpenDatabase) -> None:
+        """Mark the index as invalid if its files have changed, and as closing if a writer waits for it.
+
+        Mark a copy as closing if the index itself has changed or can be opened.
+        """
         try:
             has_changed = database.compute_fingerprint(self.location) != open_database.index.fingerprint
             if open_database.index.holder is None:
@@ -310,6 +326,7 @@ class IndexReaderPool:
             open_database.is_invalid = True
 
     def _watch(self, open_database: _OpenDatabase) -> None:
+        """Close the index when a check requires it or when it was idle for `idle_seconds`."""
         while not open_database.closed_event.wait(READER_POLL_SECONDS):
             with self._mutex:
                 idle_seconds = time.monotonic() - open_database.last_used_at
@@ -320,6 +337,7 @@ class IndexReaderPool:
 
 
 def _take_connection(open_database: _OpenDatabase) -> duckdb.DuckDBPyConnection:
+    """Return an idle connection of the index, or a new one."""
     try:
         return (
             open_database.idle_connections.pop()
@@ -340,7 +358,7 @@ class ReaderPools:
 
     @contextmanager
     def acquire(self, location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
-        """Open the index for one reader, or reuse an open one; see `IndexReaderPool.acquire`."""
+        """Yield a connection to this index for one reader; see `IndexReaderPool.acquire`."""
         with self._mutex:
             pool = self._pools.setdefault(location, IndexReaderPool(location))
         with pool.acquire(wait=wait) as index:

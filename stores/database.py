@@ -1,8 +1,9 @@
 """Access to an index for reading or writing, with locks, migration, checkpoints and detection of damage.
 
 Many readers or one writer can have the index open. `locks` enforces this, so DuckDB's own file locks never conflict.
-`index_copy` lets readers go on if the holder of the lock does not give it up. Every connection belongs to an in-memory
-database with the index file attached as `ix`, because DuckDB accepts a row group size only for an attached file.
+If another process does not give up the lock, `index_copy` lets readers use a copy. Every connection belongs to an
+in-memory database with the index file attached as `ix`, because DuckDB accepts a row group size only for an attached
+file.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ from stores.migrations import SCHEMA_VERSION
 if TYPE_CHECKING:
     from stores.schema import Rows
 
-# A batch locks the index for about 60 ms; a migration or compaction of a large index for seconds.
+# Time that a reader waits for the index. A batch holds it for about 60 ms, a migration of a large index for seconds.
 READ_WAIT_SECONDS: Final = 10.0
-# A writer waits for at most one query of each reader. The limit is high because a run that fails here may have worked
-# for hours.
+# Time that a writer waits for the index, usually for one query of each reader. The limit is high, because a run that
+# fails here may have worked for hours.
 WRITE_WAIT_SECONDS: Final = 60.0
 
 # A checkpoint merges row groups up to this size. At 60,000 vectors it took at most 0.3 s with 2,048, the minimum, and
 # 1.5 s with DuckDB's default of 122,880.
 ROW_GROUP_SIZE: Final = 2_048
-# Each written column takes a block in memory and on disk. DuckDB's 262,144 bytes cost 15 MB more memory per batch and
-# 2.5 MB more disk at 5,000 commits; 16,384 bytes cost 10 % more CPU time.
+# Bytes of a block. Each written column takes one in memory and on disk. DuckDB's default of 262,144 costs 15 MB more
+# memory per batch and 2.5 MB more disk space at 5,000 commits; 16,384 costs 10 % more CPU time.
 BLOCK_SIZE: Final = 65_536
-# One or two batches. A checkpoint takes 30 ms for one batch and 40 ms for two; each opening replays the log, at 7 ms
-# per MB.
+# Size of the write-ahead log that causes a checkpoint: one or two batches. A checkpoint takes 30 ms for one batch and
+# 40 ms for two; each opening replays the log, at 7 ms per MB.
 MAX_WAL_BYTES: Final = 2_000_000
 
 
 class FileStamp(NamedTuple):
-    """Inode, size and time of modification of a file. A change of the file changes one of them."""
+    """Inode, size and time of modification of a file. Each change of the file changes at least one of them."""
 
     inode: int
     size: int
     modified_ns: int
 
 
-# Stamps of the database and its write-ahead log; None for a missing file. Every change of the index changes one.
+# Stamps of the database and its write-ahead log; None for a missing file. Each change of the index changes one of them.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
-# Files that this process has attached, one entry for each time.
+# Files that this process has attached. A file that is attached twice is listed twice.
 _attached_files: Final[list[Path]] = []
 
 # DuckDB's errors for a corrupt file.
@@ -71,25 +72,25 @@ _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.
 
 
 class NotIndexed(LineageError):
-    """The repository has no index, or an empty one."""
+    """Error for a repository without an index, or with an index that has no tables."""
 
 
 class DamagedIndex(LineageError):
-    """The index file is not a DuckDB database, or is corrupt."""
+    """Error for an index file that is corrupt, or is not a DuckDB database."""
 
 
 class IndexDeleted(LineageError):
-    """The index or its directory was deleted during an index run."""
+    """Error for an index that was deleted during an index run."""
 
 
 @contextmanager
 def open_for_reading(
     location: IndexLocation, *, wait: float = READ_WAIT_SECONDS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the index read-only, at the last committed batch. No writer can open it until the block ends.
+    """Open the index read-only, at the last committed batch. No writer can open it until the body ends.
 
     An index with an older schema is migrated first, which takes seconds if the index is large. Raises NotIndexed,
-    IndexBusy after `wait` seconds, or the errors of `translate_errors`.
+    IndexBusy after `wait` seconds, MigrationFailed, NewerSchema, or the errors of `translate_errors`.
     """
     deadline = Deadline.for_index(location.folder, wait)
     with translate_errors(location), ExitStack() as stack:
@@ -125,7 +126,7 @@ def _migrate(location: IndexLocation, deadline: Deadline) -> None:
     try:
         with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
-    # The migration can also be the cause of DamagedIndex, because the index was readable just before.
+    # DamagedIndex also means that the migration failed, because the index was readable just before.
     except (OSError, DamagedIndex, errors.StorageError) as error:
         raise migrations.build_migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
@@ -134,10 +135,10 @@ def _migrate(location: IndexLocation, deadline: Deadline) -> None:
 def open_for_writing(
     location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS, create: bool = True
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the index exclusively for one batch; create or migrate it first if necessary.
+    """Open the index exclusively for one batch. Create it if `create` is true, and migrate it, if necessary.
 
     If the body fails, uncommitted changes are rolled back. Raises IndexBusy after `wait` seconds, IndexDeleted if there
-    is no index and `create` is false, or the errors of `translate_errors`.
+    is no index and `create` is false, MigrationFailed, NewerSchema, or the errors of `translate_errors`.
     """
     if create:
         index_location.create_index_directory(location)
@@ -173,7 +174,7 @@ def build_index_deleted_error(location: IndexLocation) -> IndexDeleted:
 
 
 def open_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Return another connection to an open index, for another thread; close it before the index."""
+    """Return another connection to an open index, for another thread. The caller closes it before the index."""
     cursor = connection.cursor()
     # A cursor does not inherit the database in use.
     cursor.execute("USE ix")
@@ -187,7 +188,7 @@ def fetch_int(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
 
 @contextmanager
 def register_tables(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
-    """Make Arrow tables readable under these names in SQL statements of the body."""
+    """Let SQL statements in the body read Arrow tables under the names of these arguments."""
     with ExitStack() as names:
         for name, table in rows.items():
             connection.register(name, table)
@@ -197,7 +198,7 @@ def register_tables(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iter
 
 @contextmanager
 def run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
-    """Run the body in a transaction, with these tables readable under their names."""
+    """Run the body in a transaction. `rows`: as in `register_tables`."""
     with register_tables(connection, **rows):
         connection.execute("BEGIN")
         try:
@@ -210,7 +211,7 @@ def run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iter
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    with suppress(duckdb.Error):  # fails after a fatal DuckDB error, which the body has raised already
+    with suppress(duckdb.Error):  # raised after a fatal DuckDB error, which the body has raised already
         connection.unregister(name)
 
 
@@ -218,9 +219,10 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
     """Translate DuckDB's errors about damage, storage and memory into DamagedIndex, StorageError and OutOfMemory.
 
-    Other DuckDB errors of the body are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the
-    block. With `record_damage`, the damage is recorded in a file next to the index, and each later opening of the same
-    index file reports it.
+    Other DuckDB errors of the body are bugs and pass unchanged.
+
+    `record_damage`: record a corrupt block in a file next to the index, so that each later opening of the same index
+    file reports it. DuckDB itself finds a corrupt block only when it reads the block.
     """
     try:
         yield
@@ -258,7 +260,7 @@ def _check_regular_files(location: IndexLocation) -> None:
 
 
 def check_recorded_damage(location: IndexLocation) -> None:
-    """Raise DamagedIndex if corruption was recorded for the index file as it is."""
+    """Raise DamagedIndex if corruption was recorded for the index file and the file has not changed since."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         record = json.loads(location.damage.read_text(encoding="utf-8"))
         if record["stamp"] == list(_get_file_stamp(location.database) or ()):
@@ -268,7 +270,7 @@ def check_recorded_damage(location: IndexLocation) -> None:
 def checkpoint_wal(
     connection: duckdb.DuckDBPyConnection, location: IndexLocation, max_bytes: int = 0
 ) -> bool:
-    """Write the log into the database file if the log has more than `max_bytes`; return whether it did."""
+    """Checkpoint the write-ahead log if it has more than `max_bytes`; return whether this was done."""
     if get_wal_size(location) <= max_bytes:
         return False
     connection.execute("CHECKPOINT")
@@ -282,12 +284,12 @@ def get_wal_size(location: IndexLocation) -> int:
 
 
 def compute_fingerprint(location: IndexLocation) -> Fingerprint:
-    """Return a value that changes with every change of the index. Call this only while holding the index lock."""
+    """Return a value that differs after every change of the index. Call this only while holding the index lock."""
     return _get_file_stamp(location.database), _get_file_stamp(location.wal)
 
 
 def build_attach_statement(path: Path, alias: str, *options: str) -> str:
-    """Return the SQL statement that attaches a database file."""
+    """Return the SQL statement that attaches the database file `path` under this alias. `options`: of ATTACH."""
     quoted_path = str(path).replace("'", "''")
     # The block size of an existing file cannot be changed: DuckDB raises an error.
     block_size = () if path.exists() else (f"BLOCK_SIZE {BLOCK_SIZE}",)
@@ -300,7 +302,10 @@ def build_attach_statement(path: Path, alias: str, *options: str) -> str:
 def attach_index(
     engine: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Attach the database file as `ix` until the block ends, and yield a connection that uses it."""
+    """Attach the database file as `ix` until the body ends, and yield a connection that uses it.
+
+    `option`: option of ATTACH. If another program has locked the file, retries until the deadline.
+    """
     with closing(engine.cursor()) as connection:
         _attach_with_retry(connection, file, option, deadline)
         _attached_files.append(file)
@@ -317,7 +322,10 @@ def attach_index(
 
 
 def is_attached(file: Path) -> bool:
-    """Return whether this process has the file attached. Closing any descriptor of it would drop DuckDB's locks."""
+    """Return whether this process has the file attached.
+
+    If so, the process must not open and close the file itself: closing any descriptor of it drops DuckDB's locks.
+    """
     return file in _attached_files
 
 
@@ -340,6 +348,7 @@ def _attach_with_retry(
 
 
 def _get_file_stamp(file: Path) -> FileStamp | None:
+    """Return the stamp of a file; None if it does not exist or cannot be read."""
     try:
         status = file.stat()
     except OSError:
@@ -352,9 +361,10 @@ def _build_not_indexed_error(location: IndexLocation) -> NotIndexed:
 
 
 def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
+    """Return the error for a file that cannot be attached. If it `is_new`, delete what DuckDB has written of it."""
     translated = _translate_error(file, error) or _build_damaged_index_error(file, error)
     if is_new and not isinstance(translated, DamagedIndex):
-        file.unlink(missing_ok=True)  # incomplete; the next opening would report damage
+        file.unlink(missing_ok=True)  # the next opening would take the incomplete file for a damaged index
     return translated
 
 
@@ -362,10 +372,9 @@ def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
     """Return the error to show for this DuckDB error, or None if it is a bug."""
     if memory_error := errors.from_memory_error(error):
         return memory_error
-    storage_error = errors.from_duckdb_error(str(error), file) if isinstance(error, _WRITE_ERRORS) else None
-    if storage_error is None and isinstance(error, _DAMAGE_ERRORS):
-        return _build_damaged_index_error(file, error)
-    return storage_error
+    if isinstance(error, _WRITE_ERRORS) and (storage_error := errors.from_duckdb_error(str(error), file)):
+        return storage_error
+    return _build_damaged_index_error(file, error) if isinstance(error, _DAMAGE_ERRORS) else None
 
 
 def reports_damage(file: Path, error: duckdb.Error) -> bool:

@@ -1,6 +1,6 @@
-"""In-memory DuckDB instances that index files are attached to, with memory and thread limits.
+"""Engines: in-memory DuckDB instances to which index files are attached, with memory and thread limits.
 
-An instance neither installs nor loads extensions by itself. Starting one takes 10 to 30 ms, so instances are reused.
+An engine neither installs nor loads extensions by itself. Starting one takes 10 to 30 ms, so engines are reused.
 The module also loads DuckDB extensions by path, and makes new files private (umask 077).
 """
 
@@ -23,21 +23,21 @@ import duckdb
 from stores.errors import LineageError, OutOfMemory, from_memory_error
 from stores.index_location import IndexLocation
 
-# A batch needs a few megabytes, and a query the columns that it reads. What does not fit is written to the spill
-# directory.
+# Memory limit of an engine. A batch needs a few megabytes, a query the columns that it reads. DuckDB writes the rest to
+# the spill directory.
 MEMORY_LIMIT: Final = "512MB"
-# DuckDB keeps every block that it has read in memory, up to the memory limit. Setting this limit, which is lower than
-# any use, flushes its cache. The operating system still has the pages, so reading them again is cheap.
+# Setting a memory limit this low for a moment drops the blocks that DuckDB keeps in memory after reading. The operating
+# system still caches them, so reading them again is cheap.
 CACHE_FLUSH_LIMIT: Final = "1MB"
 SPILL_DIRECTORY: Final = "spill"
-# Limits for work on whole tables, tried in this order. Copying an index took a third of 96 MB at 80,000 hunks and two
-# thirds at 1,000,000; thousands of consecutive hunks of the maximum length, 57 KB each, need the second limit.
+# Memory limits for work on whole tables, tried in this order. A copy of an index took a third of 96 MB at 80,000 hunks
+# and two thirds at 1,000,000. Thousands of consecutive hunks of the maximum length (57 KB) need the second limit.
 LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 # More threads do not make a batch faster, and the encoder uses the other cores.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
-# Instances without attached files, for the next readers. Dropping the oldest one closes it.
+# Engines without attached files, for the next readers. A fifth one drops the oldest, which closes it.
 _idle_engines: Final[deque[tuple[IndexLocation, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
 
 Result = TypeVar("Result")
@@ -46,8 +46,9 @@ Result = TypeVar("Result")
 class _PandasBlocker:
     """Import finder that reports pandas as missing without a search of `sys.path`.
 
-    DuckDB tries to import pandas twice for each bound value, also for each value of a list. Python does not remember
-    failed imports, so each value costs 0.2 ms. None in `sys.modules` would be shorter, but pyarrow takes it for pandas.
+    DuckDB tries to import pandas twice for each bound value, and for each value of a bound list. Python does not
+    remember failed imports, so each value costs 0.2 ms. None in `sys.modules` would be shorter, but pyarrow takes it
+    for pandas.
     """
 
     @staticmethod
@@ -63,7 +64,7 @@ if find_spec("pandas") is None:
 
 @contextmanager
 def open_writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield the instance for writing batches. If the body fails, close it, because the file may still be attached."""
+    """Yield the engine for writing batches. If the body fails, close it, because the file may still be attached."""
     engine = _start_writer_engine(location)
     try:
         yield engine
@@ -74,9 +75,10 @@ def open_writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
         raise
 
 
-# Starting an instance takes 10 ms, attaching a file 1 ms: a run starts one, and attaches the index for each batch.
+# Starting an engine takes 10 ms, attaching a file 1 ms. So a run starts one engine, and attaches the index when needed.
 @lru_cache(maxsize=1)
 def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
+    """Return the engine of this process for writing batches, started at the first call."""
     engine = start_engine(location, WRITER_THREADS)
     engine.execute("PRAGMA disable_checkpoint_on_shutdown")
     return engine
@@ -84,7 +86,7 @@ def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield an instance for one reader, an idle one if possible. If the body fails, close it."""
+    """Yield an engine for one reader, an idle one if possible. If the body fails, close it."""
     engine = _take_idle_engine(location) or start_engine(location, min(READER_THREADS, os.cpu_count() or 1))
     try:
         yield engine
@@ -98,11 +100,12 @@ def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
 
 
 def _can_attach(engine: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether files can be attached to the instance; `sql` turns this off for good in those that it uses."""
+    """Return whether files can be attached to the engine. `stores.sql` turns this off for good in its engines."""
     return bool(engine.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0])
 
 
 def _take_idle_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection | None:
+    """Remove an idle engine of this location from the list and return it; None if there is none."""
     for entry in tuple(_idle_engines):
         if entry[0] == location:
             with suppress(ValueError):  # another thread took it first
@@ -112,7 +115,7 @@ def _take_idle_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection | No
 
 
 def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnection:
-    """Start an in-memory instance, without files, that installs and loads no extensions by itself."""
+    """Start an engine without attached files. It spills to the directory of the index at `location`."""
     return duckdb.connect(
         ":memory:",
         config={
@@ -140,9 +143,9 @@ def execute_finally(connection: duckdb.DuckDBPyConnection, *statements: str) -> 
 
 
 def run_in_limited_memory(connection: duckdb.DuckDBPyConnection, work: Callable[[], Result]) -> Result:
-    """Return the result of `work`, run with the lowest memory limit that suffices.
+    """Return the result of `work`, run with the lowest of `LOW_MEMORY_LIMITS` that suffices.
 
-    `work` starts again with the next limit if it runs out of memory, so it must be repeatable.
+    If `work` runs out of memory, it is called again with the next limit, so it must be repeatable.
     """
     *lower_limits, highest_limit = LOW_MEMORY_LIMITS
     for limit in lower_limits:
@@ -158,7 +161,7 @@ def run_in_limited_memory(connection: duckdb.DuckDBPyConnection, work: Callable[
 
 @contextmanager
 def _limit_resources(connection: duckdb.DuckDBPyConnection, memory_limit: str) -> Iterator[None]:
-    """Limit the instance to one thread and this much memory during the body, then restore its settings."""
+    """Limit the engine to one thread and this much memory during the body, then restore its settings."""
     threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
     with execute_finally(connection, f"SET threads = {threads}", f"SET memory_limit = '{MEMORY_LIMIT}'"):
         connection.execute("SET threads = 1")
@@ -167,23 +170,23 @@ def _limit_resources(connection: duckdb.DuckDBPyConnection, memory_limit: str) -
 
 
 def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop all cached blocks that are not in use."""
+    """Drop the blocks that DuckDB has cached in memory and that are not in use."""
     with suppress(duckdb.OutOfMemoryException):  # raised if blocks are in use
         connection.execute(f"SET memory_limit = '{CACHE_FLUSH_LIMIT}'")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
-# Each extension is a file in a wheel, loaded by its path. Loading takes about 0.1 s, and no answer needs an extension:
-# `fts` is for statements of users, `vss` also for an HNSW index.
+# Extensions, each a file in a wheel. Loading one takes about 0.1 s, and no answer needs one. Both are for SQL of users,
+# `vss` also for the optional HNSW index.
 EXTENSIONS: Final = ("fts", "vss")
 
 
 class MissingExtension(LineageError):
-    """A DuckDB extension is not installed, or cannot be loaded."""
+    """Error for a DuckDB extension that is not installed or cannot be loaded."""
 
 
 def load_extensions(connection: duckdb.DuckDBPyConnection, names: Iterable[str] = EXTENSIONS) -> None:
-    """Load extensions into the connection's instance; raise MissingExtension if that fails."""
+    """Load extensions into the connection's engine; raise MissingExtension if that fails."""
     for name in names:
         try:
             path_literal = str(_find_extension_file(name)).replace("'", "''")
@@ -198,7 +201,7 @@ def load_extensions(connection: duckdb.DuckDBPyConnection, names: Iterable[str] 
 
 
 def try_extension(name: str) -> str:
-    """Load an extension into a new instance and return its wheel's version; raise MissingExtension if that fails."""
+    """Load an extension into a new engine and return its wheel's version; raise MissingExtension if that fails."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
         load_extensions(connection, [name])
     return metadata.version(f"duckdb-extension-{name}")
@@ -218,9 +221,9 @@ _previous_umask = 0
 
 @contextmanager
 def make_files_private() -> Iterator[None]:
-    """Make files created in the body accessible by their owner only, DuckDB's write-ahead log included.
+    """Make files created in the body accessible by their owner only, including DuckDB's write-ahead log.
 
-    The umask belongs to the whole process: the first thread sets it, and the last one restores it.
+    The umask belongs to the whole process. Of several threads in such a body, the first sets it, the last restores it.
     """
     global _umask_users, _previous_umask
     with _umask_mutex:

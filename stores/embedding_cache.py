@@ -1,11 +1,12 @@
-"""Embedding cache: a database beside the index with vectors by content, which survives a rebuild of the index.
+"""Embedding cache: a database beside the index with vectors by content. It survives a rebuild of the index.
 
-`content_hash`: hash of what the text is made from (message, path, change, diff). `text_digest`: digest of the embedded
-text, which a newer parser may build differently from the same content. A vector is used only if both match; a new text
-for the same content replaces the entry. Entries are deleted only by `delete_unused_entries`.
+- `content_hash`: hash of the content from which a text is made (message, path, change, diff).
+- `text_digest`: digest of the text that is embedded. A newer parser may build another text from the same content.
 
-The cache only saves time: a damaged file is replaced, and a run continues without a cache that it cannot read or write.
-There is no primary key; the write transaction keeps entries unique.
+A vector is used only if both match. A new text for the same content replaces the entry. Only `delete_unused_entries`
+deletes entries of other models. There is no primary key; the write transaction keeps entries unique.
+
+The cache only saves time. A damaged file is replaced, and a run continues without a cache that it cannot read or write.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Only short commands can compete for the lock: an index has one index run at a time.
+# Wait of an index run for the lock. Only short commands can hold it, because an index has one index run at a time.
 WAIT_SECONDS: Final = 10.0
-# An index run holds the cache until its end, so waiting longer would not help.
+# Wait of `delete_unused_entries` for the lock. An index run holds it until its end, so a longer wait would not help.
 PRUNE_WAIT_SECONDS: Final = 2.0
 IN_USE_MESSAGE: Final = "Another program uses the embedding cache. This run continues without it."
 
@@ -48,7 +49,7 @@ CREATE TABLE IF NOT EXISTS embeddings (
     text_digest  BLOB NOT NULL,
     embedding    FLOAT[{EMBEDDING_DIMENSION}] NOT NULL
 )"""
-# Row ids first, then their vectors: a single join would read every vector of the file.
+# The row ids are found first, then their vectors are read. A single join would read every vector of the file.
 _LOOKUP: Final = """
 SELECT text_digest, embedding FROM embeddings WHERE rowid IN (
     SELECT min(embeddings.rowid) FROM embeddings JOIN lookup_keys USING (content_hash, text_digest)
@@ -62,7 +63,7 @@ _COUNT_UNUSED: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM
 
 
 class EmbeddingCache:
-    """Open embedding cache for one run and one model; if the file cannot be used, it finds and stores nothing."""
+    """Open embedding cache for one index run and one model. If the file cannot be used, it finds and stores nothing."""
 
     def __init__(self, location: IndexLocation, model: str) -> None:
         self.location = location
@@ -79,9 +80,9 @@ class EmbeddingCache:
             self._handle_read_error(error)
 
     def look_up(self, keys: pa.Table) -> pa.Table:
-        """Return (text_digest, embedding) of each cached text (RESULT_SCHEMA).
+        """Return digest and vector of each of these texts that is in the cache (RESULT_SCHEMA).
 
-        keys: content hash and text digest of the texts to look up (LOOKUP_SCHEMA).
+        `keys`: content hash and digest of the texts to look up (LOOKUP_SCHEMA).
         """
         if self._engine is not None:
             try:
@@ -91,7 +92,7 @@ class EmbeddingCache:
         return RESULT_SCHEMA.empty_table()
 
     def store(self, entries: pa.Table) -> None:
-        """Store entries (ENTRY_SCHEMA), in place of older ones of the same content and model."""
+        """Store entries (ENTRY_SCHEMA). They replace those of the same content and model."""
         if self._engine is None or not entries.num_rows:
             return
         try:
@@ -100,7 +101,7 @@ class EmbeddingCache:
             self._disable("Writing to", error)
 
     def count(self) -> int:
-        """Return the number of entries of all models; 0 if the file cannot be used."""
+        """Return the number of entries of all models; 0 if the cache cannot be used."""
         if self._engine is not None:
             try:
                 return int(self._engine.execute("SELECT count(*) FROM embeddings").fetchall()[0][0])
@@ -118,6 +119,7 @@ class EmbeddingCache:
             engine.close()
 
     def _open(self) -> None:
+        """Open the file, and create it if necessary. Raises duckdb.Error."""
         engine = duckdb_engine.start_engine(self.location, duckdb_engine.WRITER_THREADS)
         options = f"ROW_GROUP_SIZE {database.ROW_GROUP_SIZE}"
         try:
@@ -132,7 +134,7 @@ class EmbeddingCache:
         self._engine = engine
 
     def _handle_read_error(self, error: duckdb.Error) -> None:
-        """Replace a damaged file with an empty one. After another error, such as a lack of memory, use no cache."""
+        """Replace a damaged file with an empty one. After another error, such as a lack of memory, close the cache."""
         has_other_columns = isinstance(error, (duckdb.BinderException, duckdb.CatalogException))
         if "lock on file" in str(error):
             logger.warning(IN_USE_MESSAGE)
@@ -143,12 +145,14 @@ class EmbeddingCache:
             self._disable("Reading", error)
 
     def _disable(self, action: str, error: duckdb.Error) -> None:
+        """Log a warning and close the cache. `action`: start of the warning, such as `Reading`."""
         logger.warning(
             "%s the embedding cache failed. This run continues without it: %s", action, _get_first_line(error)
         )
         self.close()
 
     def _replace_file(self, error: duckdb.Error) -> None:
+        """Log a warning with the error, and open a new file instead of the damaged one."""
         self.close()
         logger.warning(
             "This run cannot read the embedding cache %s and replaces it: %s",
@@ -177,7 +181,7 @@ class EmbeddingCache:
 
 @contextmanager
 def open_cache(location: IndexLocation, model: str) -> Iterator[EmbeddingCache | None]:
-    """Yield the cache of this index for one run; None if another process holds its lock for WAIT_SECONDS."""
+    """Yield the cache of this index for one index run; None if another process holds its lock for WAIT_SECONDS."""
     index_location.create_index_directory(location)
     with ExitStack() as stack:
         try:
@@ -206,10 +210,10 @@ def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]
 
 
 def delete_unused_entries(location: IndexLocation, model: str) -> None:
-    """Delete the entries of other models by copying those of this model into a new file, which is smaller.
+    """Delete the entries of models other than `model`.
 
-    The new file replaces the cache in one rename, so a kill leaves one of the two intact. Raises IndexBusy if an index
-    run holds the cache.
+    The other entries are copied into a new, smaller file, which replaces the cache in one rename. If the process is
+    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache.
     """
     temp_file = location.folder / TEMP_FILE
     with (
@@ -229,14 +233,14 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
 
 
 def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
-    """Return the DDL for the new file. It is copied from the old table, which another version may have created."""
+    """Return the DDL of the new table: that of the old table, which another program version may have created."""
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
 
 
 def _find_special_file(location: IndexLocation) -> Path | None:
-    """Return the cache or its log if it is no regular file, such as a directory; else None."""
+    """Return the cache file or its write-ahead log if it is no regular file but, say, a directory; else None."""
     files = (location.embeddings, location.embeddings.with_name(f"{EMBEDDINGS_FILE}.wal"))
     return next(filter(is_special_file, files), None)
 

@@ -47,37 +47,39 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
-# Not looked for in DuckDB's messages, where they report a damaged index.
+# Hints for errors that only Python reports. In DuckDB's messages, these errors mean a damaged index.
 _FILE_HINTS: Final = {
     errno.EISDIR: "A file belongs there. Move the directory away, or name another path.",
     errno.ENAMETOOLONG: "Give a shorter path.",
 }
-# Parts of DuckDB's messages about a failed write that lack the text of the system error.
-_PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
+# Parts of DuckDB's messages about a failed write. Such a message may lack the text of the system error.
+_WRITE_FAILURE_PHRASES: Final = ("Could not write", "Failed to commit")
 
-# Parts of messages of the dynamic loader if it gets no memory for a library, in lower case.
+# Parts of the dynamic loader's messages about a lack of memory for a library, in lower case.
 _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
-# Libraries that raise general exceptions for a lack of memory or threads, and parts of these messages: DuckDB (COMMIT,
-# earlier failure, zstd), ONNX Runtime and pyarrow. Other exceptions may quote texts of users.
+# Libraries that raise general exceptions for a lack of memory or threads. Messages of other libraries are not searched,
+# because they may quote texts of users.
 _LIBRARIES: Final = frozenset({"duckdb", "_duckdb", "onnxruntime", "pyarrow"})
+# Parts of these libraries' messages about a lack of memory, in lower case. DuckDB's are of COMMIT, of a use after an
+# earlier failure and of zstd.
 _MEMORY_PHRASES: Final = ("set memory_limit", "out of memory error", "not enough memory", "std::bad_alloc")
-# The same of Python and of pyarrow if a thread cannot be started.
+# Parts of Python's and pyarrow's messages about a thread that cannot be started, in lower case.
 _THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thread")
 
 
 class StorageError(LineageError):
-    """Failure of the operating system to read or write a file."""
+    """Error for a file that the operating system could not read or write."""
 
 
 class SpecialFile(StorageError):
-    """A directory, a pipe, a link or the like is in place of a file."""
+    """Error for a directory, a pipe, a link or the like where a regular file belongs."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(f"{file} is no regular file.", hint="Move it away, and run the command again.")
 
 
 class OutOfMemory(LineageError):
-    """The system gave this process no more memory."""
+    """Error for a process that got no more memory from the system."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -88,18 +90,18 @@ class OutOfMemory(LineageError):
 
 
 class ThreadLimitReached(LineageError):
-    """The system started no thread, for lack of memory or because of a limit."""
+    """Error for a thread that the system did not start, for lack of memory or because of a limit."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The system starts no more threads.",
+            "The system cannot start another thread.",
             hint="Raise the limit of memory (`ulimit -v`) or of processes (`ulimit -u`), or those of the container. "
             "Committed data is kept.",
         )
 
 
 def from_os_error(error: OSError) -> StorageError | None:
-    """Return a StorageError with the system's message and the file; None for an OSError without number and file."""
+    """Return a StorageError with the system's message and the file; None if the OSError has neither number nor file."""
     if error.errno is None and error.filename is None:
         return None
     file = error.filename2 or error.filename  # the target of a rename, rather than a temporary file
@@ -110,7 +112,7 @@ def from_os_error(error: OSError) -> StorageError | None:
 
 
 def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
-    """Return the error for users if Python or a library got no memory or no thread; None for other errors."""
+    """Return the error for users if Python or a library got no memory or no thread; None for any other error."""
     text = str(error).lower()
     library = type(error).__module__.partition(".")[0]
     # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
@@ -128,30 +130,30 @@ def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached 
 
 
 def to_lineage_error(error: BaseException) -> LineageError | None:
-    """Return the error for users that a program error, a system error or a lack of memory becomes; None for a bug."""
+    """Return the error to show to users instead of this exception; None if the exception is a bug."""
     if isinstance(error, LineageError):
         return error
     return from_memory_error(error) or (from_os_error(error) if isinstance(error, OSError) else None)
 
 
 def from_duckdb_error(text: str, file: Path) -> StorageError | None:
-    """Return the StorageError that DuckDB's message about this file reports; None if it reports something else."""
+    """Return a StorageError if `text`, DuckDB's message about this file, reports a system error; else None."""
     code = next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
     if code is not None:
         return StorageError(f"{os.strerror(code)}: {file}", hint=_HINTS[code])
-    if any(phrase in text for phrase in _PARTIAL_WRITE):
+    if any(phrase in text for phrase in _WRITE_FAILURE_PHRASES):
         return StorageError(f"DuckDB could not write {file}: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
     return None
 
 
 def is_special_file(file: Path) -> bool:
-    """Return whether something other than a regular file is at this path: opening a pipe, for example, would block."""
+    """Return whether something other than a regular file is at this path, such as a pipe, whose opening would block."""
     return file.exists() and not file.is_file()
 
 
 @contextmanager
 def attach_filename(file: Path) -> Iterator[None]:
-    """Set the file name on an OSError raised in the body: errors of `write` on a descriptor have none."""
+    """Set the file name of an OSError of the body that has none, such as an error of `write` on a descriptor."""
     try:
         yield
     except OSError as error:

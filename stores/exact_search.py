@@ -15,11 +15,11 @@ from stores.errors import LineageError
 from stores.filters import CommitRange
 from stores.history import OLD_PATH_BYTES
 
-# Parts of an expression with which it can match a line, but not the file with that line: `\A` and `\z`, or a flag that
-# is switched off.
+# `\A`, `\z`, and a group that switches flags off. An expression with one of them may match a line, but not the whole
+# file that contains the line.
 _TEXT_ANCHORS: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
-# Parts with which it can match a line, but not the stored diff with that line and its sign: also the start of a line.
-# `[^` is no start: it negates a set of characters.
+# The same, and `^`. An expression with one of them may match a line, but not the stored diff, where a sign precedes the
+# line. `[^` is no anchor: it negates a set of characters.
 _DIFF_ANCHORS: Final = re.compile(rf"(?<!\[)\^|{_TEXT_ANCHORS.pattern}")
 _PATTERN_HINT: Final = (
     "Regular expressions have the syntax of RE2: without backreferences and lookaround; "
@@ -28,24 +28,25 @@ _PATTERN_HINT: Final = (
 # Start of the line that git prints for a submodule; the commit's sha follows.
 SUBMODULE_PREFIX: Final = "Subproject commit "
 
-# Commits of a range that a statement lists. With a few thousand it would take longer than without the condition.
+# Size of a range whose commits are listed in a statement. With thousands, this would take longer than no condition.
 MAX_LITERAL_COMMITS: Final = 500
 
 
 class BadPattern(LineageError):
-    """Text or regular expression that cannot be searched for."""
+    """Error for a text or regular expression that cannot be searched for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPattern:
     """Text to search for in changed lines; with `is_regex`, a regular expression.
 
-    RE2 matches expressions, here and in DuckDB, in linear time. Raises BadPattern if the pattern is invalid.
+    RE2 matches expressions in linear time, here and in DuckDB. Raises BadPattern if the pattern is invalid.
     """
 
     text: str
     is_regex: bool = False
-    # Compiled expressions for a line and for a whole file; None for a text. `_file_regex`: None with text anchors too.
+    # Compiled expressions for a line and for a whole file; None for a text. `_file_regex` is also None if the
+    # expression may match a line but not the file.
     _line_regex: Any = field(init=False, repr=False, compare=False)
     _file_regex: Any = field(init=False, repr=False, compare=False)
 
@@ -84,7 +85,10 @@ class SearchPattern:
         return self.is_regex or self.text in SUBMODULE_PREFIX or SUBMODULE_PREFIX.endswith(text_before_sha)
 
     def may_match_change(self, old: bytes, new: bytes) -> bool:
-        """Return whether the change of a file's content may match; False is certain. Does not compare the lines."""
+        """Return False if the change of a file's content cannot match. Does not compare the lines.
+
+        `old`, `new`: content before and after the change.
+        """
         if not self.is_regex:
             text = self.text.encode()
             return old.count(text) != new.count(text)
@@ -97,7 +101,10 @@ class SearchPattern:
         return int(self.matches(line)) if self.is_regex else line.count(self.text)
 
     def matches_counts(self, added: int, removed: int) -> bool:
-        """Return whether a change with these counts matches: an expression as in `git log -G`, a text as in `-S`."""
+        """Return whether a change matches: an expression as in `git log -G`, a text as in `git log -S`.
+
+        `added`, `removed`: as in HunkMatch.
+        """
         return added + removed > 0 if self.is_regex else added != removed
 
 
@@ -105,8 +112,8 @@ class SearchPattern:
 class HunkMatch:
     """Hunk (diff of one file in one commit) that matches.
 
-    `order`: row number of the commit, by which parents come first among commits of the same date. `added`, `removed`:
-    occurrences of a text in the added and the removed lines; for an expression, the number of matching lines.
+    `order`: row number of the commit; sorts commits of the same date with parents first. `added`, `removed`: number of
+    occurrences of the text in the added and the removed lines; for an expression, number of matching lines.
     """
 
     hunk_id: int
@@ -121,8 +128,8 @@ class HunkMatch:
 class IncompleteHunk:
     """Hunk whose stored diff lacks lines: it was truncated, or the file is too large, a symlink or a submodule.
 
-    `order`: as in HunkMatch. `parent`: commit before the change; None for a root commit. `path`: path after the change
-    as git's bytes; None for a deleted file. `old_path`: path before the change; None for an added file.
+    `order`: as in HunkMatch. `parent`: first parent of the commit; None for a root commit. `path`: path after the
+    change; None for a deleted file. `old_path`: path before the change; None for an added file. Both are git's bytes.
     """
 
     hunk_id: int
@@ -134,11 +141,11 @@ class IncompleteHunk:
     old_path: bytes | None
 
 
-# Diffs of merges have only the lines that no parent has, so git cannot complete them from two files.
+# Merges are left out: their diffs have only the lines that no parent has, so two files do not suffice to complete them.
 _IS_INCOMPLETE: Final = """
 (diff_truncated OR content_kind IN ('oversize', 'symlink', 'submodule')) AND len(parents) < 2"""
 
-# Splitting diffs into lines takes most of the time, so `prefilter` first searches each diff as a whole.
+# Splitting diffs into lines takes most of the time. Therefore `prefilter` first searches each diff as a whole.
 _MATCHING_HUNKS: Final = """
 WITH candidates AS (
     SELECT hunk_id, commit_sha, commit_date, commits.rowid AS position, diff
@@ -157,7 +164,8 @@ SELECT hunk_id, commit_sha, commit_date, position, added, removed FROM counts WH
 
 # A line without its sign, `+` or `-`.
 _LINE_TEXT: Final = "substr(line, 2)"
-# Bytes that the line loses without the text, divided by those of the text. As in git, occurrences do not overlap.
+# Number of bytes that the line loses when the text is removed, divided by the bytes of the text. As in git, occurrences
+# do not overlap.
 _OCCURRENCES: Final = (
     f"(strlen({_LINE_TEXT}) - strlen(replace({_LINE_TEXT}, $pattern, ''))) // strlen($pattern::VARCHAR)"
 )
@@ -175,10 +183,11 @@ WHERE diff_truncated AND content_kind <> 'message' AND len(parents) > 1 AND {con
 
 
 def build_range_condition(commit_range: CommitRange | None) -> str:
-    """Return an SQL condition for the commits of the range; `TRUE` if there are more than MAX_LITERAL_COMMITS.
+    """Return an SQL condition for the commits of the range; `TRUE` without a range.
 
-    The caller filters the commits of a longer range. With the condition, DuckDB does not read the other diffs: for 204
-    commits of flask's 9,292 hunks a search took 28 ms instead of 233.
+    For a range of more than MAX_LITERAL_COMMITS commits it is also `TRUE`, and the caller has to filter the results.
+    With the condition, DuckDB does not read the other diffs: a search of 204 commits in flask's 9,292 hunks took 28 ms
+    instead of 233.
     """
     if commit_range is None or len(commit_range.commits) > MAX_LITERAL_COMMITS:
         return "TRUE"
@@ -192,9 +201,9 @@ def find_matching_hunks(
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[HunkMatch]:
-    """Return the matching hunks among those with a complete diff. Raises BadPattern.
+    """Return the matching hunks among those with a complete stored diff. Raises BadPattern.
 
-    `condition`, `parameters`: from `filters.build_filter_condition`.
+    `condition`, `parameters`: SQL condition on the hunks, as from `filters.build_filter_condition`.
     """
     values = {**parameters, "pattern": pattern.text}
     if pattern.is_regex:
@@ -230,9 +239,9 @@ def list_incomplete_hunks(
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[IncompleteHunk]:
-    """Return the hunks that may match but whose stored diff lacks lines.
+    """Return the hunks whose stored diff lacks lines. Submodules are left out if the pattern cannot match them.
 
-    `condition`, `parameters`: from `filters.build_filter_condition`.
+    `condition`, `parameters`: as in `find_matching_hunks`.
     """
     kind_condition = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
     sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kind_condition}")
@@ -244,13 +253,14 @@ def list_truncated_merges(
 ) -> list[str]:
     """Return the merge commits with a truncated diff.
 
-    `condition`, `parameters`: from `filters.build_filter_condition`.
+    `condition`, `parameters`: as in `find_matching_hunks`.
     """
     sql = _TRUNCATED_MERGES.format(condition=condition)
     return [sha for (sha,) in connection.execute(sql, dict(parameters)).fetchall()]
 
 
 def _compile(pattern: str) -> Any:
+    """Return the compiled RE2 expression. Raises BadPattern."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -278,14 +288,14 @@ WHERE hunk_id BETWEEN {first_hunk} AND {last_hunk} AND ({has_any_text})
 ORDER BY hunk_id"""
 _HAS_TEXT: Final = "contains(diff, $text{n})"
 _HAS_LINE: Final = f"CASE WHEN {_HAS_TEXT} THEN regexp_matches(diff, $regex{{n}}) ELSE FALSE END"
-# Parents are recorded first, so the first half of the history is mostly the first half of the hunks. As literals in
-# the statement, the ids of the first and last hunk to search let DuckDB skip the other diffs.
+# Last hunk to search. Parents are recorded first, so hunk ids mostly follow the dates. The ids of the first and last
+# hunk are literals in the statement, which lets DuckDB skip the other diffs.
 _LAST_HUNK: Final = """
 SELECT max(hunk_id) FROM hunks JOIN commits USING (commit_sha) WHERE epoch(commit_date) <= $last_date"""
-# Each `contains` takes 30 ms for these hunks. For more texts, one regular expression for all of them is faster.
+# Each `contains` takes 30 ms for 25,000 hunks. For more texts, one regular expression for all of them is faster.
 MAX_CONTAINS: Final = 5
 
-# Literals, because with bound parameters DuckDB cannot skip the postings of other terms.
+# Term ids are literals, because with bound parameters DuckDB cannot skip the postings of other terms.
 _TERM_IDS: Final = "SELECT term, term_id FROM terms WHERE term IN ({terms})"
 _HUNKS_WITH_TERMS: Final = """
 SELECT hunk_id FROM hunk_postings WHERE term_id IN ({term_ids}) GROUP BY hunk_id HAVING count(*) = {count}
@@ -299,7 +309,10 @@ ORDER BY date, hunk_id"""
 
 @dataclass(frozen=True, slots=True)
 class DiffLinePattern:
-    """Pattern of a line in a diff: a text that the line has, and an RE2 expression for the line with its sign."""
+    """Pattern of a line in a diff.
+
+    `text`: text that the line contains. `regex`: RE2 expression that matches the line with its sign.
+    """
 
     text: str
     regex: str
@@ -309,7 +322,8 @@ class DiffLinePattern:
 class LineChange:
     """Change of a file in a commit.
 
-    `path`: git's bytes. `old_path`: path before a rename; escaped text if it is not UTF-8. `date`: seconds since 1970.
+    `path`: git's bytes. `old_path`: path before a rename, else None; escaped text if it is not UTF-8. `date`: commit
+    date in seconds since 1970.
     """
 
     hunk_id: int
@@ -328,21 +342,23 @@ def find_line_changes(
 ) -> list[list[LineChange]]:
     """Return for each pattern the reachable changes whose diff has such a line, oldest first.
 
-    Changes of one date are in the order of their hunks, which within a commit is by path. `first_hunk`: id of the first
-    hunk to search. `last_date`: seconds since 1970; all changes until then are returned, and possibly later ones.
+    Changes of one date are in the order of their hunk ids, which is by path within a commit.
+
+    `first_hunk`: id of the first hunk to search. `last_date`: in seconds since 1970; changes up to this date are
+    returned, and possibly later ones.
     """
-    changes: list[list[LineChange]] = [[] for _ in patterns]
+    changes_by_pattern: list[list[LineChange]] = [[] for _ in patterns]
     ((last_hunk,),) = connection.execute(_LAST_HUNK, {"last_date": last_date}).fetchall()
     if not patterns or last_hunk is None:
-        return changes
+        return changes_by_pattern
     sql, parameters = _build_line_statement(patterns, first_hunk, last_hunk)
-    for *columns, flags in connection.execute(sql, parameters).fetchall():
+    for *columns, has_line_by_pattern in connection.execute(sql, parameters).fetchall():
         change = LineChange(*columns)
         if is_reachable(change.commit_sha):
-            for changes_of_pattern, has_line in zip(changes, flags, strict=True):
+            for changes, has_line in zip(changes_by_pattern, has_line_by_pattern, strict=True):
                 if has_line:
-                    changes_of_pattern.append(change)
-    return [sorted(changes_of_pattern, key=lambda change: change.date) for changes_of_pattern in changes]
+                    changes.append(change)
+    return [sorted(changes, key=lambda change: change.date) for changes in changes_by_pattern]
 
 
 def find_changes_with_terms(
@@ -353,8 +369,10 @@ def find_changes_with_terms(
 ) -> list[list[LineChange]]:
     """Return for each set of terms the reachable changes whose text has all of them, oldest first.
 
-    The text of a change has its added lines, message, path and symbols. Of more than `limit` changes, those with the
-    smallest ids are returned, which are the oldest ones of a linear history. Without terms there are no changes.
+    The text of a change consists of its added lines, message, path and symbols. An empty set finds no changes.
+
+    `searches`: the sets of terms. `limit`: number of changes to consider for each set, those with the smallest hunk
+    ids. In a linear history, these are the oldest.
     """
     terms = frozenset().union(*searches)
     literals = ", ".join("'" + term.replace("'", "''") + "'" for term in terms)
@@ -374,13 +392,14 @@ def find_changes_with_terms(
 
 
 def _format_ids(ids: Collection[int]) -> str:
+    """Return the ids as a list for SQL's `IN`; `NULL`, which matches nothing, for no ids."""
     return ", ".join(map(str, ids)) or "NULL"
 
 
 def _build_line_statement(
     patterns: Sequence[DiffLinePattern], first_hunk: int, last_hunk: int
 ) -> tuple[str, dict[str, str]]:
-    """Return the SQL statement that finds the hunks with any of these lines, and its parameters."""
+    """Return the SQL statement that finds the hunks with a line of any of these patterns, and its parameters."""
     parameters: dict[str, str] = {}
     for number, pattern in enumerate(patterns):
         parameters |= {f"text{number}": pattern.text, f"regex{number}": pattern.regex}

@@ -1,6 +1,6 @@
 """Conditions of a query on hunks (path, date, author, language, release, range of commits), and symbols that it quotes.
 
-`build_filter_condition` writes the conditions in SQL; `snapshot.apply_filter` makes masks over the hunks of a snapshot
+`build_filter_condition` writes conditions in SQL. `snapshot.apply_filter` makes masks over the hunks of a snapshot
 from them. DuckDB and pathspec are imported in functions, because explanations import this module and need neither.
 """
 
@@ -19,7 +19,7 @@ Parameter: TypeAlias = str | datetime
 # POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
 # paths than git does.
 _POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Size of the cache. A pattern is checked in a new DuckDB instance (17 ms), and each query translates its pattern twice.
+# Number of translated patterns to keep. The check of one starts DuckDB (17 ms), and each query needs its pattern twice.
 _PATTERN_CACHE_SIZE: Final = 64
 _PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
 _BRACKET_HINT: Final = (
@@ -63,10 +63,12 @@ class CommitRange:
 class QueryFilter:
     """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
-    language: as in the column `hunks.language`. since: earliest commit date. until: first commit date that is excluded.
-    path: gitignore pattern. author: part of the name or address, in any case. release: first release of the commit.
-    commit_range: range that has the commit. preferred_paths: no condition, but gitignore patterns that raise the score
-    of matching hunks.
+    - `language`: as in the column `hunks.language`.
+    - `since`: earliest commit date. `until`: first commit date that is excluded.
+    - `path`: gitignore pattern.
+    - `author`: part of the author's name or address, in any case.
+    - `release`: first release of the commit. `commit_range`: range that contains the commit.
+    - `preferred_paths`: not a condition: gitignore patterns that raise the score of matching hunks.
     """
 
     language: str | None = None
@@ -86,12 +88,15 @@ class QueryFilter:
 
     @property
     def commit_filters(self) -> tuple[ReleaseFilter | CommitRange, ...]:
-        """Conditions that list the commits which meet them."""
+        """Conditions that are given as a set of commits: the release and the range."""
         return tuple(condition for condition in (self.release, self.commit_range) if condition is not None)
 
 
 def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
-    """Return the condition on a row of `hunks` and its commit in SQL, and the values of its parameters."""
+    """Return the condition on a row of `hunks` and its commit in SQL, and the values of its parameters.
+
+    It does not contain `commit_filters`.
+    """
     conditions = ["TRUE"]
     parameters: dict[str, Parameter] = {}
     if query_filter.language is not None:
@@ -105,7 +110,7 @@ def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Pa
         parameters["until"] = to_naive_utc(query_filter.until)
     if query_filter.path is not None:
         regex, is_included = translate_path_pattern(query_filter.path)
-        # A negated pattern would match the rows of commits that change no file.
+        # Without the first part, a negated pattern would match the rows of commits that change no file.
         conditions.append(
             f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
         )
@@ -143,6 +148,7 @@ def translate_path_pattern(pattern: str) -> tuple[str, bool]:
 
 
 def _to_regex(pattern: str) -> tuple[str, bool]:
+    """Translate a gitignore pattern like `translate_path_pattern`, but without a check of the regular expression."""
     from pathspec.patterns.gitignore import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -156,7 +162,7 @@ def _to_regex(pattern: str) -> tuple[str, bool]:
 
 
 def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
-    """Return the condition that a row of `hunks` is in a preferred path, in SQL, and the values of its parameters."""
+    """Return the SQL condition for a row of `hunks` in a preferred path, and the values of its parameters."""
     if not preferred_paths:
         return "FALSE", {}
     regex = "|".join(f"(?:{_remove_group_names(_to_regex(pattern)[0])})" for pattern in preferred_paths)
@@ -164,7 +170,7 @@ def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, d
 
 
 def _remove_group_names(regex: str) -> str:
-    # A group name may occur only once in the joined alternatives.
+    """Remove the group name that pathspec uses. In joined expressions it would occur more than once."""
     return regex.replace("(?P<ps_d>", "(?:")
 
 

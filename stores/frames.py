@@ -1,7 +1,7 @@
 """Index tables as polars frames, for notebooks and `lineage related`.
 
-All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the
-index open, between two batches of an index run, and from a copy if the run is suspended.
+All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the index
+open, and between two batches of an index run. If the run is suspended, a copy of the index is read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from stores.index_location import IndexLocation
 
 logger = logging.getLogger(__name__)
 
-# Longer than the wait of a query, because a notebook reads the index only once.
+# Time to wait for the index: longer than that of a query, because a notebook reads the index only once.
 WAIT_SECONDS: Final = 60.0
-# Columns that are most of the data; read only on request.
+# Columns that make up most of the data. They are read only on request.
 TEXT_COLUMNS: Final = frozenset({"diff", "semantic_text", "source_text"})
 
-# Leaves out the rows of commits that change no file.
+# Condition that leaves out the rows of commits that change no file.
 _HAS_FILE: Final = "content_kind <> 'message'"
 _WORDS_SQL: Final = (
     "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
@@ -39,8 +39,8 @@ FROM hunks WHERE {_HAS_FILE}"""
 _HUNK_SYMBOLS_SQL: Final = "SELECT * FROM hunk_symbols WHERE hunk_id IN ({hunks})"
 _SYMBOL_LINES_SQL: Final = "SELECT name, parent, start_line FROM head_symbols WHERE file_path = $path"
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
-# DuckDB reports where each segment of a column begins: it ends where the next one in its block begins. The size of the
-# last one in a block is estimated from its rows: long texts by the mean length of a sample, short ones as 48 bytes.
+# DuckDB reports where each segment of a column begins. It ends where the next segment of its block begins. The size of
+# the last one is estimated from its number of rows: a long text has the mean length of a sample, a short one 48 bytes.
 _SIZES_SQL: Final = """
 SELECT column_name,
        sum(additional_bytes
@@ -66,8 +66,11 @@ class HistoryFrames:
     """Commits, hunks and touched symbols of an index; times are UTC.
 
     The columns are those of the tables `commits`, `hunks` and `hunk_symbols` in stores/README.md; `read_history` reads
-    only some. commits: also has the column `reached`, true if HEAD reaches the commit. hunks: without the rows of
-    commits that change no file. symbols: one row per hunk and symbol that it touched.
+    only some of them.
+
+    - `commits`: also has the column `reached`, true if HEAD reaches the commit.
+    - `hunks`: without the rows of commits that change no file.
+    - `symbols`: one row per hunk and symbol that it touched.
     """
 
     commits: pl.DataFrame
@@ -79,9 +82,10 @@ class HistoryFrames:
 class Frames(HistoryFrames):
     """History, words, symbols at HEAD, vectors and sizes of an index.
 
-    words: terms of each hunk, with their frequencies. head_symbols: symbols defined at HEAD. vectors: one row per
-    distinct text. sizes: approximate bytes on disk of each column; the row with the table `free` has the rest of the
-    file.
+    - `words`: terms of each hunk, with their frequencies.
+    - `head_symbols`: symbols defined at HEAD.
+    - `vectors`: one row per distinct text.
+    - `sizes`: approximate bytes on disk of each column. The row with the table `free` is for the rest of the file.
     """
 
     words: pl.DataFrame
@@ -91,10 +95,10 @@ class Frames(HistoryFrames):
 
 
 def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = WAIT_SECONDS) -> Frames:
-    """Read the last committed state of an index; the columns in TEXT_COLUMNS only if `texts` is true.
+    """Read the last committed state of an index.
 
-    Logs a warning if a copy is read because another process holds the index. Raises NotIndexed without an index, or
-    IndexBusy after `wait` seconds.
+    If another process holds the index, reads a copy and logs a warning. Raises NotIndexed without an index, IndexBusy
+    after `wait` seconds. `texts`: True to read the columns in TEXT_COLUMNS, too.
     """
     with index_copy.open_index_or_copy(location, wait=wait) as index:
         return read_open_index(index, texts=texts)
@@ -117,9 +121,9 @@ def read_open_index(index: OpenIndex, *, texts: bool = False) -> Frames:
 
 
 def read_history(connection: duckdb.DuckDBPyConnection, is_reachable: Callable[[str], bool]) -> HistoryFrames:
-    """Read date, subject, path, kind and size of each change; `symbols` is empty (see `read_symbols`).
+    """Read date, subject, path, kind and size of each change, without symbols (see `read_symbols`).
 
-    commits: the column `message` has only the first line. `is_reachable`: returns whether HEAD reaches a commit.
+    The column `message` of the commits has only the first line. `is_reachable`: returns whether HEAD reaches a commit.
     """
     commits = _set_time_zone(_read_frame(connection, _HISTORY_COMMITS_SQL))
     reached = pl.Series(
@@ -144,6 +148,7 @@ def read_symbol_lines(connection: duckdb.DuckDBPyConnection, path: str) -> pl.Da
 
 
 def _build_select_statement(table: str, *, texts: bool, condition: str = "TRUE") -> str:
+    """Return the SQL statement that reads the columns of a table, those in TEXT_COLUMNS only if `texts` is true."""
     columns = [column for column in schema.TABLES[table].names if texts or column not in TEXT_COLUMNS]
     return f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"
 
@@ -160,6 +165,7 @@ def _set_time_zone(commits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """Return `Frames.sizes`, largest first."""
     sql = "SELECT block_size, total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
     block_size, block_count = connection.execute(sql).fetchall()[0]
     columns = pl.concat(_read_table_sizes(connection, table, block_size) for table in schema.TABLES)
@@ -169,6 +175,7 @@ def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 
 def _read_table_sizes(connection: duckdb.DuckDBPyConnection, table: str, block_size: int) -> pl.DataFrame:
+    """Return the sizes of the columns of one table: table, column, bytes."""
     length_cases = "WHEN '' THEN 0"
     for column in _LONG_TEXT_COLUMNS & set(schema.TABLES[table].names):
         [(mean_length,)] = connection.execute(_MEAN_LENGTH_SQL.format(column=column, table=table)).fetchall()

@@ -5,8 +5,8 @@
 - `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
 
 A posting is a row with a term, a document (hunk or symbol) that has it, and the number of occurrences. The postings of
-the query's terms are in the snapshot, or SQL fetches them. NumPy computes the scores: DuckDB took longer just to plan a
-statement that computes them. The scores equal those of DuckDB's full-text extension, which is not used.
+the query's terms are in the snapshot, or SQL fetches them. NumPy computes the scores, because DuckDB takes longer just
+to plan such a statement. The scores equal those of DuckDB's full-text extension, which is not used.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from stores.snapshot import (
 K1: Final = 1.2
 B: Final = 0.75
 
-# Weight of the file's symbols at HEAD, relative to touched symbols. All hunks of a file have the same HEAD score, so a
-# small weight is enough: it orders hunks that are otherwise equal.
+# Weight of the symbols that the hunk's file has at HEAD, relative to touched symbols. All hunks of a file have the same
+# HEAD score. A small weight orders hunks that are otherwise equal.
 HEAD_WEIGHT: Final = 0.05
 # Weight of the text score in the symbol-name lane. See "Symbol-name lane" in README.md.
 TEXT_WEIGHT: Final = 0.3
@@ -55,14 +55,14 @@ TEXT_WEIGHT: Final = 0.3
 COMMON_TERM_SHARE: Final = 0.15
 # Minimum share of the query's term weights that a name must match. See "Symbol-name lane" in README.md.
 MIN_NAME_MATCH_SHARE: Final = 0.5
-# Factor for symbols with a quoted name of the query, and again for those inside the quoted parent. With 2.0 they rank
-# above symbols that share only terms with the query, but a match of a rare term outranks a name that very many have.
+# Factor for a symbol whose name the query quotes, and once more if the quoted parent matches too. With 2.0 such symbols
+# rank above those that share only terms with the query. A match of a rare term still outranks a very common name.
 QUOTED_NAME_BOOST: Final = 2.0
 
-# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order of its summands.
+# Scores are summed as integer multiples of this unit, because the sum of floats depends on their order.
 _UNIT: Final = 1e-12
 
-# Ids are SQL literals: with bound parameters DuckDB cannot skip row groups of other terms.
+# Term ids are SQL literals, because with bound parameters DuckDB cannot skip row groups of other terms.
 _POSTINGS_OF_TERMS: Final = f"{POSTINGS} WHERE term_id IN ({{terms}})"
 # Terms and names are SQL literals too, because binding takes 0.1 ms per value.
 _TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
@@ -78,10 +78,11 @@ _NEXT_TERM_ID: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Postings of the query's terms, one per element of the arrays; documents are hunks or symbols.
+    """Postings of the query's terms in one table. Documents are hunks or symbols.
 
-    term_count: number of the terms that were looked up. term_indices: indices into their ids. documents: positions of
-    the documents in the snapshot. frequencies: occurrences of the term in the document.
+    - `term_count`: number of terms that were looked up.
+    - `term_indices`, `documents`, `frequencies`: one element per posting: index of its term among these terms, position
+      of its document in the snapshot, and number of occurrences of the term in the document.
     """
 
     term_count: int
@@ -90,8 +91,8 @@ class Postings:
     frequencies: Ints
 
     def count_terms(self, documents: Ints) -> Ints:
-        """Return the number of occurrences of each term (columns) in each of these documents (rows)."""
-        # Row of each posting's document: a binary search finds where it would be, which may be another document.
+        """Return a matrix of the number of occurrences of each term (columns) in each of these documents (rows)."""
+        # A binary search finds where the document of a posting would be in `documents`. Another one may be there.
         sorted_rows = np.argsort(documents, kind="stable")
         nearest = np.minimum(
             np.searchsorted(documents, self.documents, sorter=sorted_rows), len(documents) - 1
@@ -103,7 +104,7 @@ class Postings:
         return counts
 
     def select_terms(self, term_mask: Bools) -> Postings:
-        """Return the postings of the terms that `term_mask` selects."""
+        """Return the postings of the terms that the mask (an element per term) selects."""
         posting_mask = term_mask[self.term_indices]
         return Postings(
             self.term_count,
@@ -115,10 +116,11 @@ class Postings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bm25Scores:
-    """BM25 scores of all documents, by position.
+    """BM25 scores of all documents.
 
-    scores: 0 for a document without any of the terms. is_matched: mask of the documents that have a term.
-    document_frequencies: number of documents with each term.
+    - `scores`: score by position of the document; 0 for a document without any of the terms.
+    - `is_matched`: mask of the documents that have a term.
+    - `document_frequencies`: number of documents that have the term, by index of the term.
     """
 
     scores: Floats
@@ -129,9 +131,9 @@ class Bm25Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolNameScores:
-    """Score of each hunk by names of symbols.
+    """Scores of all hunks by the names of their symbols, by position of the hunk.
 
-    matched_weight: sum of the weights of the terms that the names have, in units of _UNIT.
+    `matched_weight`: sum of the weights of the query's terms in the names, in units of `_UNIT`.
     """
 
     scores: Floats
@@ -142,8 +144,9 @@ class SymbolNameScores:
 class TermLookup:
     """Terms of the query that are in the index.
 
-    term_ids: ascending. text_scores: scores of the hunks' texts. name_postings: postings of the names of touched
-    symbols.
+    - `terms`, `term_ids`: the terms and their ids, by ascending id.
+    - `text_scores`: scores of the hunks' texts.
+    - `name_postings`: postings of the names of touched symbols.
     """
 
     terms: tuple[str, ...]
@@ -187,8 +190,8 @@ def search_symbol_names(
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks with the best matching symbol names, best first.
 
-    quoted_symbols: names that the query quotes. With them, common terms count and a single matching term is enough.
-    touched_parts: result of `count_touched_parts` for these names; None to count here.
+    `quoted_symbols`: names that the query quotes. With them, common terms count and a single matching term is enough.
+    `touched_parts`: result of `count_touched_parts` for these names; None to count here.
     """
     if touched_parts is None:
         touched_parts = count_touched_parts(connection, snapshot, quoted_symbols)
@@ -217,7 +220,10 @@ def search_symbol_names(
 
 
 def compute_inverse_document_frequency(document_frequencies: Ints, document_count: int) -> Floats:
-    """Return BM25's inverse document frequency of terms, given the number of documents that have each."""
+    """Return BM25's inverse document frequency of each term.
+
+    `document_frequencies`: number of documents that have the term. `document_count`: number of all documents.
+    """
     return np.asarray(
         np.log10((document_count - document_frequencies + 0.5) / (document_frequencies + 0.5) + 1)
     )
@@ -226,7 +232,7 @@ def compute_inverse_document_frequency(document_frequencies: Ints, document_coun
 def count_touched_parts(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, quoted_symbols: tuple[QuotedSymbol, ...]
 ) -> Ints:
-    """Return for each hunk how many parts of a quoted symbol it touched: 0, 1 (the name) or 2 (also the parent)."""
+    """Return for each hunk how well a touched symbol matches a quoted one: 0, 1 (the name) or 2 (also the parent)."""
     counts = np.zeros(len(snapshot.hunks), np.int64)
     if quoted_symbols:
         sql = _HUNKS_BY_SYMBOL.format(
@@ -279,7 +285,7 @@ def _score_head_symbols(
 
 
 def _sum_weights(postings: Postings, weights: Ints, document_count: int) -> Ints:
-    """Return the summed weights of the terms that each document has."""
+    """Return the sum of the weights of the terms that each document has. `weights`: by index of the term."""
     sums = np.zeros(document_count, np.int64)
     np.add.at(sums, postings.documents, weights[postings.term_indices])
     return sums
@@ -301,6 +307,7 @@ def _score_bm25(postings: Postings, word_counts: Ints) -> Bm25Scores:
 def _load_postings(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, table: str, term_ids: Ints
 ) -> Postings:
+    """Return the postings of these terms in one table, from the snapshot if it has postings. `term_ids`: ascending."""
     if not len(term_ids):
         return Postings(0, term_ids, term_ids, term_ids)
     if snapshot.postings:
@@ -317,9 +324,9 @@ def _load_postings(
 
 
 def _score_postings(posting_document_frequencies: Ints, postings: Postings, word_counts: Ints) -> Ints:
-    """Return what each posting adds to the score of its document, in units of _UNIT.
+    """Return what each posting adds to the score of its document, in units of `_UNIT`.
 
-    posting_document_frequencies: for each posting, the number of documents that have its term.
+    `posting_document_frequencies`: number of documents that have the term, for each posting.
     """
     document_count, frequencies = int(np.count_nonzero(word_counts)), postings.frequencies
     saturation = frequencies + K1 * (
@@ -330,10 +337,12 @@ def _score_postings(posting_document_frequencies: Ints, postings: Postings, word
 
 
 def _to_units(values: Floats) -> Ints:
+    """Convert values to multiples of `_UNIT`."""
     return np.asarray(np.rint(values / _UNIT), dtype=np.int64)
 
 
 def _compute_preference_factors(mask: FilterMask) -> Floats:
+    """Return the factor of each hunk's score: `PREFERRED_PATH_BOOST` in preferred paths, else 1."""
     return np.where(mask.is_preferred, PREFERRED_PATH_BOOST, 1.0)
 
 
@@ -346,11 +355,13 @@ def _format_sql_literals(texts: Iterable[str]) -> str:
 def insert_postings(
     connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document: int
 ) -> float:
-    """Insert the postings of a batch's documents, and the terms that are new; return the seconds this took.
+    """Insert the postings of a batch's documents, and the terms that are new; return the seconds that this took.
 
-    terms_by_table: rows of `schema.DOCUMENT_TERMS`, by postings table. first_document: number of the batch's first
-    document. New terms are numbered by their first document, then alphabetically, so ids do not depend on the size of
+    New terms are numbered by their first document, then alphabetically, so that ids do not depend on the size of
     batches. The batch's postings are sorted by term. SQL, with a join per table, took twice the time.
+
+    `terms_by_table`: rows of `schema.DOCUMENT_TERMS`, by postings table. `first_document`: id of the batch's first
+    document; the documents in the rows count from 0.
     """
     started = time.perf_counter()
     occurrences = _TermOccurrences.from_term_rows(terms_by_table)
@@ -375,7 +386,10 @@ def insert_postings(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TermOccurrences:
-    """Occurrences of terms, one per row of the tables: its document and the index of its term in `vocabulary`."""
+    """Occurrences of terms, one per row of the tables. `vocabulary`: the distinct terms.
+
+    `documents`, `vocabulary_indices`: document and index of the term of each occurrence.
+    """
 
     documents: Ints
     vocabulary_indices: Ints
@@ -390,7 +404,7 @@ class _TermOccurrences:
         return cls(table.column("document").to_numpy(), encoded.indices.to_numpy(), encoded.dictionary)
 
     def sort_vocabulary(self) -> Ints:
-        """Return the indices of the vocabulary, sorted by the first document with the term, then alphabetically."""
+        """Return the indices of the terms, sorted by the first document that has the term, then alphabetically."""
         first_documents = np.full(len(self.vocabulary), np.iinfo(np.int64).max)
         np.minimum.at(first_documents, self.vocabulary_indices, self.documents)
         alphabetical = pc.sort_indices(self.vocabulary).to_numpy()
@@ -399,7 +413,7 @@ class _TermOccurrences:
 
 
 def _assign_term_ids(connection: duckdb.DuckDBPyConnection, occurrences: _TermOccurrences) -> Ints:
-    """Return the id of each term of the vocabulary; new terms are inserted."""
+    """Return the id of each term of the vocabulary. Insert the terms that are new."""
     term_ids = np.full(len(occurrences.vocabulary), -1)
     vocabulary = pa.table({"position": np.arange(len(term_ids)), "term": occurrences.vocabulary})
     with register_tables(connection, vocabulary_in=vocabulary):

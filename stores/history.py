@@ -1,6 +1,6 @@
 """Queries of the recorded history: commits, status numbers, changes of a file and of a symbol.
 
-Imports neither NumPy nor pyarrow: commands that only need the status stay fast.
+This module imports neither NumPy nor pyarrow, so that commands which need only the status stay fast.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from stores.database import fetch_int
 class ReachabilityDelta:
     """Difference between the commits that the current HEAD reaches and those that the recorded HEAD reaches.
 
-    The recorded HEAD is that of the newest index run. `removed_commits`: commits that only the recorded HEAD reaches.
-    `added_commits`: commits that only the current HEAD reaches. `lists_all_commits`: True if there is no recorded HEAD,
-    or it no longer exists, or HEAD has no commit: `added_commits` then lists every commit that HEAD reaches.
+    The recorded HEAD is that of the newest index run.
+
+    - `removed_commits`: commits that only the recorded HEAD reaches.
+    - `added_commits`: commits that only the current HEAD reaches.
+    - `lists_all_commits`: True if `added_commits` has all commits that the current HEAD reaches, because there is no
+      recorded HEAD, it no longer exists, or the current HEAD has no commit.
     """
 
     removed_commits: tuple[str, ...] = ()
@@ -32,10 +35,11 @@ class ReachabilityDelta:
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """Status numbers of an index; times are UTC, shas are None before the first index run.
+    """Status numbers of an index. Times are UTC; shas are None before the first index run.
 
-    `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`: the watermark; an interrupted run may
-    have moved it to its HEAD without writing the symbols at HEAD.
+    `head_commit`: HEAD of the newest run. `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`:
+    the watermark; an interrupted run may have moved it to its HEAD without writing the symbols at HEAD. `commits`,
+    `hunks`, `head_symbols`, `unreadable`: numbers of them.
     """
 
     repo_id: str
@@ -63,7 +67,7 @@ class FileCommit:
 
 @dataclass(frozen=True, slots=True)
 class _FileChange:
-    """Change of a file by a commit; `old_path`: path before a rename, `date`: committer date in seconds since 1970."""
+    """Change of a file by a commit. `old_path`: path before a rename. `date`: committer date in seconds since 1970."""
 
     hunk_id: int
     commit_sha: str
@@ -81,10 +85,10 @@ class UnreadableCommit:
 
 @dataclass(frozen=True, slots=True)
 class CacheUsage:
-    """Embedding cache usage of an index run.
+    """Usage of the embedding cache by an index run.
 
-    entries: vectors in the cache after the last batch. requested_texts: number of texts that needed a vector.
-    cached_texts: number of these whose vector was in the cache.
+    `entries`: vectors in the cache after the last batch. `requested_texts`: texts that needed a vector.
+    `cached_texts`: texts whose vector was in the cache.
     """
 
     entries: int = 0
@@ -99,13 +103,13 @@ SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        completed_commit
 FROM repository"""
 
-# Reachability is applied in Python: planning the joins would take longer than this query.
+# Reachability is checked in Python, because planning the joins would take longer than this query.
 _FILE_CHANGES: Final = """
 SELECT hunk_id, commit_sha, old_path, epoch(commit_date)::BIGINT
 FROM hunks JOIN commits USING (commit_sha)
 WHERE file_path = $path"""
 
-# Counts the `@@` sections of the stored diff, which is cut after 64 KB; a binary change has none.
+# It counts the `@@` sections of the stored diff, which is cut after 64 KB. A binary change has none.
 _FILE_COMMITS: Final = """
 SELECT hunk_id, commit_sha, message, author_name, commit_date,
        len(regexp_extract_all(diff, '(?m)^@@ '))
@@ -120,11 +124,11 @@ WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit
       AND len(original.parents) < 2 AND len(other.parents) < 2
 QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
 ORDER BY other.commit_date, other.commit_sha"""
-# A bot can make thousands of commits with one date, which are no copies of each other.
+# Commits to return for each commit. A bot can make thousands of commits with one date, which are no copies.
 MAX_POSSIBLE_COPIES: Final = 100
 
-# One string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200 commits take 2 ms as a
-# string and 7 ms as a list.
+# The commits are bound as one string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200
+# commits take 2 ms as a string and 7 ms as a list.
 _RECORDED_COMMITS: Final = """
 SELECT commit_sha FROM commits WHERE commit_sha IN (SELECT unnest(string_split($shas, ' ')))"""
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
@@ -135,7 +139,7 @@ def find_possible_copies(
 ) -> dict[str, list[str]]:
     """Return for each of these commits the other reachable commits with its author and author date, oldest first.
 
-    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Commits without a possible copy are left out.
+    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Merges and commits without a possible copy are left out.
     """
     if not shas:
         return {}
@@ -172,7 +176,7 @@ def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | 
 
 
 def load_cache_usage(connection: duckdb.DuckDBPyConnection) -> CacheUsage:
-    """Return the usage by the newest index run with an embedding cache; zeros if there was none."""
+    """Return the usage of the embedding cache by the newest index run with a cache; zeros if there was none."""
     row = connection.execute("SELECT entries, asked, found FROM embed_cache").fetchone()
     return CacheUsage(*row) if row else CacheUsage()
 
@@ -198,11 +202,10 @@ def list_commits_without_hunks(connection: duckdb.DuckDBPyConnection) -> list[st
 
 
 def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
-    """Return the share of all hunks that belong to these commits."""
-    selected_shas = set(shas)
+    """Return the share of all hunks that belong to these commits; 0 without hunks."""
     rows = connection.execute("SELECT commit_sha, count(*) FROM hunks GROUP BY commit_sha").fetchall()
     counts: dict[str, int] = dict(rows)
-    return sum(counts.get(sha, 0) for sha in selected_shas) / max(1, sum(counts.values()))
+    return sum(counts.get(sha, 0) for sha in set(shas)) / max(1, sum(counts.values()))
 
 
 def compute_vector_share(connection: duckdb.DuckDBPyConnection) -> float:
@@ -212,7 +215,7 @@ def compute_vector_share(connection: duckdb.DuckDBPyConnection) -> float:
 
 
 def load_unreachable_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Return the recorded commits that the HEAD of the newest index run does not reach."""
+    """Return the recorded commits that the recorded HEAD (that of the newest index run) does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}
 
 
@@ -231,7 +234,7 @@ def load_branch_tips(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
 
 
 def load_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> tuple[UnreadableCommit, ...]:
-    """Return the unreadable commits; each index run tries them again."""
+    """Return the commits that could not be read, sorted by sha. Each index run tries them again."""
     rows = connection.execute("SELECT commit_sha, reason FROM unreadable ORDER BY commit_sha").fetchall()
     return tuple(UnreadableCommit(*row) for row in rows)
 
@@ -250,12 +253,13 @@ def load_file_history(
     """Return (sha, hunk id) for each reachable commit that changed the file, newest first; follow renames.
 
     Of an old path, only changes up to the rename count, because another file may have that path later.
-    `sort_newest_first` sorts SHAs, given with their committer dates in seconds.
+
+    `sort_newest_first`: gets the committer date of each commit, in seconds since 1970, by sha; returns the shas sorted.
     """
     changes_by_path = _load_changes_by_path(connection, path, reachability)
     dates = {change.commit_sha: change.date for changes in changes_by_path.values() for change in changes}
     positions = {sha: position for position, sha in enumerate(sort_newest_first(dates))}
-    # Position of the rename from each path; newer changes of the path do not count.
+    # Position of the commit that renamed the file from each path. Newer changes of the path do not count.
     rename_positions = {path: 0}
     pending_paths = [path]
     hunk_by_sha: dict[str, int] = {}
@@ -286,7 +290,7 @@ def load_file_commits(
 def _load_changes_by_path(
     connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
 ) -> dict[str, list[_FileChange]]:
-    """Return the reachable changes of the path, and of each path that it was renamed from, by path."""
+    """Return the reachable changes of the path and of all earlier paths, by path."""
     is_reachable = build_reachability_test(connection, reachability)
     changes_by_path: dict[str, list[_FileChange]] = {}
     pending_paths = [path]
@@ -305,7 +309,7 @@ def _load_changes_by_path(
 def build_reachability_test(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta
 ) -> Callable[[str], bool]:
-    """Return a function that says whether HEAD reaches a recorded commit."""
+    """Return a function that returns whether the current HEAD reaches a recorded commit."""
     added = frozenset(reachability.added_commits)
     if reachability.lists_all_commits:
         return added.__contains__
@@ -317,9 +321,11 @@ def build_reachability_test(
 class SymbolTouch:
     """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is by a merge.
 
-    `date`: committer date in seconds since 1970. `path`: path after the change, or before a deletion. `old_path`: path
-    before a rename. `parent`: as in `hunk_symbols`; None if unknown. `is_exact`: False if only git's hunk header names
-    the symbol. `may_define`: the change can introduce or remove the symbol.
+    - `date`: committer date in seconds since 1970.
+    - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
+    - `parent`: as in `hunk_symbols`; None if unknown.
+    - `is_exact`: False if the symbol is known only from the text that git shows after `@@`.
+    - `may_define`: True if the change can introduce or remove the symbol.
     """
 
     hunk_id: int
@@ -338,8 +344,8 @@ coalesce((SELECT any_value(earlier.file_path_bytes) FROM hunks AS earlier
           WHERE earlier.file_path = hunks.old_path AND earlier.file_path_bytes IS NOT NULL),
          encode(hunks.old_path))"""
 
-# The last column is `SymbolTouch.may_define`: only a change of a line that can define the name can introduce or remove
-# its symbol. A truncated diff may lack the line.
+# The last column is `SymbolTouch.may_define`. A symbol is introduced or removed only by the change of a line that can
+# define its name. A truncated diff may lack this line.
 _TOUCHES: Final = """
 SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},
@@ -353,8 +359,7 @@ SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes
 FROM hunks JOIN commits USING (commit_sha) JOIN hunk_symbols USING (hunk_id)
 WHERE hunk_id IN ({hunks}) AND name = $name
 ORDER BY commits.rowid, hunk_id, hunk_symbols.rowid"""
-# Expressions for the text before a name in the line that defines it. In other languages any line with the name may
-# define it.
+# Expressions for the text before a name in the line that defines it. In other languages, any line with the name counts.
 _DEFINITION_PREFIXES: Final = {
     "python": r"\b(?:def|class)\s+",
     "rust": r"\b(?:fn|struct|enum|trait|impl|for)\b.*",
@@ -363,8 +368,8 @@ _DEFINITION_PREFIXES: Final = {
 }
 _HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = $name"
 
-# Changes without rows in `hunk_symbols` that may still concern a symbol: a rename without a changed line moves all
-# symbols of the file, and for lines that a merge removes the index has no symbols.
+# Changes without rows in `hunk_symbols` that may still concern a symbol. A rename without a changed line moves all
+# symbols of the file. For lines that a merge removes, the index has no symbols.
 _RENAMES_AND_MERGES: Final = """
 SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},
@@ -424,19 +429,19 @@ def find_similar_names(connection: duckdb.DuckDBPyConnection, name: str, limit: 
 
 
 def get_definition_word(name: str) -> str:
-    """Return a word that the line with the symbol's definition has; empty if no word is certain to be there.
+    """Return a word of the symbol's name that the line of its definition must contain; empty if there is none.
 
-    For Rust's `impl Display for Level` that is `Level`. A companion object of Kotlin need not be named in the code.
+    For Rust's `impl Display for Level` this is `Level`. The code need not name a companion object of Kotlin.
     """
     words = re.findall(r"[\w$]+", name)
     return words[-1] if words and name != "Companion" else ""
 
 
 def _build_line_pattern(name: str, prefix: str) -> str:
-    """Return the RE2 expression for a changed line with the name after the prefix."""
+    """Return the RE2 expression for a changed line that has the name after text that matches the prefix."""
     word = get_definition_word(name)
     if not word:
         return "(?m)^[+-]"
-    # RE2's `\b` knows only ASCII, so it is left out beside other letters and beside `$`.
+    # RE2's `\b` knows only ASCII letters, so it is left out beside other letters and beside `$`.
     start, end = (r"\b" if re.fullmatch(r"[A-Za-z0-9_]", letter) else "" for letter in (word[0], word[-1]))
     return f"(?m)^[+-].*{prefix}{start}{word.replace('$', '[$]')}{end}"

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
-# Longer diffs are not cached, and each answer reads them. Nine diffs in ten have less than 3 KB.
+# Longer diffs are not cached, so each answer reads them again. Nine diffs in ten have less than 3 KB.
 MAX_CACHED_DIFF_BYTES: Final = 8_000
-# The diffs of about 50,000 hunks. If there are more, none is cached.
+# Size of the cache: the diffs of about 50,000 hunks. If there are more, none is cached.
 MAX_CACHE_BYTES: Final = 64_000_000
-# Diffs that are read at a time.
+# Number of diffs that are read at a time.
 _BATCH_ROWS: Final = 2_048
 
 
@@ -47,7 +47,7 @@ class HunkDetails:
 class DiffCache:
     """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
 
-    DuckDB stores diffs compressed in blocks of 2,048 rows: reading five costs as much as reading ten thousand.
+    DuckDB stores diffs compressed in blocks of 2,048 rows. Reading five diffs costs as much as reading ten thousand.
     """
 
     texts: pa.Array
@@ -55,7 +55,7 @@ class DiffCache:
 
     @property
     def bytes(self) -> int:
-        """Approximate memory in bytes; an entry of `row_by_hunk` takes about 100."""
+        """Approximate memory in bytes. An entry of `row_by_hunk` takes about 100."""
         return int(self.texts.nbytes) + 100 * len(self.row_by_hunk)
 
     def get(self, hunks: Iterable[int]) -> dict[int, str]:
@@ -82,7 +82,10 @@ _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {lo
 def load_hunk_details(
     connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None = None
 ) -> tuple[HunkDetails, ...]:
-    """Return the details of these hunks, in the given order; diffs are read from the cache if possible."""
+    """Return the details of these hunks, which must all exist, in the given order.
+
+    `diff_cache`: diffs that need not be read from the index.
+    """
     if not hunks:
         return ()
     rows = {
@@ -104,7 +107,7 @@ def load_hunk_details(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HunkDetailsCache:
-    """Cache of hunk details for one answer, which needs those of all candidates and later those of the results."""
+    """Cache of hunk details for one answer, which needs those of its candidates and later again those of its hits."""
 
     connection: Connection
     diff_cache: DiffCache | None = None
@@ -123,7 +126,7 @@ class HunkDetailsCache:
 def load_changed_files(
     connection: Connection, commits: Collection[str]
 ) -> dict[str, list[tuple[str, int, int]]]:
-    """Return path, added and removed lines of each indexed file of these commits, by commit."""
+    """Return path and numbers of added and removed lines of each indexed file of these commits, by commit sha."""
     files: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     if not commits:
         return files
@@ -142,7 +145,7 @@ def load_semantic_texts(connection: Connection, hunks: Sequence[int]) -> list[st
 
 
 def load_diff_cache(connection: Connection) -> DiffCache:
-    """Load all but the longest diffs; an empty cache if they exceed MAX_CACHE_BYTES."""
+    """Load the diffs of at most MAX_CACHED_DIFF_BYTES. If they exceed MAX_CACHE_BYTES in all, return an empty cache."""
     import pyarrow as pa  # slow to import, and `lineage explain` does not need it
 
     reader = connection.execute(_SHORT_DIFFS.format(longest=MAX_CACHED_DIFF_BYTES)).to_arrow_reader(
@@ -166,7 +169,7 @@ def list_languages(connection: Connection) -> frozenset[str]:
 
 
 def has_path(connection: Connection, path: str) -> bool:
-    """Return whether the path of a file in the history contains these components.
+    """Return whether the path of a file in the history contains the components of `path`, one after the other.
 
     `src/net`, `net/` and `net/tcp.py` match `src/net/tcp.py`; `et/tcp` does not.
     """
@@ -178,6 +181,7 @@ def has_path(connection: Connection, path: str) -> bool:
 
 
 def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None) -> dict[int, str]:
+    """Return the diff of each hunk, by hunk id."""
     diffs = diff_cache.get(hunks) if diff_cache else {}
     missing = [hunk for hunk in hunks if hunk not in diffs]
     if missing:
@@ -188,7 +192,7 @@ def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCa
 def _load_commits(
     connection: Connection, shas: Iterable[str]
 ) -> dict[str, tuple[str, str, datetime, datetime]]:
-    """Return message, author, author date and commit date of each commit."""
+    """Return message, author, author date and commit date of each commit, by sha."""
     return {
         sha: tuple(columns)
         for sha, *columns in connection.execute(_COMMITS.format(commits=_join_shas(shas))).fetchall()
@@ -196,6 +200,7 @@ def _load_commits(
 
 
 def _load_symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Return the distinct names of the symbols that each hunk touched, by hunk id."""
     names: dict[int, dict[str, None]] = defaultdict(dict)
     for hunk, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunks))).fetchall():
         names[hunk][name] = None

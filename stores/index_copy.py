@@ -1,8 +1,8 @@
 """Reading of an index: the index itself, or a private copy of its files if another process holds the index for long.
 
-A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps the locks that it holds. The files of the
-index have the last committed transaction at any moment, as after `kill -9`. A reader therefore copies them, and DuckDB
-recovers that transaction when it opens the copy. "Reading a copy" in README.md says why a copy is consistent while the
+A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps its locks. At any moment, the files of the
+index contain the last committed transaction, as they do after `kill -9`. Therefore a reader can copy them, and DuckDB
+recovers this transaction when it opens the copy. "Reading a copy" in README.md says why a copy is consistent while the
 other process writes.
 """
 
@@ -31,47 +31,47 @@ from stores.index_location import DATABASE_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy, LockHolder
 from stores.migrations import SCHEMA_VERSION
 
-# Wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
+# Time to wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
 COPY_AFTER_SECONDS: Final = 1.0
-# The main header and two database headers, of which each checkpoint overwrites one as its last write.
+# Size of the main header and the two database headers. A checkpoint overwrites one of these as its last write.
 HEADER_BYTES: Final = 3 * 4_096
-# Bytes between two checks of the deadline.
+# Bytes that are copied between two checks of the deadline.
 CHUNK_BYTES: Final = 16_000_000
 # Disk space that stays free for other programs.
 MIN_FREE_BYTES: Final = 100_000_000
 DIRECTORY_PREFIX: Final = "copy-"
 LOCK_FILE: Final = "copy.lock"
-# Age from which a directory without a lock is a leftover; the process of a newer one may be about to lock it.
+# Age from which an unlocked directory is a leftover. The process that made a newer one may be about to lock it.
 MIN_LEFTOVER_SECONDS: Final = 10.0
 
 logger = logging.getLogger(__name__)
 
 
 class CopyFailed(Exception):
-    """Failed attempt to copy an index, with the reason; another attempt can succeed."""
+    """Error for a failed attempt to copy an index; its text is the reason. Another attempt can succeed."""
 
 
 class CopyUnusable(CopyFailed):
-    """Copy that cannot be used; another attempt would not change that."""
+    """Error for a copy that cannot be used. Another attempt would not change that."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHolder:
-    """Process because of which an index is read from a copy; `process` is None if it is unknown."""
+    """Process that holds an index, so that a copy is read. `process`: None if it is unknown."""
 
     process: LockHolder | None
     is_index_run: bool
 
     @classmethod
     def find(cls, folder: Path) -> IndexHolder:
-        """Return the process that keeps readers from the index in this directory."""
+        """Return the process that keeps readers from opening the index in this directory."""
         process = locks.find_index_holder(folder)
         run_pids = {run.pid for run in locks.find_lock_holders(folder / locks.RUN_LOCK)}
         return cls(process, process is not None and process.pid in run_pids)
 
     @property
     def remedy(self) -> str:
-        """Commands that continue or end a suspended process; empty if it is not suspended."""
+        """Sentences with commands that continue or end a suspended process; empty if it is not suspended."""
         return self.process.remedy if self.process and self.process.is_suspended else ""
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ class IndexHolder:
 class OpenIndex:
     """Connection for reading an index, and the fingerprint of the state that it reads.
 
-    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: an error
-    that `translate_errors` met makes further results unreliable.
+    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True after an
+    error in `translate_errors`. Further results would be unreliable.
     """
 
     location: IndexLocation
@@ -99,7 +99,7 @@ class OpenIndex:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise the errors of `database.translate_errors`; IndexBusy if a copy cannot be read."""
+        """Translate errors of the body as `database.translate_errors`. Raises IndexBusy for a copy that is damaged."""
         try:
             with database.translate_errors(self.location, record_damage=self.holder is None):
                 yield
@@ -107,7 +107,7 @@ class OpenIndex:
             self.has_failed = True
             if self.holder is None or not isinstance(error, DamagedIndex):
                 raise
-            # The index itself need not be damaged. A reader finds out as soon as it can open it.
+            # The index itself need not be damaged. A later reader that can open the index finds out.
             raise IndexBusy(
                 f"The index is in use by {self.holder}, and a copy of it cannot be read.",
                 hint=self.holder.remedy or "Try again when it has ended.",
@@ -116,10 +116,10 @@ class OpenIndex:
 
 @contextmanager
 def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
-    """Open the index for reading; open a copy of it if another process holds it for COPY_AFTER_SECONDS.
+    """Open the index for reading, or a copy if another process holds the index for COPY_AFTER_SECONDS.
 
-    Raises the errors of `database.open_for_reading`. A copy of an index with another schema is not used. No copy is
-    made if `wait` is at most COPY_AFTER_SECONDS.
+    Raises the errors of `database.open_for_reading`. No copy is made if the index has another schema, or if `wait`, the
+    seconds to wait for the index, is at most COPY_AFTER_SECONDS.
     """
     deadline = Deadline.for_index(location.folder, wait)
     with ExitStack() as stack:
@@ -129,6 +129,7 @@ def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECON
 
 
 def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
+    """Open the index or a copy until the stack ends; try both in turn until the deadline."""
     copy_failure, wait_before_copy = "", COPY_AFTER_SECONDS
     while True:
         try:
@@ -148,6 +149,7 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
 
 
 def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
+    """Return the error for an index that is still busy. `copy_failure`: why it was not copied; empty if not tried."""
     error = deadline.timeout_error(deadline.seconds)
     if not copy_failure:
         return error
@@ -157,7 +159,7 @@ def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
 def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
     """Copy the index, and open the copy until the stack ends.
 
-    The copied files are deleted as soon as DuckDB has opened them. Their content stays until DuckDB closes them.
+    The copied files are deleted as soon as DuckDB has opened them. Until DuckDB closes them, they can still be read.
     """
     database.check_recorded_damage(location)
     holder, started_at = IndexHolder.find(location.folder), time.monotonic()
@@ -182,10 +184,10 @@ def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) ->
 
 
 def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> int:
-    """Copy the database and its log into the directory; return the number of bytes.
+    """Copy the database and its write-ahead log into the directory; return the number of bytes.
 
-    Raises CopyFailed after the deadline, without enough disk space, or if the index changed so that the copy is not
-    consistent.
+    Raises CopyFailed after the deadline, for a lack of disk space, if this process reads the index, or if the index
+    changed so that the copy is not consistent.
     """
     if database.is_attached(location.database):
         raise CopyFailed("this process is reading it")
@@ -204,11 +206,12 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
 
 
 def open_descriptor(file: Path) -> AbstractContextManager[int]:
-    """Open the file for reading."""
+    """Open the file for reading; the context is its descriptor."""
     return locks.close_finally(os.open(file, os.O_RDONLY))
 
 
 def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
+    """Copy the file of the descriptor `source` into a new file; return its size in bytes. Raises CopyFailed."""
     size = os.fstat(source).st_size
     if shutil.disk_usage(target_file.parent).free < size + MIN_FREE_BYTES:
         raise CopyFailed("the disk has too little free space")
@@ -225,7 +228,10 @@ def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
 
 
 def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
-    """Copy bytes at an offset, by a reference to the same blocks if the file system can; return their number."""
+    """Copy up to `size` bytes at an offset; return the number of copied bytes.
+
+    If the file system can, both files then share the blocks on disk.
+    """
     if sys.platform == "linux":
         with suppress(OSError):  # some file systems raise it, others copy nothing
             if copied_bytes := os.copy_file_range(source, target, size, offset, offset):
@@ -235,7 +241,10 @@ def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
 
 @contextmanager
 def create_copy_directory(folder: Path) -> Iterator[Path]:
-    """Create a private directory in the index directory, and delete it at the end. A lock shows that it is in use."""
+    """Create a private directory in the index directory, and delete it at the end. Delete leftovers of others before.
+
+    A lock file in it shows other processes that it is in use.
+    """
     for leftover in find_leftover_directories(folder):
         shutil.rmtree(leftover, ignore_errors=True)
     directory = Path(tempfile.mkdtemp(prefix=DIRECTORY_PREFIX, dir=folder))
@@ -247,13 +256,14 @@ def create_copy_directory(folder: Path) -> Iterator[Path]:
 
 
 def find_leftover_directories(folder: Path) -> list[Path]:
-    """Return directories of copies whose process was killed."""
+    """Return the directories of copies whose process has ended without deleting them."""
     return [
         directory for directory in sorted(folder.glob(f"{DIRECTORY_PREFIX}*")) if not _is_in_use(directory)
     ]
 
 
 def _is_in_use(directory: Path) -> bool:
+    """Return whether a process uses the directory of a copy, or may be about to do so."""
     try:
         if time.time() - directory.stat().st_mtime < MIN_LEFTOVER_SECONDS:
             return True

@@ -1,8 +1,8 @@
 """Index directory of a repository, `$LINEAGE_HOME/<repo id>`, and its files.
 
-The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the
-directory records both, so an index is found by its path after a shallow clone was completed and its first commit
-changed, and is not used for another repository that moved to the same path.
+The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the directory
+records path and first commit. Therefore an index is still found after a shallow clone was completed, which changes the
+first commit. And it is not used for another repository that moved to the same path.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ LOCATION_FILE: Final = "place.json"
 EMBEDDINGS_FILE: Final = "embeddings.duckdb"
 GIT_DIRECTORY: Final = "git"
 
-# 64 bits: no collisions among one user's repositories, and a short directory name.
+# Hexadecimal digits of the hash in a repo id. 64 bits: no collisions among one user's repositories, and a short name.
 ID_DIGITS: Final = 16
-# File names may have 255 bytes; 40 characters identify the repository to a reader.
+# Characters of the repository's name in a repo id, enough for people to recognize it. A file name may have 255 bytes.
 MAX_NAME_LENGTH: Final = 40
-# Accessible by the owner only: diffs can contain secrets.
+# Mode of directories: accessible by the owner only, because diffs can contain secrets.
 PRIVATE_MODE: Final = 0o700
 
 
 class HomeUnusable(LineageError):
-    """LINEAGE_HOME that is not a directory and cannot be created."""
+    """Error for a LINEAGE_HOME that is not a directory and cannot be created."""
 
 
 class ForeignFolder(LineageError):
-    """Path of an index directory that leads elsewhere than to a direct child of LINEAGE_HOME."""
+    """Error for an index directory that is a symlink, or is not a direct child of LINEAGE_HOME."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLocation:
     """Location of one repository's index, which need not exist yet.
 
-    `repo_id` is the directory's name under `home`, `path` the repository's canonical path, and `first_commit` the
-    first commit on HEAD when the index was created (or now, if there is no index).
+    - `repo_id`: name of the directory under `home`.
+    - `path`: canonical path of the repository.
+    - `first_commit`: first commit on HEAD when the index was created, or now if there is no index. None or empty if
+      HEAD has no commit.
     """
 
     home: Path
@@ -77,17 +79,17 @@ class IndexLocation:
 
     @property
     def times(self) -> Path:
-        """JSON file with the times of the index runs, by phase."""
+        """JSON file with the durations of the index runs, by phase."""
         return self.folder / f"{DATABASE_FILE}.times"
 
     @property
     def damage(self) -> Path:
-        """Record of corruption that a reader found; a rebuild deletes it with the other files of the index."""
+        """File that records corruption which a reader found. A rebuild deletes it with the other files of the index."""
         return self.folder / f"{DATABASE_FILE}.damage"
 
     @property
     def embeddings(self) -> Path:
-        """Embedding cache database; a rebuild of the index does not delete it."""
+        """Database of the embedding cache. A rebuild of the index does not delete it."""
         return self.folder / EMBEDDINGS_FILE
 
     @property
@@ -104,9 +106,11 @@ def resolve_location(
 ) -> IndexLocation:
     """Return the location of the index of the repository at `canonical_path`, without creating anything.
 
-    `find_first_commit` returns the first commit on HEAD; it is called only if several or no indexes have the path.
-    `has_commit` checks that the repository has a commit: an index belongs to it only if the repository still has the
-    first commit of the time when the index was created. Raises HomeUnusable if `home` exists and is not a directory.
+    An index at this path belongs to the repository only if the repository has the recorded first commit.
+
+    `find_first_commit`: returns the first commit on HEAD, None if there is none; called unless exactly one index
+    belongs to the repository. `has_commit`: returns whether the repository has a commit. Raises HomeUnusable if `home`
+    exists and is not a directory.
     """
     if os.path.lexists(home) and not home.is_dir():
         raise _build_home_error(home)
@@ -130,7 +134,7 @@ def find_location(
 ) -> IndexLocation | None:
     """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
-    Takes the arguments of `resolve_location`. If it returns None, it has not called `find_first_commit`.
+    The arguments are those of `resolve_location`. If there is no such directory, `find_first_commit` is not called.
     """
     has_index_at_path = next(find_by_path(home, canonical_path), None) is not None
     location_files = _find_location_files(home, canonical_path)
@@ -141,36 +145,37 @@ def find_location(
 
 
 def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
-    """Yield the indexes of the repository at this path, and of those that were there earlier."""
+    """Yield the indexes of the repository at this path, and of repositories that were there earlier."""
     for file in _find_location_files(home, canonical_path):
-        content = _read_location_file(file)
-        if content is not None and content[0] == str(canonical_path) and content[1]:
-            yield IndexLocation(home, file.parent.name, canonical_path, content[1])
+        recorded_path, first_commit = _read_location_file(file) or ("", "")
+        if recorded_path == str(canonical_path) and first_commit:
+            yield IndexLocation(home, file.parent.name, canonical_path, first_commit)
 
 
 def list_indexes(home: Path) -> Iterator[IndexLocation]:
     """Yield every index under `home` whose directory is not a symlink.
 
-    The repository's path is read from `place.json`; if that is missing or damaged, from the index itself. The next
-    index run writes the file again.
+    The repository's path is read from `place.json`. If this file is missing or damaged, the path is read from the index
+    itself, and the next index run writes the file again. An index whose path cannot be read is left out.
     """
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         location = IndexLocation(home, folder.name, folder, None)
-        content = _read_location_file(folder / LOCATION_FILE) or read_recorded_repository(location)
-        if content is not None:
-            yield IndexLocation(home, folder.name, Path(content[0]), content[1])
+        repository = _read_location_file(folder / LOCATION_FILE) or read_recorded_repository(location)
+        if repository is not None:
+            path, first_commit = repository
+            yield IndexLocation(home, folder.name, Path(path), first_commit)
 
 
 def read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
-    """Return the path and first commit of the repository in the index itself; None if it cannot be read at once."""
+    """Return path and first commit as the index itself records them; None if it cannot be read without waiting."""
     if not location.database.is_file():
         return None
     from stores import database
 
     with suppress(LineageError, OSError), database.open_for_reading(location, wait=0) as connection:
         row = connection.execute("SELECT path, coalesce(first_commit, '') FROM repository").fetchone()
-        # The database has a path with bytes that are no UTF-8 only in an escaped form, which names another file.
+        # A path that is not UTF-8 is recorded in an escaped form, which would name another file.
         return (str(row[0]), str(row[1])) if row and "\\x" not in row[0] else None
     return None
 
@@ -178,7 +183,7 @@ def read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
 def create_index_directory(location: IndexLocation) -> None:
     """Create the index directory, private to its owner, and record the repository in `place.json`.
 
-    Raises HomeUnusable, or ForeignFolder before changing anything in the directory.
+    Raises HomeUnusable, or ForeignFolder before it changes anything in the directory.
     """
     try:
         location.home.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
@@ -186,7 +191,7 @@ def create_index_directory(location: IndexLocation) -> None:
         raise _build_home_error(location.home) from error
     check_index_directory(location)
     location.folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-    # Another program may have created the directory. No chmod without need: the file system may be read-only.
+    # Another program may have created the directory. On a read-only file system, a needless chmod would fail.
     if stat.S_IMODE(location.folder.stat().st_mode) != PRIVATE_MODE:
         location.folder.chmod(PRIVATE_MODE)
     if _read_location_file(location.folder / LOCATION_FILE) is None:
@@ -194,18 +199,18 @@ def create_index_directory(location: IndexLocation) -> None:
 
 
 def check_index_directory(location: IndexLocation) -> None:
-    """Raise ForeignFolder unless the directory is a direct child of `home`, without symlinks."""
+    """Raise ForeignFolder if the index directory is a symlink or not a direct child of `home`."""
     name = location.repo_id
     is_plain_name = Path(name).name == name and name not in {"", ".", ".."}
     if not is_plain_name or location.folder.is_symlink():
         raise ForeignFolder(
             f"{location.folder} is not an index directory directly under {location.home}. Nothing was changed.",
-            hint="Check where it leads. To delete it, remove it by hand.",
+            hint="Check what is there. To delete it, remove it by hand.",
         )
 
 
 def fsync_file(file: Path) -> None:
-    """Flush the file to disk; call this before the file replaces another one."""
+    """Flush the file to disk. Call this before the file replaces another one."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         with errors.attach_filename(file):
@@ -249,11 +254,12 @@ def _build_name_prefix(canonical_path: Path) -> str:
 
 
 def _find_location_files(home: Path, canonical_path: Path) -> list[Path]:
+    """Return the location files of repositories with the same name, sorted."""
     return sorted(home.glob(f"{_build_name_prefix(canonical_path)}-*/{LOCATION_FILE}"))
 
 
 def _read_location_file(file: Path) -> tuple[str, str] | None:
-    """Return the path and first commit, or None if the file does not hold both."""
+    """Return the recorded path and first commit (empty if there is none); None if the file cannot be read."""
     if errors.is_special_file(file):
         return None
     try:

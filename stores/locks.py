@@ -1,14 +1,14 @@
 """File locks (`flock`) of indexes and mindmaps; the operating system releases them when their process ends.
 
 - Index lock: a fair readers-writer lock over two files. Every process first takes the gate lock exclusively, then
-  the index lock (shared for readers, exclusive for the writer), then releases the gate. A waiting writer therefore
+  the index lock (shared for readers, exclusive for the writer), then releases the gate. Therefore a waiting writer
   blocks new readers, and a waiting reader blocks the next writer: neither starves. A process that holds the index
-  for long detects waiters by finding the gate locked.
+  for long knows that others wait when it finds the gate locked.
 - Run lock: at most one index run per index, and at most one queued run per work tree. Git hooks start a run after
-  every commit; a run that finds another one queued can end, because the queued run will index its commits too. Work
-  trees share the index but not HEAD, which is all that a run indexes, so each has a queue of its own.
-- Lock holders: the processes that hold a lock file, read from /proc/locks without taking the lock. A holder may be
-  suspended (Ctrl-Z, SIGSTOP) and so unable to give up its lock.
+  every commit. A run that finds another one queued can end, because the queued run will index its commits too. Work
+  trees share the index but not HEAD, so each has its own queue.
+- Lock holders: the processes that hold a lock file, read from /proc/locks without taking the lock. A suspended holder
+  (Ctrl-Z, SIGSTOP) cannot give up its lock.
 
 Timeouts are implemented by polling, because a blocking `flock` has none.
 """
@@ -36,12 +36,13 @@ GATE_LOCK: Final = "door.lock"
 INDEX_LOCK: Final = "index.lock"
 RUN_LOCK: Final = "run.lock"
 
-# Short compared with the 15 ms of opening an index, long compared with the microseconds of a system call.
+# Time between two attempts: short compared with the 15 ms of opening an index, long compared with a system call.
 POLL_SECONDS: Final = 0.002
-# A longer wait is probably for a slow operation: poll less often, to leave the processor to it.
+# After this time the wait is probably for a slow operation: poll less often, to leave the processor to it.
 SLOW_POLL_AFTER_SECONDS: Final = 0.5
 SLOW_POLL_SECONDS: Final = 0.02
-# Wait for the run lock before a run in progress is reported. A run by a git hook with nothing to do holds it for 0.1 s.
+# Time to wait for the run lock before a run in progress is reported. A git hook's run without new commits holds the
+# lock for 0.1 s.
 RUN_LOCK_WAIT_SECONDS: Final = 0.5
 # Errors of opening a file for writing in a place where only reading is permitted.
 _READ_ONLY_ERRNOS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -52,16 +53,16 @@ _PROC_LOCKS: Final = Path("/proc/locks")
 _HELD_LOCK: Final = re.compile(
     r"^\d+: FLOCK +\w+ +(READ|WRITE) +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE
 )
-# Characters of a command line in messages: enough to recognise the program.
+# Characters of a command line in messages: enough to recognize the program.
 _MAX_COMMAND_LENGTH: Final = 60
 
 
 class IndexBusy(LineageError):
-    """Lock of an index that another process held until the timeout."""
+    """Error for a lock of an index that another process held until the timeout."""
 
 
 class RunInProgress(IndexBusy):
-    """Refusal of an index run because another one is in progress."""
+    """Error for an index run that was refused because another one is in progress."""
 
 
 def build_index_busy_error(seconds: float, folder: Path | None = None) -> LineageError:
@@ -81,9 +82,10 @@ def build_index_busy_error(seconds: float, folder: Path | None = None) -> Lineag
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Time limit for all steps of an acquisition.
+    """Time limit for all steps of acquiring an index.
 
-    `started_at` is a time of `time.monotonic`. `timeout_error` makes the error to raise after `seconds`.
+    `started_at`: time of `time.monotonic`. `seconds`: time limit from then on. `timeout_error`: gets `seconds` and
+    returns the error to raise after them.
     """
 
     started_at: float
@@ -108,7 +110,7 @@ class Deadline:
         return max(0.0, self.seconds - (time.monotonic() - self.started_at))
 
     def pause(self) -> None:
-        """Sleep until the next attempt; raise the timeout error after the deadline."""
+        """Sleep for a moment before the next attempt. After the deadline, raise the timeout error instead."""
         waited_seconds = time.monotonic() - self.started_at
         if waited_seconds >= self.seconds:
             raise self.timeout_error(self.seconds)
@@ -119,29 +121,31 @@ class Deadline:
 def acquire_index(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
     """Hold the index lock in this directory, exclusively or shared; raise IndexBusy after the deadline.
 
-    A shared lock can be held in a directory that this process may only read.
+    A shared lock can be held even in a directory that this process may only read.
     """
     is_shared = not exclusive
-    with close_finally(_lock_file(folder / GATE_LOCK, _poll(deadline), allow_read_only=is_shared)):
+    with close_finally(_lock_file(folder / GATE_LOCK, _lock_until(deadline), allow_read_only=is_shared)):
         operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
-        index_lock = _lock_file(folder / INDEX_LOCK, _poll(deadline, operation), allow_read_only=is_shared)
+        index_lock = _lock_file(
+            folder / INDEX_LOCK, _lock_until(deadline, operation), allow_read_only=is_shared
+        )
     with close_finally(index_lock):
         yield
 
 
 def has_waiters(folder: Path) -> bool:
-    """Return whether a process waits for the index; processes that hold it for long call this regularly.
+    """Return whether a process waits for the index. Processes that hold it for long call this regularly.
 
-    Raises FileNotFoundError if the directory was deleted. The lock file is not created, because a new file could
-    prevent the deletion of the directory.
+    Raises FileNotFoundError if the directory or its lock file was deleted. The lock file is not created again, because
+    it could prevent the deletion of the directory.
     """
     with close_finally(_open_for_reading(folder / GATE_LOCK)) as gate:
-        # Shared, so that two concurrent checks do not take each other for a waiter.
+        # The lock is shared, so that two concurrent checks do not take each other for a waiting process.
         return not try_lock(gate, fcntl.LOCK_SH)
 
 
 def is_index_free(folder: Path) -> bool:
-    """Return whether a reader need not wait for the index; raises FileNotFoundError if the directory was deleted."""
+    """Return whether a reader could open the index without waiting. Raises FileNotFoundError if it was deleted."""
     for name in (GATE_LOCK, INDEX_LOCK):
         with close_finally(_open_for_reading(folder / name)) as descriptor:
             if not try_lock(descriptor, fcntl.LOCK_SH):
@@ -152,12 +156,12 @@ def is_index_free(folder: Path) -> bool:
 @contextmanager
 def acquire_exclusive_lock(path: Path, deadline: Deadline) -> Iterator[int]:
     """Hold this lock file exclusively; yield its descriptor, which is open for writing."""
-    with close_finally(_lock_file(path, _poll(deadline))) as descriptor:
+    with close_finally(_lock_file(path, _lock_until(deadline))) as descriptor:
         yield descriptor
 
 
 def try_lock(descriptor: int, operation: int) -> bool:
-    """Take the lock without waiting (`operation`: fcntl.LOCK_SH or LOCK_EX); return whether it was free."""
+    """Take the lock without waiting; return whether this was possible. `operation`: fcntl.LOCK_SH or LOCK_EX."""
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         return True
@@ -167,8 +171,8 @@ def try_lock(descriptor: int, operation: int) -> bool:
 def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
     """Return a descriptor of the lock file, which is created if necessary.
 
-    With `allow_read_only`, a file that cannot be opened for writing is opened for reading, which suffices for `flock`.
-    Raises SpecialFile for a link, a directory and the like.
+    `allow_read_only`: open a file that cannot be written to for reading, which suffices for `flock`. Raises SpecialFile
+    for a link, a directory and the like.
     """
     if path.is_symlink() or errors.is_special_file(path):
         raise errors.SpecialFile(path)
@@ -183,13 +187,13 @@ def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
 
 
 def _open_for_reading(path: Path) -> int:
-    """Return a descriptor of an existing lock file, without waiting if something put a pipe in its place."""
+    """Return a descriptor of an existing lock file. Does not wait if the file is a pipe."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager
 def close_finally(descriptor: int) -> Iterator[int]:
-    """Close the descriptor at the end, which also releases its lock."""
+    """Close the descriptor after the body, which also releases its lock."""
     try:
         yield descriptor
     finally:
@@ -198,14 +202,14 @@ def close_finally(descriptor: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunLock:
-    """Run lock that this process holds; `file` is the lock file."""
+    """Run lock that this process holds. `file`: the lock file."""
 
     file: Path
 
     def record_process(self) -> None:
-        """Write this process's id into the lock file, before changing the index.
+        """Write this process's id into the lock file. Call this before changing the index.
 
-        Raises OSError if the file cannot be written to, and so neither can the index.
+        Raises OSError if the file cannot be written to. Then the index cannot be written to, either.
         """
         with (
             errors.attach_filename(self.file),
@@ -219,7 +223,7 @@ class RunLock:
 def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
     """Hold the run lock of this index; raise RunInProgress if another process holds it for RUN_LOCK_WAIT_SECONDS."""
     index_location.create_index_directory(location)
-    with close_finally(_lock_file(location.folder / RUN_LOCK, _poll_briefly)):
+    with close_finally(_lock_file(location.folder / RUN_LOCK, _lock_run)):
         RunLock(location.folder / RUN_LOCK).record_process()
         yield
 
@@ -230,9 +234,11 @@ def wait_for_run_lock(
 ) -> Iterator[RunLock | None]:
     """Wait for the run in progress and hold the run lock; yield None at once if a run is queued in this work tree.
 
+    The queued run looks for new commits only after its wait, so no commit is missed after None. A read-only index
+    directory is accepted, because there may be nothing to write; `record_process` fails there.
+
     `git_dir`: the work tree's own git directory. `on_wait`: called before the wait, with the error that describes the
-    run in progress. A queued run looks for new commits only after its wait, so a run that yields None misses none. A
-    read-only index directory is accepted, because there may be nothing to write; `record_process` fails there.
+    run in progress.
     """
     try:
         index_location.create_index_directory(location)
@@ -252,8 +258,8 @@ def wait_for_run_lock(
 def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
     """Return whether an index run is queued in this work tree.
 
-    The check locks a free queue for a moment, so another run may end because it seems that a run is queued. Call this
-    only before `wait_for_run_lock`, which then queues a run.
+    Call this only before `wait_for_run_lock`, which queues a run. The check locks a free queue for a moment, so another
+    run that checks at this moment ends as if a run were queued.
     """
     try:
         descriptor = _open_for_reading(get_queue_lock_path(location, git_dir))
@@ -264,7 +270,7 @@ def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
 
 
 def is_run_active(folder: Path) -> bool:
-    """Return whether an index run holds the run lock of this index; False on systems without /proc/locks."""
+    """Return whether a process holds the run lock of this index; False on systems without /proc/locks."""
     return bool(find_lock_holders(folder / RUN_LOCK))
 
 
@@ -276,7 +282,7 @@ def get_queue_lock_path(location: IndexLocation, git_dir: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Process that holds a lock, exclusively or shared; `command` is empty if it cannot be read."""
+    """Process that holds a lock. `command`: start of its command line; empty if it cannot be read."""
 
     pid: int
     is_exclusive: bool
@@ -285,7 +291,7 @@ class LockHolder:
 
     @property
     def remedy(self) -> str:
-        """Commands that continue or end the process."""
+        """Sentences with commands that continue or end the process, for a suspended one."""
         return (
             f"Continue it with `fg` or `kill -CONT {self.pid}`, or end it with `kill -KILL {self.pid}`. "
             "Committed data is kept."
@@ -301,7 +307,7 @@ class LockHolder:
 def find_index_holder(folder: Path) -> LockHolder | None:
     """Return the process that readers and writers of this index wait for; None if it is unknown.
 
-    Of several holders it is a suspended one, or else the writer: the others wait for it, or end soon.
+    Of several holders, return a suspended one, else an exclusive one: the others wait for it or end soon.
     """
     # This process may hold the gate lock while it waits.
     gate_holders = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
@@ -330,7 +336,7 @@ def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
 def is_process_suspended(pid: int) -> bool:
     """Return whether a signal (SIGSTOP, SIGTSTP) or a debugger has stopped the process; False if unknown."""
     try:
-        # The name before the state is in parentheses and may contain any character.
+        # The program's name comes before the state, in parentheses, and may contain any character.
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except (OSError, IndexError):
         return False
@@ -338,6 +344,7 @@ def is_process_suspended(pid: int) -> bool:
 
 
 def _read_command(pid: int) -> str:
+    """Return the start of the process's command line; empty if it cannot be read."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -347,7 +354,7 @@ def _read_command(pid: int) -> str:
 
 
 def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool = False) -> int:
-    """Open the lock file and lock its descriptor with `lock`; closing the descriptor releases the lock."""
+    """Open the lock file and lock its descriptor with `lock`. Closing the returned descriptor releases the lock."""
     while True:
         descriptor = open_lock_file(path, allow_read_only=allow_read_only)
         try:
@@ -361,7 +368,10 @@ def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    # The file may have been deleted during the wait; a lock on a deleted file excludes no process.
+    """Return whether the descriptor is that of the file now at this path.
+
+    A file that was deleted during the wait is not: a lock on it excludes no other process.
+    """
     try:
         file_status = path.stat()
     except FileNotFoundError:
@@ -369,8 +379,8 @@ def _is_current(descriptor: int, path: Path) -> bool:
     return os.path.samestat(file_status, os.fstat(descriptor))
 
 
-def _poll(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int], None]:
-    """Return a function that locks a descriptor, polling until the deadline."""
+def _lock_until(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int], None]:
+    """Return a function that locks a descriptor, and polls until the deadline if the lock is not free."""
 
     def lock(descriptor: int) -> None:
         while not try_lock(descriptor, operation):
@@ -379,7 +389,8 @@ def _poll(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int],
     return lock
 
 
-def _poll_briefly(descriptor: int) -> None:
+def _lock_run(descriptor: int) -> None:
+    """Lock the descriptor of the run lock; raise RunInProgress after RUN_LOCK_WAIT_SECONDS."""
     end = time.monotonic() + RUN_LOCK_WAIT_SECONDS
     while not try_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > end:
@@ -398,7 +409,7 @@ def _wait_in_queue(
     def lock(descriptor: int) -> None:
         if not try_lock(descriptor, fcntl.LOCK_EX):
             on_wait(_build_run_in_progress_error(descriptor))
-            # Blocking instead of polling: a run may take hours, and there is no deadline.
+            # This blocks instead of polling: a run may take hours, and there is no deadline.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     with close_finally(queue_lock):
@@ -406,7 +417,7 @@ def _wait_in_queue(
 
 
 def _lock_if_free(path: Path) -> int | None:
-    """Return a descriptor that holds this lock, or None if another process has it."""
+    """Return a descriptor that holds this lock; None if another process holds it."""
 
     def lock(descriptor: int) -> None:
         if not try_lock(descriptor, fcntl.LOCK_EX):
@@ -419,6 +430,7 @@ def _lock_if_free(path: Path) -> int | None:
 
 
 def _build_run_in_progress_error(descriptor: int) -> RunInProgress:
+    """Return the error for a run lock that is held; its file has the process's id."""
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
     suffix = f" (process {pid})" if pid else ""
     return RunInProgress(

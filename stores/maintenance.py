@@ -1,11 +1,11 @@
 """Maintenance of indexes: compaction, integrity check, deletion of an index and of leftover files.
 
-- Compaction copies an index into a new file if much of it is free or its postings are scattered. Batches leave small
-  row groups, uncompressed floats, free blocks and unclustered postings; the copy has none of them. Readers continue
-  meanwhile. The copy replaces the index in one rename, so a kill leaves an intact file.
+- Compaction copies an index into a new file if much of it is free or many postings are unsorted. Batches leave small
+  row groups, uncompressed floats, free blocks and unsorted postings; the copy has none of them. Readers continue
+  meanwhile. The copy replaces the index in one rename, so there is an intact file even if the process is killed.
 - The integrity check reads every block, whose checksum DuckDB verifies, and compares the tables. The transactions
   that write them keep them consistent, so a contradiction means that another program wrote to the file.
-- Leftover files are those of killed programs in the index directories under LINEAGE_HOME.
+- Leftover files are temporary files of killed programs in the index directories under LINEAGE_HOME.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
 
-# An index is compacted if both are exceeded. A copy takes about 25 ms per megabyte, too much for a few free blocks.
+# An index is compacted if its free blocks exceed both limits. A copy takes about 25 ms per megabyte, too much for a few
+# free blocks.
 MAX_FREE_SHARE: Final = 0.15
 MAX_FREE_BYTES: Final = 4_000_000
-# It is also compacted if the tail, the hunks since the last compaction, exceeds both of these: a word query scans all
-# postings of the tail. As the limit is a share of the hunks, compaction becomes rarer as the index grows.
+# It is also compacted if its tail, the hunks since the last compaction, exceeds both limits, because a word query scans
+# all postings of the tail. As one limit is a share of the hunks, compaction becomes rarer as the index grows.
 MAX_TAIL_SHARE: Final = 0.25
 MIN_TAIL_HUNKS: Final = 5_000
-# Large enough to compress well, and small enough for two threads to share the vectors of a small index. Twice as many
-# rows save 2 % of the file, but the copy takes twice the memory.
+# Rows of a row group: enough to compress well, and few enough for two threads to share the vectors of a small index.
+# Twice as many rows save 2 % of the file, but the copy takes twice the memory.
 COMPACT_ROW_GROUP_SIZE: Final = 8_192
-# Rows that one statement copies, and postings that it sorts. Memory grows with both: copying whole tables by one
-# statement each took 580 MB at 67,000 hunks.
+# Rows that one statement copies, and postings that one statement sorts. Memory grows with both: copying each table by
+# one statement took 580 MB at 67,000 hunks.
 COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 SORT_SLICE_ROWS: Final = 1_000_000
 
@@ -55,23 +56,23 @@ TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
 # Files that a large index had before schema 4, with its vectors.
 _OLD_VECTOR_FILES: Final = f"{DATABASE_FILE}.codes*"
 
-# The copy has postings sorted by term, and the other rows in their previous order.
-_CLUSTERED: Final = {
+# Order of the copied postings. Rows of the other tables keep their order.
+_POSTINGS_ORDERS: Final = {
     "hunk_postings": "ORDER BY term_id, hunk_id",
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Digests of texts that no hunk or message has, because their commits were replaced. A table, because each slice of
-# vectors needs them, and the query reads all digests of the index.
+# Digests of texts that no hunk or message has any more, because their commits were replaced. They are in a table,
+# because the query reads all digests of the index, and each slice of vectors needs its result.
 _CREATE_UNUSED_TEXTS: Final = """
 CREATE TABLE memory.unused_texts AS
 SELECT text_digest
 FROM ix.vectors
 ANTI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits) USING (text_digest)"""
-# Vectors of unused texts are not copied. The others are ordered by row id, because a join returns rows in any order.
+# Vectors of unused texts are not copied. The other vectors are sorted by row id, because a join changes their order.
 _ROW_FILTERS: Final = {"vectors": "ANTI JOIN memory.unused_texts USING (text_digest)"}
-_ROW_ORDERS: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
-# Highest term id of every slice of postings.
+_ROW_ORDERS: Final = _POSTINGS_ORDERS | {"vectors": "ORDER BY vectors.rowid"}
+# Highest term id of each slice of postings.
 _SLICE_ENDS: Final = """
 SELECT max(term_id)
 FROM (
@@ -86,9 +87,10 @@ FROM repository LEFT JOIN hunks ON TRUE"""
 
 
 def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
-    """Checkpoint the index, and compact it if much of it is free or unclustered; return whether it was compacted.
+    """Checkpoint the index, and compact it if much of it is free or unsorted; return whether it was compacted.
 
-    Call this while holding the run lock. Raises IndexDeleted if the index was deleted.
+    Call this while holding the run lock. Raises IndexDeleted if the index was deleted, and IndexBusy after `wait`
+    seconds.
     """
     _delete_temp_files(location.folder / TEMP_FILE)
     for file in location.folder.glob(_OLD_VECTOR_FILES):
@@ -102,7 +104,10 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
 
 
 def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Replace the database file with a compact copy, unless another process writes to it meanwhile."""
+    """Replace the database file with a compact copy, unless another process writes to it meanwhile.
+
+    `wait`: seconds to wait for the index in each step. Raises IndexBusy.
+    """
     temp_file = location.folder / TEMP_FILE
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
@@ -131,10 +136,11 @@ def _delete_temp_files(temp_file: Path) -> None:
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> None:
+    """Copy all tables of the open index into a new database file."""
     _delete_temp_files(temp_file)
     with _attach(connection, temp_file):
         connection.execute(_CREATE_UNUSED_TEXTS)
-        # On one thread. With two, the copy took a quarter less time (1 % of an index run) and 30 MB more memory.
+        # This runs on one thread. Two took a quarter less time (1 % of an index run) and 30 MB more memory.
         for table in schema.TABLES:
             _copy_table(connection, table)
         connection.execute(
@@ -145,7 +151,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> None:
 
 @contextmanager
 def _attach(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> Iterator[None]:
-    """Attach the temporary file as `fresh`, with empty tables."""
+    """Attach the temporary file as `fresh` until the body ends, and create empty tables in it."""
     connection.execute(
         database.build_attach_statement(temp_file, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}")
     )
@@ -159,6 +165,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> Iterator[
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Copy the rows of one table from `ix` to `fresh`."""
     row_filter, row_order = _ROW_FILTERS.get(table, ""), _ROW_ORDERS.get(table, "")
     for condition in _split_into_slices(connection, table):
         connection.execute(
@@ -167,8 +174,8 @@ def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
 
 
 def _split_into_slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:
-    """Yield SQL conditions that divide the table: postings by ranges of term ids, other tables by row ids."""
-    if table in _CLUSTERED:
+    """Yield SQL conditions that divide the table into slices: postings by term ids, other tables by row ids."""
+    if table in _POSTINGS_ORDERS:
         first = 0
         for (last,) in connection.execute(_SLICE_ENDS.format(table=table, rows=SORT_SLICE_ROWS)).fetchall():
             yield f"term_id BETWEEN {first} AND {last}"
@@ -180,6 +187,7 @@ def _split_into_slices(connection: duckdb.DuckDBPyConnection, table: str) -> Ite
 
 
 def _has_long_tail(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the tail exceeds MIN_TAIL_HUNKS and MAX_TAIL_SHARE."""
     row = connection.execute(_COUNT_TAIL).fetchone()
     if row is None or row[0] is None:
         return False
@@ -188,12 +196,13 @@ def _has_long_tail(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _has_free_blocks(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the free blocks exceed MAX_FREE_BYTES and MAX_FREE_SHARE."""
     sql = "SELECT free_blocks * block_size, total_blocks * block_size FROM pragma_database_size()"
     free, total = connection.execute(f"{sql} WHERE database_name = 'ix'").fetchall()[0]
     return bool(free > MAX_FREE_BYTES and free > MAX_FREE_SHARE * total)
 
 
-# Queries for the number of rows that violate an invariant, by the description of the violation in reports.
+# Queries that count the rows which violate an invariant. The keys describe the violations in reports.
 _VIOLATION_QUERIES: Final = {
     "hunks without a commit": "SELECT count(*) FROM hunks ANTI JOIN commits USING (commit_sha)",
     # An index run that has not finished may still have to embed texts.
@@ -221,7 +230,7 @@ def read_all_rows(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def find_broken_invariants(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Return the broken invariants and the number of rows that violate each; empty for an intact index."""
+    """Return the number of rows that violate each broken invariant, by its description; empty for an intact index."""
     counts = {
         description: int(connection.execute(sql).fetchall()[0][0])
         for description, sql in _VIOLATION_QUERIES.items()
@@ -230,7 +239,8 @@ def find_broken_invariants(connection: duckdb.DuckDBPyConnection) -> dict[str, i
 
 
 def _read_table(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    # A hash needs every value; counts, minima and maxima would be answered from statistics.
+    """Read every value of one table; return the number of rows."""
+    # A hash needs every value. DuckDB would take counts, minima and maxima from its statistics.
     columns = ", ".join(f"bit_xor(hash({column}))" for column in schema.TABLES[table].names)
     row = connection.execute(f"SELECT count(*), {columns} FROM {table}").fetchone()
     return int(row[0]) if row else 0
@@ -238,7 +248,7 @@ def _read_table(connection: duckdb.DuckDBPyConnection, table: str) -> int:
 
 # Directory names that `index_location` generates.
 _REPO_ID: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
-# Temporary files, which are not needed after the program that wrote them has ended.
+# Patterns of temporary files, which are not needed after the program that wrote them has ended.
 _LEFTOVER_PATTERNS: Final = (
     f"{TEMP_FILE}*",
     f"{embedding_cache.TEMP_FILE}*",
@@ -250,7 +260,7 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield index directories that have only lock files, a commit-graph, spilled blocks or copies, or nothing."""
+    """Yield index directories without data: they have at most lock files, a commit-graph, spilled blocks and copies."""
     for folder in sorted(home.glob("*")):
         if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             names = {path.name for path in folder.iterdir()}
@@ -260,7 +270,7 @@ def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:
-    """Return temporary files and directories of an index; they are leftovers if no index run is in progress."""
+    """Return temporary files and directories of an index. They are leftovers if no index run is in progress."""
     files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
     files += index_copy.find_leftover_directories(location.folder)
     if location.wal.exists() and not location.database.exists():
@@ -290,7 +300,7 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
     with locks.acquire_index(
         location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
     ):
-        # The log first: an old log would be replayed into a new database.
+        # The write-ahead log is deleted first, because an old log would be replayed into a new database.
         files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
         for file in (location.wal, *files, location.folder / LOCATION_FILE):
             if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
@@ -302,7 +312,8 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
 def delete_index_directory(location: IndexLocation) -> None:
     """Delete an index with its embedding cache and its directory, except for files of other programs.
 
-    Raises RunInProgress if an index run is in progress, and ForeignFolder if the directory is a symlink.
+    Raises RunInProgress if an index run is in progress, and ForeignFolder if the directory is a symlink or not a direct
+    child of `location.home`.
     """
     with locks.acquire_run_lock(location):
         delete_index(location)  # checks the directory first
@@ -325,6 +336,7 @@ def measure_disk_usage(*paths: Path) -> int:
 
 
 def _measure(path: Path) -> int:
+    """Return the size in bytes of a file, or of a directory with all its files. What cannot be read counts as 0."""
     total = 0
     with suppress(OSError):
         total += path.lstat().st_size
@@ -336,6 +348,7 @@ def _measure(path: Path) -> int:
 
 
 def _delete(path: Path) -> None:
+    """Delete a file, if it exists, or a directory with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,7 +1,7 @@
 """Schema migrations, which bring an index to the current schema step by step.
 
-Each step runs once, in one transaction with its record in the table `migrations`. A step that fails or is killed
-leaves the index unchanged, so the version of the program that made it can still use it.
+Each step runs once. One transaction contains the step and its record in the table `migrations`. A step that fails or is
+killed leaves the index unchanged, so the program version that made the index can still use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA_HISTORY: Final = {
     6: "patterns and tips of branches besides HEAD",
 }
 
-# Components that wrote rows of each part in schema 1, without the parsers, which depend on the languages in the index.
+# Components that wrote rows of each part of the index in schema 1. The parsers are added by the languages in the index.
 _HISTORY_COMPONENTS: Final = (
     "embedding_model",
     "embedding_dimension",
@@ -42,7 +42,7 @@ _PARSER_LANGUAGES: Final = ("rust", "python", "java", "kotlin", "typescript", "j
 # The version stays null in an index whose first run has not finished.
 _SET_VERSION: Final = "UPDATE metadata SET version = ? WHERE component = 'schema' AND version IS NOT NULL"
 
-# Embeddings that are converted at a time: 13 MB.
+# Number of embeddings that are converted at a time: 13 MB.
 _CONVERTED_ROWS: Final = 8_192
 
 _TABLES_OF_SCHEMA_2: Final = """
@@ -55,10 +55,11 @@ ALTER TABLE repository ADD COLUMN completed_commit VARCHAR"""
 
 @dataclass(frozen=True, slots=True)
 class FullTextIndex:
-    """Values for the names in braces in `full_text.sql`.
+    """Values of the placeholders in `full_text.sql`.
 
-    table: table of the documents. key: column with their ids. length: column with their numbers of terms. field: column
-    that DuckDB's full-text extension would have indexed. postings: table of their postings.
+    - `table`: table of the documents. `key`: its column with the ids. `length`: its column with the numbers of terms.
+    - `field`: column that DuckDB's full-text extension would index.
+    - `postings`: table of the postings.
     """
 
     table: str
@@ -96,7 +97,10 @@ def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
 def _find_row_components(
     connection: duckdb.DuckDBPyConnection, part: str, components: tuple[str, ...], table: str
 ) -> list[tuple[str, str]]:
-    """Return (part, component) for each component that wrote rows of the part; empty if its table is empty."""
+    """Return (part, component) for each component that wrote rows of the part; empty if it has no rows.
+
+    `components`: those that always write rows, to which the parsers of the languages in `table` are added.
+    """
     rows = connection.execute(f"SELECT DISTINCT language FROM {table}").fetchall()
     languages = {language for (language,) in rows}
     parsers = [f"parser_{language}" for language in _PARSER_LANGUAGES if language in languages]
@@ -146,11 +150,11 @@ def migrate_to_6(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 class NewerSchema(LineageError):
-    """Refusal of an index that a newer version of the program made; it is neither read nor written."""
+    """Error for an index that a newer version of the program made. It is neither read nor written."""
 
 
 class MigrationFailed(LineageError):
-    """Failure of a migration, which left the index unchanged."""
+    """Error for a migration that failed and left the index unchanged."""
 
 
 # Migration to each schema version. A new index gets the current tables at once.
@@ -169,7 +173,7 @@ def load_tables_sql() -> str:
 
 
 def load_full_text_sql() -> str:
-    """Return the DDL of the full-text indexes, `full_text.sql` for each, and of the macro `tokenize` that they use."""
+    """Return the DDL of the full-text indexes and of the macro `tokenize` that they use."""
     template = read_sql("full_text.sql")
     schemas = [f"CREATE SCHEMA IF NOT EXISTS fts_main_{index.table};" for index in FULL_TEXT_INDEXES]
     indexes = [template.format_map(asdict(index)) for index in FULL_TEXT_INDEXES]
@@ -177,7 +181,7 @@ def load_full_text_sql() -> str:
 
 
 def read_sql(name: str) -> str:
-    """Return the statements of a file of this package."""
+    """Return the SQL statements in a file of this package, given by its name."""
     return resources.files("stores").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -218,8 +222,8 @@ def build_migration_error(version: int, reason: str) -> MigrationFailed:
     """Return the error for an index that could not be migrated to this schema version."""
     return MigrationFailed(
         f"The migration to schema {version} failed and changed nothing: {reason}",
-        hint="Check that its directory is writable and the disk has free space, then try again. Or rebuild the index "
-        "with `lineage index --rebuild --yes`.",
+        hint="Check that the index's directory is writable and the disk has free space, then try again. Or rebuild the "
+        "index with `lineage index --rebuild --yes`.",
     )
 
 

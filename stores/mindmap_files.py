@@ -1,7 +1,7 @@
 """Mindmap files: one JSON file per mindmap in a data directory that several processes share.
 
-Changes are made under a lock file per mindmap, from reading to renaming, so none is lost. Readers need no lock,
-because a file is replaced atomically. Content is bytes here; the package `mindmap` encodes and decodes it.
+A process that changes a mindmap holds its lock from reading to renaming the file, so that no change is lost. Readers
+need no lock, because a file is replaced atomically. Content is bytes here; the package `mindmap` converts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stores import locks
 from stores.errors import LineageError
 
 SUFFIX: Final = ".json"
-# With the suffix, time and random part of a quarantined file it stays below 255 bytes, the limit of most file systems.
+# With this length, the name of a quarantined file (id, suffix, time, random part) stays below the usual 255 bytes.
 MAX_ID_LENGTH: Final = 128
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _QUARANTINE_NAME: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
@@ -31,7 +31,7 @@ _QUARANTINE_NAME: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
 MAX_BYTES: Final = 64_000_000
 # Timeout for a mindmap's lock. A change takes milliseconds, so a longer wait is for a stopped process.
 WAIT_SECONDS: Final = 30.0
-# Error messages list this many existing ids.
+# Number of existing ids that an error message lists.
 MAX_IDS_LISTED: Final = 5
 
 # These flags follow no symlink, and opening a named pipe does not block.
@@ -40,35 +40,35 @@ _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os
 
 
 class BadMindmapId(LineageError):
-    """Invalid id: empty, too long, or with characters that could lead out of the directory."""
+    """Error for an invalid id: empty, too long, or with characters that could lead out of the directory."""
 
 
 class NoSuchMindmap(LineageError):
-    """Missing file: no mindmap has the id."""
+    """Error for an id that no mindmap has."""
 
 
 class QuarantinedMindmap(NoSuchMindmap):
-    """Missing file of a mindmap that was damaged: the file was renamed."""
+    """Error for the id of a mindmap whose file was damaged and therefore renamed."""
 
 
 class MindmapExists(LineageError):
-    """Existing file for the id of a new mindmap."""
+    """Error for a new mindmap whose id has a file already."""
 
 
 class NotAPlainFile(LineageError):
-    """Symlink, directory or pipe in place of a mindmap's file."""
+    """Error for a symlink, a directory or a pipe where a mindmap's file belongs."""
 
 
 class MindmapTooLarge(LineageError):
-    """File or content to write that is larger than MAX_BYTES."""
+    """Error for a file, or content to write, that is larger than MAX_BYTES."""
 
 
 class MindmapBusy(LineageError):
-    """Lock of a mindmap that another process held until the timeout."""
+    """Error for a lock of a mindmap that another process held until the timeout."""
 
 
 class FolderUnusable(LineageError):
-    """Refusal of the operating system to read or write the data directory."""
+    """Error for a data directory that the operating system could not read or write."""
 
 
 def check_id(mindmap_id: str) -> str:
@@ -99,7 +99,7 @@ def parse_file_name(name: str) -> str | None:
 
 
 def format_temp_name(mindmap_id: str) -> str:
-    """Return the name of the mindmap's temporary file: a single one, so killed processes leave at most one."""
+    """Return the name of the mindmap's temporary file. It is always the same, so killed processes leave only one."""
     return f".{mindmap_id}.tmp"
 
 
@@ -130,7 +130,7 @@ class MindmapDirectory:
     path: Path
 
     def list_ids(self) -> list[str]:
-        """Return the ids of all mindmap files, including unreadable ones, the last modified first."""
+        """Return the ids of all mindmap files, including unreadable files, last modified first."""
         ids_by_time = [
             (_get_modified_ns(entry), mindmap_id)
             for entry in self._scan()
@@ -139,7 +139,7 @@ class MindmapDirectory:
         return [mindmap_id for _, mindmap_id in sorted(ids_by_time, reverse=True)]
 
     def list_quarantined(self) -> list[tuple[str, Path]]:
-        """Return the id and path of every quarantined file, sorted by name (for one id: by time)."""
+        """Return the id and path of every quarantined file, sorted by name, which sorts those of one id by time."""
         names = sorted(entry.name for entry in self._scan())
         return [
             (mindmap_id, self.path / name) for name in names if (mindmap_id := parse_quarantine_name(name))
@@ -156,11 +156,9 @@ class MindmapDirectory:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._build_missing_error(mindmap_id) from error
         except OSError as error:
-            raise (
-                _build_file_type_error(file)
-                if error.errno == errno.ELOOP
-                else self._build_folder_error(error)
-            ) from error
+            if error.errno == errno.ELOOP:  # a symlink
+                raise _build_file_type_error(file) from error
+            raise self._build_folder_error(error) from error
         with locks.close_finally(descriptor):
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -170,7 +168,7 @@ class MindmapDirectory:
                 return stream.read()
 
     def create(self, mindmap_id: str, content: bytes) -> None:
-        """Write a new mindmap's file, and create the directory if necessary; raise MindmapExists if it exists."""
+        """Write a new mindmap's file, and create the directory if necessary. Raises MindmapExists."""
         with self._hold_lock(mindmap_id, create_directory=True):
             if os.path.lexists(self._build_path(mindmap_id)):
                 raise MindmapExists(
@@ -204,6 +202,7 @@ class MindmapDirectory:
                 raise self._build_missing_error(mindmap_id) from error
 
     def _scan(self) -> list[os.DirEntry[str]]:
+        """Return the entries of the directory; none if it does not exist."""
         try:
             with os.scandir(self.path) as entries:
                 return list(entries)
@@ -217,9 +216,9 @@ class MindmapDirectory:
 
     @contextmanager
     def _hold_lock(self, mindmap_id: str, *, create_directory: bool = False) -> Iterator[None]:
-        """Hold the mindmap's lock. If it has no file at the end, delete its temporary and lock file.
+        """Hold the mindmap's lock. If the mindmap has no file at the end, delete its temporary file and its lock file.
 
-        A process that waits for a deleted lock file notices that, and locks a new one.
+        A process that waits for a deleted lock file notices the deletion, and locks a new file.
         """
         file, lock_file = self._build_path(mindmap_id), self.path / format_lock_path(mindmap_id)
         deadline = locks.Deadline.after(WAIT_SECONDS, lambda seconds: _build_busy_error(mindmap_id, seconds))
@@ -239,6 +238,7 @@ class MindmapDirectory:
             raise self._build_folder_error(error) from error
 
     def _build_missing_error(self, mindmap_id: str) -> NoSuchMindmap:
+        """Return the error for an id without a file. It names quarantined files of this id, or existing ids."""
         quarantined_files = [file for damaged_id, file in self.list_quarantined() if damaged_id == mindmap_id]
         if quarantined_files:
             return QuarantinedMindmap(
@@ -264,7 +264,10 @@ class MindmapDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LockedMindmap:
-    """Mindmap whose lock this process holds; `content`: what its file had when the lock was acquired."""
+    """Mindmap whose lock this process holds.
+
+    `content`: content of its file when the lock was acquired; empty if it was not read.
+    """
 
     folder: Path
     mindmap_id: str
@@ -276,9 +279,9 @@ class LockedMindmap:
         return self.folder / format_file_name(self.mindmap_id)
 
     def replace(self, content: bytes) -> None:
-        """Replace the file atomically and durably; raise MindmapTooLarge if the content is too large."""
+        """Replace the file atomically, and flush it to disk. Raises MindmapTooLarge if the content is too large."""
         _check_size(self.mindmap_id, len(content))
-        # A killed process may have left a temporary file; only the holder of the lock uses it.
+        # A killed process may have left a temporary file. Only the holder of the lock uses this file.
         temp_file = self.folder / format_temp_name(self.mindmap_id)
         temp_file.unlink(missing_ok=True)
         try:

@@ -23,7 +23,7 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch
 
 
 def field(name: str, data_type: pa.DataType, meaning: str, *, nullable: bool = False) -> pa.Field:
-    """Return a column whose metadata has its description."""
+    """Return a column. `meaning`: its description, which becomes metadata of the column."""
     return pa.field(name, data_type, nullable=nullable, metadata={"meaning": meaning})
 
 
@@ -104,8 +104,10 @@ MADE_BY: Final = pa.schema(
 
 EMBED_CACHE: Final = pa.schema(
     [
-        field("entries", pa.int64(), "Vectors in the embedding cache after the last write to it."),
-        field("asked", pa.int64(), "Texts that needed a vector in the newest index run with a cache."),
+        field("entries", pa.int64(), "Number of vectors in the embedding cache after the last write to it."),
+        field(
+            "asked", pa.int64(), "Number of texts that needed a vector in the newest index run with a cache."
+        ),
         field("found", pa.int64(), "Number of these texts whose vector was in the cache."),
     ]
 )
@@ -169,8 +171,10 @@ HUNKS: Final = pa.schema(
             "Language by file name, such as `python`; null if unknown.",
             nullable=True,
         ),
-        field("added_lines", pa.int32(), "Added lines, including those that `diff` leaves out."),
-        field("removed_lines", pa.int32(), "Removed lines, including those that `diff` leaves out."),
+        field("added_lines", pa.int32(), "Number of added lines, including those that `diff` leaves out."),
+        field(
+            "removed_lines", pa.int32(), "Number of removed lines, including those that `diff` leaves out."
+        ),
         field(
             "diff",
             pa.string(),
@@ -205,7 +209,7 @@ HUNK_SYMBOLS: Final = pa.schema(
         field(
             "kind",
             pa.string(),
-            "`function`, `method`, `class`, `struct` and so on; `unknown` for a hunk header.",
+            "`function`, `method`, `class`, `struct` and so on; `unknown` if only git's hunk header names it.",
         ),
         field(
             "confidence",
@@ -328,8 +332,8 @@ BRANCH_TIPS: Final = pa.schema(
         field(
             "commit_sha",
             pa.string(),
-            "Commit of such a ref in the newest finished index run: every commit that it reaches is in `commits` or "
-            "`unreadable`.",
+            "Commit of a ref that matched a pattern in the newest finished index run. Every commit that it reaches is "
+            "in `commits` or `unreadable`.",
         ),
     ]
 )
@@ -376,7 +380,7 @@ DOCUMENT_TERMS: Final = pa.schema(
 
 
 def compute_schema_digest() -> str:
-    """Return a digest of all tables' names, types and nullability; a test checks it for each SCHEMA_VERSION."""
+    """Return a digest of the names, types and nullability of all columns. A test checks it for each SCHEMA_VERSION."""
     lines = [
         f"{table}.{column.name} {column.type} {column.nullable}"
         for table, schema in TABLES.items()

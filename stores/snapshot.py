@@ -1,7 +1,7 @@
 """Snapshot of an index as NumPy arrays, with postings; query filters as masks over its hunks, and top-k selection.
 
-The position of a hunk is its place in content order: newest commit first, then by sha and path. Among equal scores
-the lower position comes first, so a ranking does not depend on the row numbers that the index happened to assign.
+The position of a hunk is its index in the snapshot, which is sorted by content: newest commit first, then by sha and
+path. Among equal scores the lower position comes first, so a ranking does not depend on hunk ids.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Digests: TypeAlias = npt.NDArray[np.bytes_]
 
-# Number of hunks in a lane, the ranking of one retriever.
+# Number of hunks that a lane, the ranking by one retriever, returns.
 LANE_DEPTH: Final = 100
 # Factor of the score of a hunk in a preferred path. With 1.5, a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
-# Postings that are kept in memory, 3 or 4 bytes each: those of about 30,000 hunks. If there are more, each query reads
-# those of its terms.
+# Number of postings that are kept in memory, at 3 or 4 bytes each: those of about 30,000 hunks. If there are more, none
+# is kept, and each query reads those of its terms.
 MAX_CACHED_POSTINGS: Final = 2_000_000
-# Tables of postings, and their column with the document: a hunk, or a symbol at HEAD.
+# Tables of postings, and their column with the id of the document: a hunk, or a symbol at HEAD.
 POSTINGS_TABLES: Final = {
     "hunk_postings": "hunk_id",
     "symbol_postings": "hunk_id",
     "head_postings": "symbol_id",
 }
-# All postings of a table. `key`: column of the document.
+# All postings of a table. `key`: its column in POSTINGS_TABLES.
 POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table}"
 _COUNT_POSTINGS: Final = " + ".join(f"(SELECT count(*) FROM {table})" for table in POSTINGS_TABLES)
 
-# The order of positions. file_path_bytes orders paths that differ only in bytes that are not UTF-8.
+# Hunks in the order of positions. `file_path_bytes` orders paths that differ only in bytes that are not UTF-8.
 _HUNKS: Final = """
 SELECT hunk_id, text_digest, word_count, symbol_word_count, commit_date, commit_sha, file_path
 FROM hunks JOIN commits USING (commit_sha)
 ORDER BY commit_date DESC, commit_sha, file_path, file_path_bytes"""
-# Name of the innermost enclosing symbol; of a Rust `impl Display for Event`, the type.
+# SQL for the name of the innermost enclosing symbol. For Rust's `impl Display for Event` it is `Event`.
 INNERMOST_PARENT: Final = "split_part(split_part(parent, '.', -1), ' ', -1)"
 _SYMBOLS: Final = f"""
 SELECT symbol_id, word_count, file_path, name, {INNERMOST_PARENT} AS parent
@@ -68,14 +68,17 @@ FROM hunks JOIN commits USING (commit_sha)"""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionLookup:
-    """Map from row numbers of a table to positions in the snapshot; -1 for a row that is not in the snapshot."""
+    """Map from row numbers of a table, such as hunk ids, to positions in the snapshot.
+
+    `positions`: position by row number; -1 for a row that is not in the snapshot.
+    """
 
     positions: Ints
 
     @classmethod
     def from_rows(cls, rows: Ints) -> PositionLookup:
-        """Build the map from the row number at each position."""
-        # The last entry stays -1, for all higher row numbers.
+        """Build the map. `rows`: the row number at each position."""
+        # The last entry stays -1. It stands for all higher row numbers.
         positions = np.full(rows.max(initial=-1) + 2, -1, dtype=np.int64)
         positions[rows] = np.arange(len(rows))
         return cls(positions)
@@ -87,11 +90,13 @@ class PositionLookup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hunks:
-    """Columns of the hunks that HEAD reaches, by position; a hunk is the diff of one file in one commit.
+    """Columns of the hunks that HEAD reaches, by position. A hunk is the diff of one file in one commit.
 
-    positions: lookup from hunk id to position. text_digests: keys of the table `vectors`. word_counts and
-    symbol_word_counts: document lengths for BM25. file_indices: number of each hunk's path, from 0. commit_info:
-    columns with commit date, sha and path.
+    - `ids`: hunk id at each position. `positions`: position of each hunk id.
+    - `text_digests`: keys of the table `vectors`.
+    - `word_counts`, `symbol_word_counts`: document lengths for BM25.
+    - `file_indices`: number of the hunk's path; the distinct paths are numbered from 0.
+    - `commit_info`: columns with commit date, sha and path.
     """
 
     ids: Ints
@@ -106,17 +111,19 @@ class Hunks:
         return len(self.ids)
 
     def mask_hunks_by_commit(self, commits: Collection[str]) -> Bools:
-        """Return for each hunk whether it belongs to one of these commits."""
+        """Return the mask of the hunks that belong to one of these commits."""
         shas = pa.array(commits, pa.string())
         return np.asarray(pc.is_in(self.commit_info.column("commit_sha"), shas), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadSymbols:
-    """Columns of the symbols at HEAD, by symbol id.
+    """Columns of the symbols at HEAD, in the order of their ids.
 
-    positions: lookup from symbol id to index. word_counts: document lengths for BM25. file_indices: as in `Hunks`; -1
-    for a file without hunks. parents: name of the enclosing symbol; empty at top level.
+    - `positions`: index of each symbol id in the columns.
+    - `word_counts`: document lengths for BM25.
+    - `file_indices`: as in `Hunks`; -1 for a file without hunks.
+    - `parents`: name of the innermost enclosing symbol; empty at top level.
     """
 
     positions: PositionLookup
@@ -126,7 +133,7 @@ class HeadSymbols:
     parents: pa.Array
 
     def count_matched_parts(self, quoted_symbols: tuple[QuotedSymbol, ...]) -> Ints:
-        """Return for each symbol how many parts of a quoted symbol it has: 0, 1 (the name) or 2 (also the parent)."""
+        """Return for each symbol how well it matches a quoted one: 0, 1 (the name) or 2 (also the parent)."""
         names = pa.array([quoted.name for quoted in quoted_symbols], pa.string())
         full_names = pa.array([str(quoted) for quoted in quoted_symbols if quoted.parent], pa.string())
         has_name = pc.is_in(self.names, names)
@@ -136,10 +143,11 @@ class HeadSymbols:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostingsTable:
-    """Postings of one table in memory, sorted by term.
+    """Postings of one table in memory, sorted by term id.
 
-    starts: for each term id, the index of its first posting, and at last their number. documents: positions of the
-    hunks or symbols. frequencies: occurrences of the term in the document.
+    - `starts`: index of the first posting of each term id; the last element is the number of postings.
+    - `documents`: position of the hunk or symbol of each posting.
+    - `frequencies`: number of occurrences of the term in the document.
     """
 
     starts: SmallInts
@@ -148,7 +156,10 @@ class PostingsTable:
 
     @classmethod
     def from_rows(cls, rows: pa.Table, positions: PositionLookup) -> PostingsTable:
-        """Build the table from columns with term id, document id and frequency, without unreachable documents."""
+        """Build the table from columns with term id, document id and frequency.
+
+        Postings of documents without a position, such as unreachable hunks, are left out.
+        """
         term_ids, document_ids, frequencies = (column.to_numpy() for column in rows.columns)
         documents = positions.find_positions(document_ids)
         is_included = documents >= 0
@@ -170,11 +181,12 @@ class PostingsTable:
 
     def find_postings(self, term_ids: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the postings of these terms: index of the term in `term_ids`, document and frequency."""
-        last = len(self.starts) - 1  # higher ids have no postings
+        last = len(self.starts) - 1  # stands for all higher ids, which have no postings
         starts, ends = (
             self.starts[np.minimum(ids, last)].astype(np.int64) for ids in (term_ids, term_ids + 1)
         )
         counts = ends - starts
+        # For each term, the consecutive rows from its start to its end.
         rows = np.repeat(ends - np.cumsum(counts), counts) + np.arange(counts.sum())
         term_indices = np.repeat(np.arange(len(term_ids)), counts)
         return term_indices, self.documents[rows].astype(np.int64), self.frequencies[rows].astype(np.int64)
@@ -182,9 +194,9 @@ class PostingsTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostingsCache:
-    """All terms and postings of a snapshot in memory. A query of its terms in SQL takes 1 ms for each table.
+    """All terms and postings of a snapshot in memory. Without it, a query takes 1 ms more for each table.
 
-    terms: in alphabetical order, with their ids in `term_ids`. tables: by name, see `POSTINGS_TABLES`.
+    `terms`: in alphabetical order. `term_ids`: their ids. `tables`: by their names in `POSTINGS_TABLES`.
     """
 
     terms: pa.Array
@@ -211,7 +223,7 @@ class PostingsCache:
 class Snapshot:
     """Hunks that one HEAD reaches, and symbols at HEAD.
 
-    file_count: number of the hunks' distinct paths. postings: None if each query reads those of its terms.
+    `file_count`: number of distinct paths of the hunks. `postings`: None if each query reads those of its terms.
     """
 
     hunks: Hunks
@@ -232,7 +244,7 @@ class Snapshot:
         return replace(self, postings=cache)
 
     def get_positions(self, table: str) -> PositionLookup:
-        """Return the map from the documents of a table of postings to their positions."""
+        """Return the map from the document ids of a table of postings to their positions."""
         return (self.symbols if table == "head_postings" else self.hunks).positions
 
     @property
@@ -267,7 +279,7 @@ class RankedHunk(NamedTuple):
 
 
 def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta) -> Snapshot:
-    """Load the hunks and symbols of an open index for the current HEAD, which `reachability` describes."""
+    """Load the hunks and symbols of an open index. `reachability`: which commits the current HEAD reaches."""
     rows = connection.execute(_HUNKS).to_arrow_table()
     rows = rows.filter(_find_reachable(connection, rows.column("commit_sha"), reachability))
     path_dictionary = rows.column("file_path").combine_chunks().dictionary_encode()
@@ -290,7 +302,7 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
 class FilterMask:
     """Masks over the hunks of a snapshot.
 
-    is_included: hunks that meet all conditions. is_preferred: hunks that match a preferred path.
+    `is_included`: hunks that meet all conditions. `is_preferred`: hunks that match a preferred path.
     """
 
     is_included: Bools
@@ -321,7 +333,10 @@ def apply_filter(
 def select_top_k(
     snapshot: Snapshot, scores: Floats, is_eligible: Bools, limit: int
 ) -> tuple[RankedHunk, ...]:
-    """Return the `limit` eligible hunks with the highest scores, best first; the arrays have one item per position."""
+    """Return the `limit` eligible hunks with the highest scores, best first.
+
+    `scores`, `is_eligible`: one element per position.
+    """
     positions = np.flatnonzero(is_eligible)
     return select_top_k_at(snapshot, positions, scores[positions], limit)
 
@@ -331,7 +346,7 @@ def select_top_k_at(
 ) -> tuple[RankedHunk, ...]:
     """Return the `limit` hunks with the highest scores among those at these positions, best first.
 
-    `positions` must be ascending, and `scores` has the score of each.
+    `positions`: ascending. `scores`: score at each of them.
     """
     top_indices = _select_top_indices(scores, limit)
     commit_info = snapshot.hunks.commit_info.take(positions[top_indices]).to_pydict()
@@ -355,6 +370,7 @@ def to_digest_array(column: pa.Array) -> Digests:
 
 
 def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> HeadSymbols:
+    """Load the symbols at HEAD. `paths`: distinct paths of the hunks, in the order of `Hunks.file_indices`."""
     rows = connection.execute(_SYMBOLS).to_arrow_table()
     files = pc.fill_null(pc.index_in(rows.column("file_path"), paths), -1)
     return HeadSymbols(
@@ -369,7 +385,7 @@ def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> Hea
 def _find_reachable(
     connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reachability: ReachabilityDelta
 ) -> pa.ChunkedArray:
-    """Return a mask of the commits that HEAD reaches, computed here because binding takes 0.1 ms per commit in SQL."""
+    """Return a mask of the commits that HEAD reaches. In SQL, binding them would take 0.1 ms per commit."""
     added = pc.is_in(commits, pa.array(reachability.added_commits, pa.string()))
     if reachability.lists_all_commits:
         return added

@@ -1,7 +1,7 @@
 """Connections for SQL statements of users: read-only, with DuckDB's extensions, and with additional views and macros.
 
-`sql_views.sql` has the views and macros. Statements can neither write to the index nor access files or the network. A
-connection keeps index runs waiting, so it is opened for each statement.
+`sql_views.sql` has the views and macros. Statements can neither write to the index nor access files or the network. An
+open connection keeps index runs waiting, so each statement has its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from stores.index_location import IndexLocation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Replacement scans would read Python variables of this program. The settings are locked: `SET threads = 1000000` would
-# run for minutes and ignore Ctrl-C.
+# Replacement scans would read Python variables of this program. The settings are locked, because for example
+# `SET threads = 1000000` would run for minutes and ignore Ctrl-C.
 _RESTRICTIONS: Final = """
 SET enable_external_access = false;
 SET python_enable_replacements = false;
@@ -37,7 +37,7 @@ _CREATE_TAGS: Final = (
 
 
 class SqlError(LineageError):
-    """Failure of a user's statement, with DuckDB's message."""
+    """Error for a statement of a user that failed. It has DuckDB's message."""
 
 
 @contextmanager
@@ -48,11 +48,15 @@ def open_for_sql(
     *,
     wait: float = READ_WAIT_SECONDS,
 ) -> Iterator[OpenIndex]:
-    """Open the index for a statement; raise SqlError for DuckDB's errors in the body, and the errors of `encode`.
+    """Open the index for one statement of a user. The body executes it.
 
-    `encode(model, text)`: returns the vector of a text for the SQL function `embed`; `model` is the recorded embedding
-    model, or None. `tags`: (name, commit) of the repository's tags.
-    Also raises the errors of `index_copy.open_index_or_copy`, and MissingExtension.
+    - `encode`: gets the embedding model of the index (None if unknown) and a text, and returns the text's vector. The
+      SQL function `embed` calls it.
+    - `tags`: name and commit of each tag of the repository.
+    - `wait`: seconds to wait for the index.
+
+    Raises SqlError for DuckDB's errors in the body, the errors of `encode` and of `index_copy.open_index_or_copy`, and
+    MissingExtension.
     """
     embed = _EmbedFunction(encode)
     has_statement_failed = False
@@ -82,9 +86,12 @@ def open_for_sql(
 class _EmbedFunction:
     """SQL function `embed`, which DuckDB calls with batches of texts.
 
-    A function for single texts would be slow and ignore Ctrl-C: DuckDB would try to import pandas for each number that
-    it returns. `encode`: see `open_for_sql`. `model`: embedding model of the index. `error`: Ctrl-C or error for users
-    during a call, for which DuckDB raises an error of its own.
+    A function for single texts would be slow and ignore Ctrl-C, because DuckDB would try to import pandas for each
+    number that it returns.
+
+    - `encode`: as in `open_for_sql`.
+    - `model`: embedding model of the index.
+    - `error`: KeyboardInterrupt or error for users that ended a call. DuckDB replaces it by an error of its own.
     """
 
     encode: Callable[[str | None, str], Sequence[float]]
@@ -109,7 +116,7 @@ class _EmbedFunction:
 def _prepare(
     connection: duckdb.DuckDBPyConnection, embed: _EmbedFunction, tags: Sequence[tuple[str, str]]
 ) -> None:
-    """Load extensions, create the views, macros and `embed`, then restrict the instance."""
+    """Load extensions, create the views, macros and `embed`, then restrict what statements can do."""
     duckdb_engine.load_extensions(connection)
     embed.model = compatibility.load_recorded_versions(connection).embedding_model
     # A lambda, because DuckDB would evaluate the annotations of a method.

@@ -1,11 +1,11 @@
 """Vector lane, the ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
 
-A query scans the codes of all texts, or those that an optional HNSW index finds. The ranking uses whitened vectors; the
-similarities in answers are plain cosines. Hunks whose texts have no vector yet are not in the ranking.
+A query scans the 8-bit codes of all texts, or of those that an optional HNSW index finds. The ranking uses whitened
+vectors; the similarities in answers are plain cosines. Hunks whose texts have no vector yet are not in the ranking.
 
-The HNSW index of DuckDB's VSS extension is in a database file of its own, which is optional and can be deleted at any
-time. It gives the candidates of a search; their scores are the same as those of the scan. Some of the nearest texts can
-be missing. Texts that are not in the file are always candidates.
+The HNSW index of DuckDB's VSS extension is in its own database file, which is optional and can be deleted at any time.
+It finds the candidates of a search. Their scores are those of the scan, but some of the nearest texts can be missing.
+Texts that are not in the file are always candidates.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from stores.vectors import (
     to_matrix,
 )
 
-# `ef_search` of HNSW, the length of its queue. A longer one finds more of the nearest vectors and is slower.
+# Parameter `ef_search` of HNSW, the length of its queue. A longer one finds more of the nearest vectors and is slower.
 EF_SEARCH: Final = 200
-# Candidates for each requested text.
+# Number of candidates for each requested text.
 CANDIDATES_PER_TEXT: Final = 4
-# Share of the texts that may have been added or deleted since the file was written.
+# Share of the texts that may have been added or deleted since the HNSW file was written, before it is stale.
 MAX_STALE_SHARE: Final = 0.05
 
-_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+_ENGINE_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
@@ -71,14 +71,15 @@ ORDER BY array_negative_inner_product(vector, ?::FLOAT[{EMBEDDING_DIMENSION}]) L
 # Weight of the message's cosine when `serve.search.retrieval` averages it with a hunk's own cosine. See "Vector lane"
 # in README.md.
 MESSAGE_WEIGHT: Final = 0.25
-# Longer messages are cut. Nine in ten messages are shorter; longer ones describe the change first, then quote logs
-# and mails.
+# Longer messages are cut. Nine in ten messages are shorter. Longer ones describe the change first, then quote logs and
+# mails.
 MAX_MESSAGE_CHARS: Final = 4_000
-# About 60 MB of messages and vectors. For a longer history, each query reads the messages of its candidates.
+# Number of commits whose messages and vectors are kept in memory, about 60 MB. For a longer history, each query reads
+# those of its candidates.
 MAX_CACHED_MESSAGES: Final = 100_000
 
-# Share of the texts up to which only those that pass the filters are read. A single row takes three times as long as
-# one of a block: with a filter for one text in fifty, a query took 2 ms of processor time instead of 31.
+# If less than this share of the texts pass the filters, only their vectors are read, row by row; else all are scanned.
+# A single row takes three times as long as one of a scan. For one text in fifty, a query took 2 ms instead of 31.
 MAX_GATHERED_SHARE: Final = 0.25
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
 COSINE_DECIMALS: Final = 9
@@ -89,7 +90,7 @@ PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
 _VECTORS_SQL: Final = "SELECT text_digest, codes, scale FROM vectors SEMI JOIN hunks USING (text_digest)"
 _DIGESTS_SQL: Final = "SELECT text_digest FROM vectors SEMI JOIN hunks USING (text_digest)"
 _ALL_ROWS: Final = slice(None)
-# Vectors that are read at a time.
+# Number of vectors that are read at a time.
 _READ_ROWS: Final = 16_384
 _MESSAGES_SQL: Final = """
 SELECT commit_sha, left(message, {longest}) AS message, codes, scale
@@ -98,10 +99,12 @@ FROM commits LEFT JOIN vectors ON text_digest = message_digest"""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HnswIndex:
-    """Open HNSW index.
+    """Open HNSW index. A row is the index of a text in `digests`.
 
-    `digests`: digest of each text, by row. `new_rows`: rows of texts that are not in the file. `stale_share`: share
-    of the texts that were added or deleted since the file was written. `bytes`: size of the file.
+    - `digests`: digests of the texts of the index.
+    - `new_rows`: rows of the texts that are not in the file.
+    - `stale_share`: number of texts added or deleted since the file was written, divided by that of all texts.
+    - `bytes`: size of the file.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -112,7 +115,7 @@ class HnswIndex:
 
     @property
     def is_stale(self) -> bool:
-        """True if so many texts have changed that no search uses the file and the next index run replaces it."""
+        """True if too many texts have changed. Then no search uses the file, and the next index run replaces it."""
         return self.stale_share > MAX_STALE_SHARE
 
     def close(self) -> None:
@@ -120,7 +123,7 @@ class HnswIndex:
         self.connection.close()
 
     def find_candidates(self, whitened_query: Floats, count: int) -> Ints:
-        """Return the rows of the texts that may be among the `count` nearest."""
+        """Return the rows of the texts that may be among the `count` nearest to the query."""
         limit = CANDIDATES_PER_TEXT * count
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET hnsw_ef_search = {max(EF_SEARCH, limit)}")
@@ -132,7 +135,7 @@ class HnswIndex:
 
 
 def open_hnsw_index(file: Path, digests: pa.Array) -> HnswIndex | None:
-    """Open the HNSW index for these texts; None if there is no usable file."""
+    """Open the HNSW index for the texts with these digests; None if there is no usable file."""
     if not file.is_file():
         return None
     with ExitStack() as stack, suppress(duckdb.Error, OSError, MissingExtension):
@@ -150,9 +153,10 @@ def open_hnsw_index(file: Path, digests: pa.Array) -> HnswIndex | None:
 
 
 def write_hnsw_index(file: Path, digests: pa.Array, blocks: Iterable[Vectors]) -> None:
-    """Write the file for these texts. `blocks`: their whitened vectors of length 1, in the same order.
+    """Write the HNSW index of the texts with these digests.
 
-    Raises MissingExtension without VSS. A killed run leaves a temporary file, which the next run deletes.
+    `blocks`: their whitened vectors of length 1, in the same order. Raises MissingExtension without VSS. A killed run
+    leaves a temporary file, which the next run deletes.
     """
     temp_file = file.with_name(f"{DATABASE_FILE}.draft.hnsw")
     temp_file.unlink(missing_ok=True)
@@ -171,7 +175,8 @@ def write_hnsw_index(file: Path, digests: pa.Array, blocks: Iterable[Vectors]) -
 
 
 def _connect(file: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config=_CONFIG)
+    """Return a connection to a new in-memory database, with the HNSW file attached as `hnsw`."""
+    connection = duckdb.connect(":memory:", config=_ENGINE_CONFIG)
     try:
         load_extensions(connection, ["vss"])
         connection.execute("SET hnsw_enable_experimental_persistence = true")
@@ -187,8 +192,9 @@ def _connect(file: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnectio
 class CommitMessages:
     """Commit messages and their vectors.
 
-    row_by_sha: row of each commit in `messages` (cut to MAX_MESSAGE_CHARS) and `vectors` (zeros for a message without a
-    vector).
+    - `row_by_sha`: row of each commit in `messages` and `vectors`.
+    - `messages`: cut to MAX_MESSAGE_CHARS.
+    - `vectors`: zeros for a message without a vector.
     """
 
     row_by_sha: dict[str, int]
@@ -197,7 +203,7 @@ class CommitMessages:
 
     @property
     def bytes(self) -> int:
-        """Approximate memory in bytes; an entry of `row_by_sha` takes about 150."""
+        """Approximate memory in bytes. An entry of `row_by_sha` takes about 150."""
         return int(self.messages.nbytes) + self.vectors.bytes + 150 * len(self.row_by_sha)
 
     def get_messages(self, shas: Sequence[str]) -> list[str]:
@@ -214,14 +220,14 @@ class CommitMessages:
 
 
 def load_all_messages(connection: duckdb.DuckDBPyConnection) -> CommitMessages | None:
-    """Load all messages; None if there are more than MAX_CACHED_MESSAGES."""
+    """Load the messages of all recorded commits; return None if there are more than MAX_CACHED_MESSAGES."""
     count = fetch_int(connection, "SELECT count(*) FROM commits")
     return _read_messages(connection, "") if count <= MAX_CACHED_MESSAGES else None
 
 
 def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> CommitMessages:
     """Load the messages of these commits."""
-    # SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
+    # The shas are SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
     sha_literals = ", ".join(f"'{sha}'" for sha in shas) or "NULL"
     return _read_messages(connection, f" WHERE commit_sha IN ({sha_literals})")
 
@@ -230,8 +236,9 @@ def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) ->
 class TextVectors:
     """Vectors of the texts of an index's hunks.
 
-    rows: for each hunk of a snapshot the row of its text in `vectors`; -1 if the text has no vector yet. norms: length
-    of each whitened vector; 1 instead of 0. hnsw: HNSW index of the texts; None if searches scan all vectors.
+    - `rows`: row in `vectors` of the text of each hunk of a snapshot; -1 if the text has no vector yet.
+    - `norms`: length of each whitened vector; 1 instead of 0.
+    - `hnsw`: HNSW index of the texts; None if searches scan all vectors.
     """
 
     rows: Ints
@@ -248,8 +255,8 @@ class TextVectors:
 
     def compute_scores(self, query: Vectors, rows: Ints | slice = _ALL_ROWS) -> Floats:
         """Return the cosine between the whitened query and the whitened vector of each of these rows."""
-        # The score is (vector - mean) @ axes @ whitened query, divided by the norm; only the first product depends on
-        # the vector.
+        # The score is (vector - mean) @ axes @ whitened query, divided by the norm. The product of `axes` and the query
+        # is the same for all vectors.
         direction = self.whitening.axes @ self.whiten_query(query)
         products = self.vectors.take(rows).multiply(direction) - self.whitening.mean @ direction
         return np.asarray(products / self.norms[rows])
@@ -266,9 +273,10 @@ def load_text_vectors(
     whitening: Whitening | None = None,
     hnsw_file: Path | None = None,
 ) -> TextVectors:
-    """Load the vectors of a snapshot's texts; without `whitening`, fit one to them.
+    """Load the vectors of a snapshot's texts.
 
-    hnsw_file: file of the HNSW index, which need not exist.
+    `whitening`: transform to use; if None, one is fitted to these vectors. `hnsw_file`: file of the HNSW index, which
+    need not exist.
     """
     digests, vectors = _read_vectors(connection)
     texts = _build_text_vectors(snapshot, digests, vectors, whitening)
@@ -299,11 +307,11 @@ def refresh_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> Non
 def _build_text_vectors(
     snapshot: Snapshot, digests: pa.Array, vectors: QuantizedVectors, whitening: Whitening | None
 ) -> TextVectors:
-    """Match the hunks to their vectors, fit the whitening unless it is given, and compute the norms."""
+    """Match the hunks to their vectors, fit the whitening if it is None, and compute the norms."""
     rows = to_int_array(pc.fill_null(pc.index_in(snapshot.hunks.text_digests, digests), -1))
     if whitening is None:
         used_rows = np.unique(rows[rows >= 0])
-        # Digests are hashes, so the first ones are a random sample that does not depend on the order of indexing.
+        # Digests are hashes, so the lowest are a random sample that does not depend on the order of indexing.
         sample = used_rows[np.argsort(to_digest_array(digests)[used_rows])][:MAX_TEXTS_TO_FIT]
         whitening = fit_whitening(vectors.take(sample).decode())
     norms = vectors.compute_norms(whitening.mean, whitening.axes).astype(np.float32)
@@ -326,16 +334,16 @@ def search(
     *,
     limit: int = LANE_DEPTH,
 ) -> tuple[RankedHunk, ...]:
-    """Return the hunks whose texts are most similar to the query's vector, best first."""
+    """Return the hunks whose texts are most similar to the query, best first. `query`: its vector, not whitened."""
     positions = np.flatnonzero(mask.is_included & (text_vectors.rows >= 0))
     rows = text_vectors.rows[positions]
     hnsw = text_vectors.hnsw
     # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
     if hnsw is None or not mask.is_included.all() or mask.is_preferred.any():
-        is_small = len(rows) < MAX_GATHERED_SHARE * len(text_vectors.vectors)
-        scores = (
-            text_vectors.compute_scores(query, rows) if is_small else text_vectors.compute_scores(query)[rows]
-        )
+        if len(rows) < MAX_GATHERED_SHARE * len(text_vectors.vectors):
+            scores = text_vectors.compute_scores(query, rows)
+        else:
+            scores = text_vectors.compute_scores(query)[rows]
     else:
         is_candidate = np.isin(rows, hnsw.find_candidates(text_vectors.whiten_query(query), limit))
         positions = positions[is_candidate]
@@ -345,7 +353,7 @@ def search(
 
 
 def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunks: Sequence[int]) -> Vectors:
-    """Return the vectors of these hunks' texts, one row each; zeros for a text without a vector."""
+    """Return the vectors of the texts of these hunks, a row for each; zeros for a text without a vector."""
     rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunks, dtype=np.int64))]
     vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
     vectors[rows >= 0] = text_vectors.vectors.take(rows[rows >= 0]).decode()
@@ -353,13 +361,14 @@ def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunks: Seque
 
 
 def compute_cosine_similarities(vectors: Vectors | Floats, query: Vectors | Floats) -> Floats:
-    """Return the cosine between the query and each row; 0 for a row of zeros."""
+    """Return the cosine between the query and each row of `vectors`; 0 for a row of zeros."""
     vectors64 = vectors.astype(np.float64)
     norms = np.linalg.norm(vectors64, axis=1)
     return np.round(vectors64 @ normalize(query) / np.where(norms == 0, 1, norms), COSINE_DECIMALS)
 
 
 def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> CommitMessages:
+    """Read the messages of the commits that meet the condition, an SQL clause ` WHERE ...` or empty."""
     rows = connection.execute(_MESSAGES_SQL.format(longest=MAX_MESSAGE_CHARS) + condition).to_arrow_table()
     codes, scales = (rows.column(name).combine_chunks() for name in ("codes", "scale"))
     row_by_sha = {sha: row for row, sha in enumerate(rows.column("commit_sha").to_pylist())}

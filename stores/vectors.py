@@ -1,7 +1,7 @@
 """Vectors of texts: texts that have none yet, whitening transform, 8-bit codes and exact dot products with them.
 
-An index run first writes the rows of all commits, then the vectors of their texts. So the texts without a vector are
-the work that is left, also after an interruption.
+An index run first writes the rows of all commits, then the vectors of their texts. Therefore the texts without a vector
+are the work that is left, even after an interruption.
 
 All texts of a repository share a large common component, which identifies the repository and hides the differences
 between its texts. The whitening transform, fitted to the texts of an index, subtracts the mean and makes the variances
@@ -32,23 +32,24 @@ from stores.snapshot import Floats, Ints
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# 2.6 texts per dimension. With fewer texts the smallest variances are mostly noise, which whitening amplifies.
+# With fewer texts, 2.6 per dimension, the smallest variances are mostly noise, which whitening would amplify.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
-# 26 texts per dimension. The estimated variances are off by up to a third, their powers with the exponent by 6 %.
+# Size of the sample, 26 texts per dimension. The estimated variances are off by up to a third, and their powers with
+# WHITENING_EXPONENT by 6 %.
 MAX_TEXTS_TO_FIT: Final = 10_000
-# Full whitening, -1/2, amplifies noise; without whitening the common component dominates. See "Vector lane" in
-# README.md.
+# Exponent of the variances. -1/2, full whitening, amplifies noise; with 0, no whitening, the common component
+# dominates. See "Vector lane" in README.md.
 WHITENING_EXPONENT: Final = -0.1875
 # Share of the mean that is subtracted from a query. See "Vector lane" in README.md.
 QUERY_MEAN_SHARE: Final = 0.5
-# Smaller variances, relative to the largest one, are rounding errors.
+# Smallest variance, relative to the largest one. Smaller ones are rounding errors.
 MIN_VARIANCE_SHARE: Final = 1e-6
-# 2,048 rows of 384 doubles are 6 MB: enough rows for a fast matrix product.
+# Rows that are converted to 64-bit floats at a time: 6 MB, enough for a fast matrix product.
 WHITENING_BLOCK_ROWS: Final = 2_048
 
 Codes: TypeAlias = npt.NDArray[np.int8]
 
-# Codes are symmetric, so -128 is not used.
+# Largest code. Codes are symmetric: -128 is not used.
 MAX_CODE: Final = 127
 # 32-bit floats represent every integer up to this one.
 MAX_EXACT_INTEGER: Final = 1 << 24
@@ -62,7 +63,7 @@ PANEL_COLUMNS: Final = 96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
-    """Transform of embeddings: subtract `mean`, multiply by the square matrix `axes`, then normalise the rows."""
+    """Transform of embeddings: subtract `mean`, then multiply by the square matrix `axes`."""
 
     mean: Floats
     axes: Floats
@@ -73,21 +74,24 @@ class Whitening:
         return cls(np.zeros(EMBEDDING_DIMENSION), np.eye(EMBEDDING_DIMENSION))
 
     def transform(self, rows: Floats) -> Floats:
-        """Return the transformed rows, not normalised."""
+        """Return the transformed rows, not normalized."""
         return np.asarray((rows - self.mean) @ self.axes)
 
     def transform_query(self, query: Floats) -> Floats:
-        """Return the transformed query, not normalised; only QUERY_MEAN_SHARE of the mean is subtracted."""
+        """Return the transformed query, not normalized. Only QUERY_MEAN_SHARE of the mean is subtracted."""
         return np.asarray((query - QUERY_MEAN_SHARE * self.mean) @ self.axes)
 
 
 def fit_whitening(sample: Vectors) -> Whitening:
-    """Fit the transform to the first rows of the sample; the identity for fewer than MIN_TEXTS_TO_WHITEN."""
+    """Fit the transform to the first MAX_TEXTS_TO_FIT rows of the sample.
+
+    Return the identity for fewer than MIN_TEXTS_TO_WHITEN rows.
+    """
     count = min(len(sample), MAX_TEXTS_TO_FIT)
     if count < MIN_TEXTS_TO_WHITEN:
         return Whitening.identity()
     total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for block in _iterate_whitening_blocks(sample[:count]):
+    for block in _iterate_float64_blocks(sample[:count]):
         total += block.sum(axis=0)
         products += block.T @ block
     mean = total / count
@@ -99,7 +103,7 @@ def fit_whitening(sample: Vectors) -> Whitening:
     return Whitening(mean, (directions * variances**WHITENING_EXPONENT) @ directions.T)
 
 
-def _iterate_whitening_blocks(rows: Vectors) -> Iterator[Floats]:
+def _iterate_float64_blocks(rows: Vectors) -> Iterator[Floats]:
     for start in range(0, len(rows), WHITENING_BLOCK_ROWS):
         yield rows[start : start + WHITENING_BLOCK_ROWS].astype(np.float64)
 
@@ -127,7 +131,7 @@ class QuantizedVectors:
 
     @classmethod
     def from_columns(cls, codes: pa.Array, scales: pa.Array) -> QuantizedVectors:
-        """Convert the columns of the table `vectors`; a null becomes a vector of zeros."""
+        """Convert columns of the table `vectors`. A null, as an outer join gives, becomes a vector of zeros."""
         is_valid = scales.is_valid().to_numpy(zero_copy_only=False)
         vectors = cls(
             np.zeros((len(scales), EMBEDDING_DIMENSION), np.int8), np.zeros(len(scales), np.float32)
@@ -147,9 +151,8 @@ class QuantizedVectors:
     def multiply(self, weights: Floats) -> Floats:
         """Return the dot product of each vector with the weights, computed on several threads.
 
-        The sums are exact, so equal vectors have equal products on every machine. For that, each weight is rounded, to
-        about a thousandth of the largest one. The rounding of the codes, to 1/254 of a vector's largest number, loses
-        more.
+        The sums are exact, so equal vectors have equal products on every machine. For this, each weight is rounded to
+        about a thousandth of the largest one. Rounding the codes to 1/254 of a vector's largest number has lost more.
         """
         integers, factor = _round_weights(weights)
         sums = np.empty(len(self), np.float32)
@@ -167,9 +170,9 @@ class QuantizedVectors:
         return sums * (self.scales / np.float64(factor))
 
     def compute_norms(self, mean: Floats, axes: Floats) -> Floats:
-        """Return the length of (vector - mean) @ axes for each vector; equal for equal vectors, as in `multiply`."""
-        # A triangular matrix gives the same lengths, and the products with its zeros are left out. The square of a
-        # length is |scale * codes @ triangle|² - 2 * scale * (codes @ triangle) @ offset + |offset|².
+        """Return the length of (vector - mean) @ axes for each vector. Equal vectors get equal lengths."""
+        # A triangular matrix gives the same lengths, and products with its zeros are left out. The square of a length
+        # is |scale * codes @ triangle|² - 2 * scale * (codes @ triangle) @ offset + |offset|².
         triangle = np.asarray(np.linalg.cholesky(axes @ axes.T), np.float64)
         integers, factor = _round_weights(triangle)
         offset = (mean @ triangle).astype(np.float32)
@@ -184,7 +187,10 @@ class QuantizedVectors:
         return np.sqrt(np.maximum(0, scales**2 * squares - 2 * scales * crosses + offset @ offset))
 
     def _iterate_scan_blocks(self, first: int = 0, step: int = 1) -> Iterator[tuple[slice, Vectors]]:
-        """Yield every `step`-th block of rows from `first` on, and its codes as floats in a buffer that is reused."""
+        """Yield every `step`-th block of rows from block `first` on, and its codes as floats.
+
+        The floats are valid only until the next block, because their buffer is reused.
+        """
         buffer = np.empty((SCAN_BLOCK_ROWS, EMBEDDING_DIMENSION), np.float32)
         for start in range(first * SCAN_BLOCK_ROWS, len(self), step * SCAN_BLOCK_ROWS):
             block = slice(start, min(start + SCAN_BLOCK_ROWS, len(self)))
@@ -194,7 +200,7 @@ class QuantizedVectors:
 
 
 def quantize(vectors: Vectors) -> QuantizedVectors:
-    """Return the codes of these vectors; the largest absolute value of each becomes 127."""
+    """Return the codes of these vectors. The largest absolute value of each vector gets the code 127 or -127."""
     scales = np.abs(vectors).max(axis=1) / np.float32(MAX_CODE)
     divisors = np.where(scales == 0, np.float32(1), scales)
     return QuantizedVectors(np.rint(vectors / divisors[:, None]).astype(np.int8), scales)
@@ -210,15 +216,15 @@ def quantize_table(embeddings: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def to_matrix(column: pa.Array) -> npt.NDArray[Any]:
-    """Convert an Arrow column of vectors or codes, without nulls, to a matrix with one row for each."""
+    """Convert an Arrow column of vectors or of their codes, without nulls, to a matrix with a row for each vector."""
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
 
 
 def _round_weights(weights: Floats) -> tuple[Vectors, float]:
     """Return the weights times a factor, rounded to integers, and the factor.
 
-    The factor is the largest one with which no sum of codes times integers exceeds MAX_EXACT_INTEGER. `weights` is a
-    vector, or a matrix with a vector in each column.
+    The factor is so large that no sum of codes times integers exceeds MAX_EXACT_INTEGER. `weights`: a vector, or a
+    matrix with a vector in each column.
     """
     largest_sum = float(np.abs(weights).sum(axis=0).max())
     # Rounding adds at most a half to each integer.
@@ -231,8 +237,7 @@ PENDING_SCHEMA: Final = pa.schema(
     [("text_digest", pa.binary()), ("hunk_id", pa.int64()), ("commit_sha", pa.string())]
 )
 
-# Commits are recorded parents first, so the last rows are the newest. Several hunks may have the same text: the newest
-# one stands for all.
+# Commits are recorded parents first, so the last rows are the newest. Of hunks with the same text, the newest counts.
 _PENDING_TEXTS: Final = """
 WITH texts AS (
     SELECT text_digest, max(hunk_id) AS hunk_id, arg_max(commit_sha, hunk_id) AS commit_sha
@@ -258,7 +263,7 @@ SELECT message_digest, message FROM commits SEMI JOIN pending USING (commit_sha)
 
 @dataclass(frozen=True, slots=True)
 class PendingHunk:
-    """Text of a hunk without a vector, and the content that the text was made from."""
+    """Text of a hunk, which has no vector yet, and the content from which the text is made."""
 
     text_digest: bytes
     semantic_text: str
@@ -271,7 +276,7 @@ class PendingHunk:
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """Commit message without a vector."""
+    """Commit message that has no vector yet."""
 
     text_digest: bytes
     message: str
@@ -280,7 +285,8 @@ class PendingMessage:
 def list_pending_texts(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     """Return the texts without a vector, those of the newest commits first (PENDING_SCHEMA).
 
-    Each distinct text has one row: its digest, and a hunk or (with a null `hunk_id`) a commit that has it.
+    Each distinct text has one row: its digest, and the newest hunk and commit that has it. For a commit message,
+    `hunk_id` is null.
     """
     return connection.execute(_PENDING_TEXTS).to_arrow_table().cast(PENDING_SCHEMA)
 
@@ -288,11 +294,11 @@ def list_pending_texts(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 def load_pending_texts(
     connection: duckdb.DuckDBPyConnection, pending: pa.Table
 ) -> list[PendingHunk | PendingMessage]:
-    """Load the texts of these rows of `list_pending_texts`: messages first, then hunks, each from new to old."""
+    """Load the texts of some rows of `list_pending_texts`: messages first, then hunks, both from new to old."""
     is_message = pending.column("hunk_id").is_null()
     with register_tables(connection, pending=pending.filter(is_message)):
         messages = connection.execute(_MESSAGES).fetchall()
-    # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
+    # Ids are literals, because with bound parameters DuckDB cannot skip row groups of other hunks.
     hunks = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
     rows = connection.execute(_HUNK_TEXTS.format(hunks=hunks)).fetchall() if hunks else []
     return [*(PendingMessage(*row) for row in messages), *(PendingHunk(*row) for row in rows)]

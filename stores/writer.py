@@ -1,9 +1,9 @@
 """Write transactions of an index: start and end of an index run, commits, vectors, HEAD symbols, refresh, deletion.
 
-Each public function is one transaction, so a process that is killed loses only the current one. The rows of a batch
-number their hunks or symbols from 0; the transaction adds the first free id.
+Each public function is one transaction, so a process that is killed loses only the current one. In the rows of a batch,
+hunks or symbols are numbered from 0; the transaction adds the first free id.
 
-A refresh replaces the symbols and terms of recorded hunks that an outdated parser or term splitting wrote. Commits,
+A refresh replaces the symbols and terms of recorded hunks if an outdated parser or term splitting wrote them. Commits,
 hunks, semantic texts and vectors stay. The recorded versions become current in the last transaction, so an interrupted
 refresh leaves the index outdated but consistent.
 """
@@ -32,10 +32,13 @@ from stores.vectors import quantize_table
 class Batch:
     """Rows of a batch of commits, for one transaction.
 
-    The tables have the columns of `schema`, with `hunk_id` and `document` counted from 0. covered_commits: all commits
-    of the batch; everything recorded for them is replaced. vectors: rows of `schema.EMBEDDINGS`, which the transaction
-    quantizes. unreadable: commits of the batch that could not be read. watermark: new watermark; None leaves it
-    unchanged. unreachable: commits of the batch that HEAD does not reach.
+    The tables have the columns of `schema`, with `hunk_id` and `document` counted from 0.
+
+    - `covered_commits`: all commits of the batch. Everything recorded for them is replaced.
+    - `vectors`: rows of `schema.EMBEDDINGS`, which the transaction quantizes.
+    - `unreadable`: commits of the batch that could not be read.
+    - `watermark`: new watermark; None leaves it unchanged.
+    - `unreachable`: commits of the batch that HEAD does not reach.
     """
 
     covered_commits: Sequence[str] = ()
@@ -54,8 +57,8 @@ class Batch:
 class HeadChange:
     """Files of the HEAD snapshot to replace, with their new rows.
 
-    The tables have the columns of `schema`, with `symbol_id` and `document` counted from 0. replaced_paths: all paths
-    whose rows are deleted, including those of the new files.
+    The tables have the columns of `schema`, with `symbol_id` and `document` counted from 0. `replaced_paths`: all paths
+    whose recorded rows are deleted, including those of the new files.
     """
 
     replaced_paths: Sequence[str]
@@ -69,8 +72,8 @@ class HeadChange:
 class RefreshedRows:
     """New symbols and terms of recorded hunks.
 
-    The tables have the columns of `schema`, with the recorded `hunk_id`, which is also the `document` of the terms.
-    hunks: only the word counts are used.
+    The tables have the columns of `schema`. Unlike in `Batch`, `hunk_id` and `document` are the recorded hunk ids.
+    `hunks`: only the ids and word counts are used.
     """
 
     hunks: Rows
@@ -79,7 +82,7 @@ class RefreshedRows:
     symbol_terms: Rows
 
 
-# `writer` becomes the version of this run; `version` stays the one that the newest finished run confirmed.
+# `writer` becomes the version of this run. `version` stays the one that the newest finished run confirmed.
 _INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
@@ -100,7 +103,7 @@ SELECT count(*)
 FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
 SEMI JOIN selected_commits USING (commit_sha)"""
 
-# `NOT IN` a list of the used keys, because a list of the unused ones could be most of the table.
+# `NOT IN` the used keys instead of `IN` the unused ones, which could be most of the table.
 _DELETE_UNUSED_TERMS: Final = """
 DELETE FROM terms WHERE term_id NOT IN (
     SELECT term_id FROM hunk_postings
@@ -124,24 +127,24 @@ _DELETE_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM selected_files)",
 )
 
-# Only commits that have rows: those without have only ignored files or could not be read.
+# Only commits that have rows are inserted. Those without rows change only ignored files, or could not be read.
 _INSERT_UNREACHED: Final = """
 INSERT INTO unreached
 SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI JOIN unreached USING (commit_sha)"""
 
-# Skip the vectors that an earlier batch stored.
+# The join skips the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
-# Recorded before the first batch, because from then on rows may have the current version.
+# Records the current versions before the first batch of a refresh, because from then on rows may have them.
 _RECORD_NEW_VERSIONS: Final = """
 INSERT INTO made_by
 SELECT $part, component, writer FROM metadata
 WHERE component IN (SELECT unnest($components)) AND writer IS NOT NULL
 EXCEPT FROM made_by"""
-# Commits with hunks that depend on the components, oldest first. A rename with another suffix may be from a file of the
-# parser's language. `merged_paths`: the message of a clean merge lists one file per line.
-_STALE_HUNKS: Final = """
+# Commits with hunks that depend on the components, oldest first. A file that was renamed from another suffix may have
+# been of a parser's language. `merged_paths`: files of a clean merge; the `diff` of its only row has one per line.
+_OUTDATED_HUNKS: Final = """
 SELECT commit_sha, list(hunk_id) AS hunk_ids, list(file_path) AS file_paths, list(old_path) AS old_paths,
        list_transform(string_split(string_agg(diff, '\n') FILTER (content_kind = 'message'), '\n'),
                       lambda line: trim(line)) AS merged_paths
@@ -179,9 +182,10 @@ def record_run_start(
     components: ComponentVersions,
     branch_patterns: Sequence[str],
 ) -> None:
-    """Record the repository, the HEAD that the run will index, and the indexed commits that this HEAD does not reach.
+    """Record the repository and the data of an index run that begins.
 
-    branch_patterns: patterns of refs that the run and later ones index besides HEAD.
+    `head`: HEAD that the run will index. `unreachable`: recorded commits that this HEAD does not reach. `components`:
+    versions of the run. `branch_patterns`: patterns of refs that this run and later ones index besides HEAD.
     """
     rows = pa.table({"commit_sha": pa.array(unreachable, pa.string())})
     # Paths may contain bytes that are not UTF-8, and the database stores only text.
@@ -248,8 +252,8 @@ def write_vectors(
 ) -> None:
     """Insert the vectors of texts that have none, and record the usage of the embedding cache by the run so far.
 
-    vectors: rows of `schema.EMBEDDINGS`, which the transaction quantizes.
-    completed_commit: with the last vectors of an index run, the HEAD that it has indexed completely.
+    `vectors`: rows of `schema.EMBEDDINGS`, which the transaction quantizes. `cache_usage`: None leaves the record
+    unchanged. `completed_commit`: HEAD that the run has indexed completely, with its last vectors; None before.
     """
     with run_transaction(connection, vectors_in=quantize_table(_drop_duplicates(vectors))):
         connection.execute(_INSERT_VECTORS)
@@ -291,11 +295,13 @@ def record_run_end(
 ) -> ComponentVersions:
     """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 
-    components: versions of the run. is_head_rebuilt: the run wrote all rows of the HEAD snapshot. is_complete: the HEAD
-    snapshot is complete and every text has its vector; if not, this HEAD is not recorded as completed, so that the next
-    run continues.
-    obsolete_commits: unreadable commits that neither this HEAD nor a branch reaches. Their records are deleted, so that
-    no run tries to read them again. branch_tips: commits of the refs that the run has indexed besides HEAD.
+    - `components`: versions of the run.
+    - `is_head_rebuilt`: True if the run wrote all rows of the HEAD snapshot.
+    - `is_complete`: True if the HEAD snapshot is complete and every text has its vector. Otherwise this HEAD is not
+      recorded as completed, so that the next run continues.
+    - `branch_tips`: commits of the refs that the run has indexed besides HEAD.
+    - `obsolete_commits`: unreadable commits that neither this HEAD nor a branch reaches. Their records are deleted, so
+      that no run tries to read them again.
     """
     rows = pa.table({"commit_sha": pa.array(obsolete_commits, pa.string())})
     tips = pa.table({"commit_sha": pa.array(sorted(branch_tips), pa.string())})
@@ -312,18 +318,21 @@ def record_run_end(
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        # An earlier run with fewer branches may have completed this HEAD: clear its record.
+        # An incomplete run clears the record of an earlier run that completed this HEAD with fewer branches.
         completed = "$head" if is_complete else "nullif(completed_commit, $head)"
         connection.execute(f"UPDATE repository SET completed_commit = {completed}", {"head": head})
     return confirmed_versions
 
 
 def start_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> pa.Table:
-    """Return the commits whose hunks depend on these components, with the columns of _STALE_HUNKS."""
+    """Record the current versions of these components; return the commits whose hunks depend on the components.
+
+    The columns are those of _OUTDATED_HUNKS.
+    """
     parameters = {"components": list(components)}
     with run_transaction(connection):
         connection.execute(_RECORD_NEW_VERSIONS, {"part": compatibility.HISTORY_PART, **parameters})
-        return connection.execute(_STALE_HUNKS, parameters).to_arrow_table()
+        return connection.execute(_OUTDATED_HUNKS, parameters).to_arrow_table()
 
 
 def refresh_rows(connection: duckdb.DuckDBPyConnection, rows: RefreshedRows) -> float:
@@ -338,7 +347,7 @@ def refresh_rows(connection: duckdb.DuckDBPyConnection, rows: RefreshedRows) -> 
 
 
 def finish_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> None:
-    """Record that all rows of these components in the history have the current version; delete unused terms."""
+    """Record that all rows of these components in the history have the current version. Delete unused terms."""
     with run_transaction(connection):
         connection.execute(
             _DELETE_OUTDATED_VERSIONS, {"part": compatibility.HISTORY_PART, "components": list(components)}
@@ -354,7 +363,10 @@ def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -
 
 
 def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
-    """Record the versions of this part's new rows; parsers only if there are rows in their language."""
+    """Record the versions of the components that wrote these rows of a part.
+
+    Parsers are recorded only if there are rows in their language.
+    """
     # Rows are compared in Python, because one SQL statement for this took an eighth of a batch's time.
     languages = rows.column("language").unique().to_pylist()
     components = {
@@ -395,7 +407,7 @@ def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> floa
 
 
 def _drop_duplicates(vectors: Rows) -> Rows:
-    """Return the first row of each text. In SQL, DuckDB would sort all vectors."""
+    """Return the first row of each text. This is not done in SQL, because DuckDB would sort all vectors."""
     first_rows: dict[bytes, int] = {}
     for row, text in enumerate(vectors.column("text_digest").to_pylist()):
         first_rows.setdefault(text, row)
@@ -403,7 +415,7 @@ def _drop_duplicates(vectors: Rows) -> Rows:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, source: str, **offsets: int) -> None:
-    """Insert the rows of the registered table `source` by column name; add the number of each offset to its column."""
+    """Insert the rows of the registered table `source` by column name. `offsets`: numbers to add to columns."""
     replacements = ", ".join(f"{column} + {offset} AS {column}" for column, offset in offsets.items())
     columns = f"* REPLACE ({replacements})" if replacements else "*"
     connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {source}")

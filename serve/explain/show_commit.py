@@ -22,7 +22,7 @@ from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.walk import compute_reachability_delta
-from serve.api_types import format_author_date, format_rfc3339, is_encodable, parse_line_range
+from serve.api_types import format_author_date, format_rfc3339, is_valid_name, parse_line_range
 from serve.commit_types import (
     CommitDetails,
     CommitFile,
@@ -172,7 +172,7 @@ def _count_lines(text: str) -> int:
 
 def _resolve_commit(repository: Repository, revision: str) -> str:
     """Return the sha of the commit that a revision names. Raises BadRequest."""
-    if not is_encodable(revision.strip()) or "\0" in revision:
+    if not is_valid_name(revision.strip()):
         raise BadRequest("No commit is named.", hint=REVISION_HINT)
     try:
         sha = repository.resolve_revision(revision)
@@ -375,7 +375,7 @@ def _load_content(
 
 def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[bytes]:
     """Return the paths that a file name can mean, the most likely first. Raises BadRequest if it can mean none."""
-    if not file.strip() or "\0" in file or not is_encodable(file):
+    if not file.strip() or not is_valid_name(file):
         raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
     paths = [path for path in list_candidate_paths(repository, file, cwd) if path]
     if not file.startswith(("/", "./", "../")):

@@ -238,6 +238,15 @@ def test_same_person() -> None:
     assert [unified[sha] for sha in ("10", "11", "12")] == [authors[sha] for sha in ("10", "11", "12")]
 
 
+def test_json_omits_empty_lists(find: Find) -> None:
+    """The JSON has the lists that have an item, and no key for an empty list."""
+    answer = find("src/app.py")
+    assert "hot_spots" in answer.to_json_dict()["meta"]["related"]
+    without_hot_spots = replace(answer.meta.related, hot_spots=())
+    document = replace(answer, meta=replace(answer.meta, related=without_hot_spots)).to_json_dict()
+    assert "hot_spots" not in document["meta"]["related"]
+
+
 def test_hot_spots_of_a_file(history: Repo, find: Find) -> None:
     """Symbols of HEAD have their commits, before a rename too, their fixes, first line and newest commit."""
     spots = find("src/app.py").meta.related.hot_spots

@@ -57,6 +57,16 @@ def test_explain_omits_diffs_and_related_commits(repo: Repo, home: Path) -> None
     assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
 
 
+def test_suggested_commands_have_the_path(repo: Repo, tmp_path: Path) -> None:
+    """Commands in the limitations have the PATH argument."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
+    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
+    _, out, _ = run_captured("explain", "src/tcp.py", str(shallow.path))
+    explained = json.loads(out)["meta"]["explain"]
+    assert f"`git -C {shallow.path} fetch --unshallow`" in explained["limitation"]
+    assert f"`lineage index {shallow.path}`" in explained["evolution_limitation"]
+
+
 def test_explain_follows_lines_back(repo: Repo, home: Path) -> None:
     """Earlier commits of the lines are listed by default, and not with --no-evolution."""
     repo.commit_file("src/tcp.py", "def connect():\n    timeout( )\n", "Add a space")

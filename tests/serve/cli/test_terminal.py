@@ -148,7 +148,7 @@ def test_lack_of_threads_is_one_error(error: Exception) -> None:
     assert failure is not None
     assert failure.exit_code == FAILED
     message, hint = failure.message.splitlines()
-    assert message == "error: The system starts no more threads."
+    assert message == "error: The system cannot start another thread."
     assert "ulimit -v" in hint and "ulimit -u" in hint
 
 
