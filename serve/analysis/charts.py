@@ -38,9 +38,9 @@ YELLOW: Final = "#F0E442"
 GREY: Final = "#8A8F98"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
 # Main text, secondary text, and grid lines.
-INK: Final = "#1F2430"
-FAINT: Final = "#6B7280"
-GRID: Final = "#E5E7EB"
+TEXT_COLOR: Final = "#1F2430"
+MUTED_TEXT_COLOR: Final = "#6B7280"
+GRID_COLOR: Final = "#E5E7EB"
 
 # Width in inches, and pixels per inch.
 WIDTH: Final = 9.0
@@ -99,18 +99,18 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
         va="top",
         fontsize=14,
         fontweight="bold",
-        color=INK,
+        color=TEXT_COLOR,
     )
-    figure.text(LEFT_EDGE, note_top, note, ha="left", va="top", fontsize=9.5, color=FAINT)
+    figure.text(LEFT_EDGE, note_top, note, ha="left", va="top", fontsize=9.5, color=MUTED_TEXT_COLOR)
     return figure
 
 
 def style_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
     """Style the axes in place: grid lines, no frame, no tick marks. Return the same axes."""
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-    axes.tick_params(length=0, colors=FAINT, labelsize=9)
-    axes.grid(axis=grid, color=GRID, linewidth=0.8)
+    axes.spines["bottom"].set_color(GRID_COLOR)
+    axes.tick_params(length=0, colors=MUTED_TEXT_COLOR, labelsize=9)
+    axes.grid(axis=grid, color=GRID_COLOR, linewidth=0.8)
     axes.set_axisbelow(True)
     return axes
 
@@ -156,10 +156,10 @@ def plot_activity(index: Frames) -> Chart:
     commits.bar(dates, rows["commits"], width=width, color=BLUE, align="edge")
     lines.bar(dates, rows["added"], width=width, color=GREEN, align="edge", label="added")
     lines.bar(dates, -rows["removed"], width=width, color=RED, align="edge", label="removed")
-    lines.axhline(0, color=FAINT, linewidth=0.8)
+    lines.axhline(0, color=MUTED_TEXT_COLOR, linewidth=0.8)
     _plot_languages(languages, metrics.count_language_activity(index, step), width)
     for axes, title in ((commits, "commits"), (lines, "lines"), (languages, "files changed")):
-        style_axes(axes).set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
+        style_axes(axes).set_title(title, loc="left", fontsize=10, color=TEXT_COLOR, fontweight="bold")
         format_counts(axes)
     lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
     lines.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
@@ -207,7 +207,7 @@ def plot_co_changes(index: Frames) -> Chart:
             image, ax=axes, shrink=0.6, format=FuncFormatter(lambda value, _: f"{value:.0%}")
         )
         bar.outline.set_visible(False)
-        bar.ax.tick_params(length=0, colors=FAINT, labelsize=9)
+        bar.ax.tick_params(length=0, colors=MUTED_TEXT_COLOR, labelsize=9)
     return figure
 
 
@@ -215,7 +215,7 @@ def _annotate_cells(axes: Axes, pairs: pl.DataFrame, names: list[str]) -> None:
     """Write the non-zero shares into the cells, in percent."""
     for (row, column), share in np.ndenumerate(_build_share_matrix(pairs, names)):
         if share > 0:
-            color = "white" if share > WHITE_TEXT_ABOVE else INK
+            color = "white" if share > WHITE_TEXT_ABOVE else TEXT_COLOR
             axes.annotate(
                 f"{100 * share:.0f}", (column, row), ha="center", va="center", fontsize=8, color=color
             )
@@ -275,7 +275,9 @@ def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index:
     other_commits = (top["changes"] - top["fixes"]).to_numpy()
     axes.barh(positions, top["fixes"], color=RED, label="commits that fix something")
     axes.barh(positions, other_commits, left=top["fixes"], color=SKY, label="other commits")
-    axes.set_yticks(positions, [shorten(name, MAX_NAME_LENGTH) for name in top[label_column]], color=INK)
+    axes.set_yticks(
+        positions, [shorten(name, MAX_NAME_LENGTH) for name in top[label_column]], color=TEXT_COLOR
+    )
     for position, row in zip(positions, top.iter_rows(named=True), strict=True):
         if row["fixes"]:
             axes.annotate(
@@ -285,10 +287,10 @@ def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index:
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
-                color=FAINT,
+                color=MUTED_TEXT_COLOR,
             )
     axes.margins(x=0.12)
-    axes.set_xlabel("commits", color=FAINT, fontsize=9)
+    axes.set_xlabel("commits", color=MUTED_TEXT_COLOR, fontsize=9)
     format_counts(axes, "x")
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.99))
     return figure
@@ -368,14 +370,20 @@ def _plot_shares(
         rows[label_column], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label_column]]
     )
     axes.invert_yaxis()
-    axes.tick_params(axis="y", colors=INK, labelsize=10)
+    axes.tick_params(axis="y", colors=TEXT_COLOR, labelsize=10)
     total = float(sizes.sum()) or 1.0
     for position, (size, row) in enumerate(zip(sizes, rows.iter_rows(named=True), strict=True)):
         text = f"{size:,.2f} {unit}, {size / total:.0%}" + (f": {row[note_column]}" if note_column else "")
         axes.annotate(
-            text, (size, position), (5, 0), textcoords="offset points", va="center", fontsize=9, color=FAINT
+            text,
+            (size, position),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=MUTED_TEXT_COLOR,
         )
     largest = float(max(sizes.to_list(), default=0.0)) or 1.0
     # Room for the text beside the longest bar.
     axes.set_xlim(0, largest * (1.6 if note_column else 1.2))
-    axes.set_xlabel(unit, color=FAINT, fontsize=9)
+    axes.set_xlabel(unit, color=MUTED_TEXT_COLOR, fontsize=9)

@@ -41,10 +41,10 @@ OTHER_LANGUAGES: Final = "other"
 
 def choose_step(index: Frames) -> str:
     """Return the shortest of CALENDAR_STEPS that divides the history into at most MAX_BARS bars, or else a year."""
-    span_hours = index.commits.filter("reached").select(
+    span_frame = index.commits.filter("reached").select(
         (pl.col("commit_date").max() - pl.col("commit_date").min()).dt.total_hours()
     )
-    hours = span_hours.item() or 0
+    hours = span_frame.item() or 0  # None without commits
     return next(
         (step for step, (_, step_hours) in CALENDAR_STEPS.items() if hours / step_hours <= MAX_BARS), "1y"
     )
@@ -350,7 +350,7 @@ def _compute_lower_bound(share: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs whose files are in different top-level directories."""
+    """Return the pairs of `find_co_changes` whose files are in different top-level directories."""
     directories = [
         pl.col(name).str.extract("^([^/]*)/").fill_null("") for name in ("file_path", "file_path_other")
     ]

@@ -158,12 +158,12 @@ class ClassifiedCommit:
 
     @property
     def shown_references(self) -> tuple[str, ...]:
-        """Issues, pull requests, tickets and advisories."""
+        """Texts of the references to issues, pull requests, tickets and advisories."""
         return tuple(reference.text for reference in self.references if reference.kind in SHOWN_KINDS)
 
     @property
     def pull_request_title(self) -> str:
-        """Title of the pull request that this commit merges, which is the first line of its body; else empty."""
+        """Title of the pull request that this commit merges: first line of the body. Empty if it merges none."""
         is_request = any(reference.kind == PULL_REQUEST for reference in self.references)
         return self.body.partition("\n")[0].strip() if self.is_merge and is_request else ""
 

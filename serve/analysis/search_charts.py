@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
-from serve.analysis.charts import INK, PALETTE, Chart, create_figure, shorten, style_axes
+from serve.analysis.charts import PALETTE, TEXT_COLOR, Chart, create_figure, shorten, style_axes
 from serve.analysis.metrics import find_index_location
 from serve.find_types import FindRequest
 from serve.search import query, retrieval
@@ -128,7 +128,7 @@ def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
             textcoords="offset points",
             va="center",
             fontsize=9,
-            color=INK,
+            color=TEXT_COLOR,
         )
     _style_rank_axes(axes, columns)
     return figure
@@ -145,7 +145,7 @@ def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
     style_axes(axes, grid="x")
     axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
     axes.set_xlim(-0.25, len(columns) + 1.1)
-    axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
+    axes.set_xticks(range(len(columns)), columns, color=TEXT_COLOR, fontsize=10, fontweight="bold")
     axes.xaxis.tick_top()
     ticks = (1, 5, 10, 20, LOWEST_RANK)
     axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
@@ -307,7 +307,7 @@ def plot_vector_map(index: Frames) -> Chart:
             va="center",
             fontsize=10,
             fontweight="bold",
-            color=INK,
+            color=TEXT_COLOR,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6},
         )
     if regions.height:

@@ -308,11 +308,15 @@ def _import_mcp_sessions() -> ModuleType:
 
 
 class _StatusHandler(_BaseHandler):
+    """Handler that responds with the status of the daemon."""
+
     def get(self) -> None:
         self._respond(200, protocol.encode(self.service.build_status_report()))
 
 
 class _StopHandler(_BaseHandler):
+    """Handler that stops the daemon. A request without a build id stops a daemon of any build."""
+
     def post(self) -> None:
         # Ignore a request to stop a daemon of another build, which this one has already replaced.
         build_to_stop = self.request.headers.get(process.BUILD_HEADER, self.service.build_id)
@@ -337,6 +341,7 @@ def serve(paths: DaemonPaths, state: DaemonState) -> None:
 
 @contextmanager
 def _acquire_daemon_lock(paths: DaemonPaths) -> Iterator[None]:
+    """Hold the daemon's lock within the context. Raise AlreadyRunning if another daemon holds it."""
     deadline = Deadline.after(LOCK_TIMEOUT_SECONDS, lambda _: _create_already_running_error(paths))
     with locks.acquire_exclusive_lock(paths.lock, deadline) as descriptor:
         with suppress(OSError):  # on a full disk the lock file has no process id
@@ -354,6 +359,7 @@ def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
 
 
 async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
+    """Serve requests until the daemon has to end. Then wait for running calls, and end the sessions."""
     service = Service(paths, state)
     call_routes = [
         (target, _CallHandler, {"service": service, "handler": handler})

@@ -161,6 +161,7 @@ def _answer_from_blame(
     reader: FileHistoryReader,
     git: GitProgram,
 ) -> ExplainAnswer:
+    """Build the answer from the blamed lines, with the data that the index adds."""
     repository, target = context.repository, context.target
     lines_by_commit = _group_by_commit(result.lines)
     commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
@@ -215,6 +216,7 @@ def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
 def _answer_blame_failure(
     context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
 ) -> ExplainAnswer:
+    """Build an answer without hits, whose limitation says why git failed."""
     limitations = [blame.describe_blame_failure(failure, context.repository)]
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
@@ -224,7 +226,7 @@ def _answer_blame_failure(
 
 
 def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:
-    """Answer a request for a file or a range that has no lines to blame."""
+    """Build an answer without hits for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
     with _open_file_history(context, git) as reader:
         limitations = list(blame.describe_file_limitations(target, context.ignore_revs, repository, git))

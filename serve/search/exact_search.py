@@ -148,6 +148,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
 
 @contextmanager
 def _reject_bad_pattern() -> Iterator[None]:
+    """Raise BadRequest in place of BadPattern."""
     try:
         yield
     except BadPattern as error:

@@ -302,8 +302,7 @@ class _Comparison:
         old_path = touch.old_path or touch.path
         for parent in {parent for old in old_versions for parent in old} | new.keys():
             place, old_place = SymbolPlace(touch.path, parent), SymbolPlace(old_path, parent)
-            is_old = any(parent in old for old in old_versions)
-            if parent in new and not is_old:
+            if parent in new and not any(parent in old for old in old_versions):
                 self.added[place] = new[parent]
             elif parent not in new and all(parent in old for old in old_versions):
                 self.removed[old_place] = old_versions[0][parent]
