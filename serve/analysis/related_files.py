@@ -179,6 +179,7 @@ class _Finder:
         return stack.enter_context(start_blame(self.git, target, lines, request, self.ignore_revs))
 
     def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> History:
+        """Read the data about the requested path from the open index. `target`: file that the request names."""
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
         renamed = metrics.RenamedHistory(history.commits, metrics.follow_renames(history), history.symbols)
@@ -306,6 +307,7 @@ class _Finder:
     def _build_details(
         self, history: History, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
     ) -> RelatedDetails:
+        """Build the part of the answer about the requested path: owners, recent authors, bots and limitations."""
         requested, limit = history.requested_path, self.request.limit
         period = owners.find_recent_period(history.frames)
         recent_commits = (

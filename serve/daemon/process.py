@@ -181,6 +181,7 @@ def compute_git_config_digest() -> str:
 
 
 def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield path and status of each file of PACKAGES with one of SOURCE_SUFFIXES, always in the same order."""
     page_source = _ROOT / "mindmap" / "web"  # thousands of files in a checkout
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):

@@ -256,6 +256,7 @@ class _CallHandler(_BaseHandler):
             self.task.cancel()
 
     async def _answer(self) -> None:
+        """Wait for a free slot, run the handler in a thread, and respond."""
         queue, loop = self.service.queue, asyncio.get_running_loop()
         with self.service.state.track_request():
             try:

@@ -206,6 +206,7 @@ class ChangedLines:
     def _is_move_between_files(
         self, removed: ChangedLine, path: bytes, score: float, context_score: float
     ) -> bool:
+        """Check whether a removed line of another file is the source of a line, as `is_source`."""
         has_same_suffix = _get_suffix(path) == _get_suffix(removed.path)
         if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_suffix):
             return False

@@ -110,6 +110,7 @@ class Explainer:
         return answer
 
     def _load_context(self, request: ExplainRequest, path: Path, cwd: Path | None) -> ExplainContext:
+        """Read the state of the repository, file and index on which the answer depends."""
         repository = open_repository(path)
         head = repository.read_head()
         target = resolve_target(repository, head, request.file, cwd)
@@ -301,6 +302,7 @@ def _build_meta(
     enrichment: Enrichment,
     coverage: Coverage,
 ) -> ExplainMeta:
+    """Build the part of an answer about the index and the explanation. `commit_count`: commits of all blamed lines."""
     path = context.target.display_path
     limitation = " ".join(limitations) or None
     hint = file_history.build_hint(reader, enrichment, coverage)

@@ -144,6 +144,7 @@ def _open_reader(
     reader_pools: ReaderPools,
     path: str | None,
 ) -> FileHistoryReader:
+    """Open the index on the stack; without a readable index, return a reader without one."""
     create_reader_without_index = partial(_create_reader_without_index, repository, git, histories)
     if location is None:
         return create_reader_without_index()

@@ -145,6 +145,7 @@ class SourceFinder:
         return self._comparisons[parent_index, path]
 
     def _create_comparison(self, parent_index: int, path: bytes) -> _FileComparison:
+        """Compare the file with its version in the parent, without the cache."""
         blob = find_blob(self.repository, self.sha, path)
         parent, old_path = self.parents[parent_index], path
         old_blob = find_blob(self.repository, parent, path)

@@ -187,6 +187,7 @@ class IndexCache:
         return tuple(_summarize_entries(location, entries, now) for location in reversed(locations))
 
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
+        """Return the entry of a key as the most recently used one; create it if there is none."""
         with self._lock:
             # Drop earlier states of the file, which never come back. An older query must not drop a newer state.
             modified = _get_modification_time(key.fingerprint)

@@ -382,6 +382,7 @@ def describe_hits(
 
 
 def _describe_no_hits(filters: QueryFilter, *, has_vectors: bool) -> str:
+    """Return the hint for an answer without hits; empty for an empty range, which has its own hint."""
     if not filters.has_conditions:
         return (
             "HEAD reaches no indexed change." if has_vectors else "No indexed change has a word of the query."

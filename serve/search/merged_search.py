@@ -230,6 +230,7 @@ class _IndexSearch:
     def _rank(
         self, candidates: Sequence[Candidate], features: CandidateFeatures, reranker: Reranker
     ) -> list[ScoredCandidate]:
+        """Return the candidates in the order of the reranker's scores, as `rerank_by_features`."""
         query = self.open_search.query
         return rerank_by_features(
             candidates,

@@ -154,6 +154,7 @@ def _search_symbol_names(
     term_lookup: TermLookup,
     filter_mask: FilterMask,
 ) -> tuple[RankedHunk, ...]:
+    """Compute the symbol lane, from the quoted names if the query has any, or else from all of its words."""
     if not query.retrieval_profile.uses_symbol_lane:
         return ()
     if query.symbols:

@@ -304,6 +304,7 @@ class SymbolTracer:
         ]
 
     def _get_history(self, name: str) -> NameHistory:
+        """Return the changes of all symbols of a name. They are loaded once."""
         if name not in self._histories:
             self._histories[name] = NameHistory(
                 name,

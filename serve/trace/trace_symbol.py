@@ -182,6 +182,7 @@ def _describe_limitations(
     repository: Repository,
     deadline: Deadline,
 ) -> Iterator[str]:
+    """Yield sentences about what the trace may lack. `others`: other symbols of the name."""
     if others:
         yield format_places("Also outside of the source code", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.place.path)) is None for change in changes):
