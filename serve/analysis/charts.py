@@ -6,6 +6,7 @@ shows notebooks.
 
 from __future__ import annotations
 
+import string
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -37,15 +38,15 @@ YELLOW: Final = "#F0E442"
 GREY: Final = "#8A8F98"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
 # Main text, secondary text, and grid lines.
-INK: Final = "#1F2430"
-FAINT: Final = "#6B7280"
-GRID: Final = "#E5E7EB"
+TEXT_COLOR: Final = "#1F2430"
+MUTED_TEXT_COLOR: Final = "#6B7280"
+GRID_COLOR: Final = "#E5E7EB"
 
 # Width in inches, and pixels per inch.
 WIDTH: Final = 9.0
 DPI: Final = 100
-# A palette of colours makes a picture a third of the size. A chart has few colours.
-PICTURE_COLORS: Final = 256
+# Colours of a displayed PNG. A palette reduces its size to a third, and a chart has fewer colours.
+PNG_COLORS: Final = 256
 # Characters of a title that fit into a line, and the height in inches of a line and of the note below the title.
 MAX_TITLE_LENGTH: Final = 78
 TITLE_LINE_HEIGHT: Final = 0.28
@@ -53,9 +54,9 @@ NOTE_HEIGHT: Final = 0.22
 # Inches above the title, and the left edge of title and note as a share of the width.
 TOP_MARGIN: Final = 0.12
 LEFT_EDGE: Final = 0.012
-# More bars or matrix rows leave no room for readable names.
+# Maximum number of bars and of matrix rows. More leave no room for readable names.
 MAX_NAMED_BARS: Final = 14
-MATRIX_SIZE: Final = 14
+MAX_MATRIX_ROWS: Final = 14
 # Share of a calendar step that its bar covers. Bars without gaps look like an area.
 BAR_SHARE: Final = 0.86
 # Characters of a name beside a bar.
@@ -68,14 +69,17 @@ class Chart(Figure):
     """Figure that a notebook displays with any backend."""
 
     def _repr_png_(self) -> bytes:
-        drawing, picture = BytesIO(), BytesIO()
-        self.savefig(drawing, format="png")
-        Image.open(drawing).convert("RGB").quantize(PICTURE_COLORS).save(picture, "png", optimize=True)
-        return picture.getvalue()
+        full_png, small_png = BytesIO(), BytesIO()
+        self.savefig(full_png, format="png")
+        Image.open(full_png).convert("RGB").quantize(PNG_COLORS).save(small_png, "png", optimize=True)
+        return small_png.getvalue()
 
 
 def create_figure(height: float, title: str, note: str = "") -> Chart:
-    """Create a figure with a title, wrapped if it is long, and a small note below it; `height` in inches."""
+    """Create a figure with a title and a small note below it.
+
+    `height`: in inches, with a title of one line. Each further line of a long title adds to it.
+    """
     lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
     title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
     height += title_height - TITLE_LINE_HEIGHT
@@ -95,18 +99,18 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
         va="top",
         fontsize=14,
         fontweight="bold",
-        color=INK,
+        color=TEXT_COLOR,
     )
-    figure.text(LEFT_EDGE, note_top, note, ha="left", va="top", fontsize=9.5, color=FAINT)
+    figure.text(LEFT_EDGE, note_top, note, ha="left", va="top", fontsize=9.5, color=MUTED_TEXT_COLOR)
     return figure
 
 
 def style_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
     """Style the axes in place: grid lines, no frame, no tick marks. Return the same axes."""
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-    axes.tick_params(length=0, colors=FAINT, labelsize=9)
-    axes.grid(axis=grid, color=GRID, linewidth=0.8)
+    axes.spines["bottom"].set_color(GRID_COLOR)
+    axes.tick_params(length=0, colors=MUTED_TEXT_COLOR, labelsize=9)
+    axes.grid(axis=grid, color=GRID_COLOR, linewidth=0.8)
     axes.set_axisbelow(True)
     return axes
 
@@ -127,7 +131,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def find_short_paths(paths: Sequence[str]) -> dict[str, str]:
-    """Return for each path its shortest ending of whole names that no other path has."""
+    """Return the shortest unique ending of each path, made of whole names; the path itself if no ending is unique."""
     counts = Counter(ending for path in paths for ending in _list_endings(path))
     return {
         path: next((ending for ending in _list_endings(path) if counts[ending] == 1), path) for path in paths
@@ -143,20 +147,19 @@ def _list_endings(path: str) -> list[str]:
 def plot_activity(index: Frames) -> Chart:
     """Plot commits, lines and languages over time."""
     step = metrics.choose_step(index)
+    step_name, step_hours = metrics.CALENDAR_STEPS[step]
     rows = metrics.count_activity(index, step)
-    figure = create_figure(
-        7.2, _format_activity_title(rows, step), f"One bar is one {metrics.CALENDAR_STEPS[step][0]}, in UTC."
-    )
+    figure = create_figure(7.2, _format_activity_title(rows, step), f"One bar is one {step_name}, in UTC.")
     commits, lines, languages = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.2, 1.2])
     dates = rows.get_column("commit_date").to_list()
-    width = timedelta(hours=metrics.CALENDAR_STEPS[step][1] * BAR_SHARE)
+    width = timedelta(hours=step_hours * BAR_SHARE)
     commits.bar(dates, rows["commits"], width=width, color=BLUE, align="edge")
     lines.bar(dates, rows["added"], width=width, color=GREEN, align="edge", label="added")
     lines.bar(dates, -rows["removed"], width=width, color=RED, align="edge", label="removed")
-    lines.axhline(0, color=FAINT, linewidth=0.8)
+    lines.axhline(0, color=MUTED_TEXT_COLOR, linewidth=0.8)
     _plot_languages(languages, metrics.count_language_activity(index, step), width)
     for axes, title in ((commits, "commits"), (lines, "lines"), (languages, "files changed")):
-        style_axes(axes).set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
+        style_axes(axes).set_title(title, loc="left", fontsize=10, color=TEXT_COLOR, fontweight="bold")
         format_counts(axes)
     lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
     lines.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
@@ -204,42 +207,48 @@ def plot_co_changes(index: Frames) -> Chart:
             image, ax=axes, shrink=0.6, format=FuncFormatter(lambda value, _: f"{value:.0%}")
         )
         bar.outline.set_visible(False)
-        bar.ax.tick_params(length=0, colors=FAINT, labelsize=9)
+        bar.ax.tick_params(length=0, colors=MUTED_TEXT_COLOR, labelsize=9)
     return figure
 
 
 def _annotate_cells(axes: Axes, pairs: pl.DataFrame, names: list[str]) -> None:
-    """Write the non-zero shares into the cells."""
+    """Write the non-zero shares into the cells, in percent."""
     for (row, column), share in np.ndenumerate(_build_share_matrix(pairs, names)):
         if share > 0:
-            ink = "white" if share > WHITE_TEXT_ABOVE else INK
+            color = "white" if share > WHITE_TEXT_ABOVE else TEXT_COLOR
             axes.annotate(
-                f"{100 * share:.0f}", (column, row), ha="center", va="center", fontsize=8, color=ink
+                f"{100 * share:.0f}", (column, row), ha="center", va="center", fontsize=8, color=color
             )
 
 
 def _format_activity_title(rows: pl.DataFrame, step: str) -> str:
+    """Return a title that names the calendar step with the most commits."""
     total = int(rows["commits"].sum())
     if not total:
         return "No commits yet"
     busiest = rows.row(int(rows["commits"].arg_max() or 0), named=True)
-    date_formats = {"h": "%d %b %Y, %H:00", "d": "%d %b %Y", "w": "%d %b %Y", "o": "%b %Y", "y": "%Y"}
-    start = busiest["commit_date"].strftime(date_formats[step[-1]])
-    return (
-        f"{busiest['commits']:,} of {total:,} commits fell in one {metrics.CALENDAR_STEPS[step][0]}: {start}"
-    )
+    date_formats = {"h": "%d %b %Y, %H:00", "d": "%d %b %Y", "w": "%d %b %Y", "mo": "%b %Y", "y": "%Y"}
+    unit = step.lstrip(string.digits)
+    start = busiest["commit_date"].strftime(date_formats[unit])
+    step_name, _ = metrics.CALENDAR_STEPS[step]
+    return f"{busiest['commits']:,} of {total:,} commits fell in one {step_name}: {start}"
 
 
 def _plot_languages(axes: Axes, rows: pl.DataFrame, width: Any) -> None:
-    wide = rows.pivot("language", index="commit_date", values="hunks").fill_null(0).sort("commit_date")
+    """Plot the hunks of each language as stacked bars, the largest language at the bottom and `other` on top.
+
+    `width`: a timedelta, which the type hints of matplotlib do not accept.
+    """
+    hunks = rows.pivot("language", index="commit_date", values="hunks").fill_null(0).sort("commit_date")
     names = sorted(
-        wide.columns[1:], key=lambda name: (name == metrics.OTHER_LANGUAGES, -int(wide[name].sum()))
+        hunks.drop("commit_date").columns,
+        key=lambda name: (name == metrics.OTHER_LANGUAGES, -int(hunks[name].sum())),
     )
-    bottom = np.zeros(wide.height)
+    bottom = np.zeros(hunks.height)
     for name, colour in zip(names, PALETTE, strict=False):
-        counts = wide[name].to_numpy()
+        counts = hunks[name].to_numpy()
         axes.bar(
-            wide["commit_date"].to_list(),
+            hunks["commit_date"].to_list(),
             counts,
             bottom=bottom,
             width=width,
@@ -253,11 +262,12 @@ def _plot_languages(axes: Axes, rows: pl.DataFrame, width: Any) -> None:
 
 
 def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index: Frames) -> Chart:
-    total = int(index.commits["reached"].sum())
+    """Plot a bar for each of the first rows. `item_type`: what the rows are, in the plural."""
+    total_commits = int(index.commits["reached"].sum())
     top = rows.head(MAX_NAMED_BARS).reverse()
     figure = create_figure(
         1.6 + 0.32 * max(top.height, 4),
-        _format_hotspot_title(rows, label_column, total, item_type),
+        _format_hotspot_title(rows, label_column, item_type, total_commits),
         f"The {top.height} {item_type} with the most commits.",
     )
     axes = style_axes(figure.subplots(), grid="x")
@@ -265,7 +275,9 @@ def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index:
     other_commits = (top["changes"] - top["fixes"]).to_numpy()
     axes.barh(positions, top["fixes"], color=RED, label="commits that fix something")
     axes.barh(positions, other_commits, left=top["fixes"], color=SKY, label="other commits")
-    axes.set_yticks(positions, [shorten(name, MAX_NAME_LENGTH) for name in top[label_column]], color=INK)
+    axes.set_yticks(
+        positions, [shorten(name, MAX_NAME_LENGTH) for name in top[label_column]], color=TEXT_COLOR
+    )
     for position, row in zip(positions, top.iter_rows(named=True), strict=True):
         if row["fixes"]:
             axes.annotate(
@@ -275,35 +287,36 @@ def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index:
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
-                color=FAINT,
+                color=MUTED_TEXT_COLOR,
             )
     axes.margins(x=0.12)
-    axes.set_xlabel("commits", color=FAINT, fontsize=9)
+    axes.set_xlabel("commits", color=MUTED_TEXT_COLOR, fontsize=9)
     format_counts(axes, "x")
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.99))
     return figure
 
 
-def _format_hotspot_title(rows: pl.DataFrame, label_column: str, total: int, item_type: str) -> str:
+def _format_hotspot_title(rows: pl.DataFrame, label_column: str, item_type: str, total_commits: int) -> str:
     if not rows.height:
         return f"No {item_type} yet"
     first = rows.row(0, named=True)
-    return f"{first[label_column]} changed in {first['changes'] / max(total, 1):.0%} of {total:,} commits"
+    share = first["changes"] / max(total_commits, 1)
+    return f"{first[label_column]} changed in {share:.0%} of {total_commits:,} commits"
 
 
 def _select_coupled_files(pairs: pl.DataFrame) -> list[str]:
-    """Return the files of the first pairs, at most MATRIX_SIZE, the files of a pair one after the other."""
+    """Return the files of the first pairs, in the order of the pairs. Stop at the pair that exceeds MAX_MATRIX_ROWS."""
     names: list[str] = []
     for row in pairs.iter_rows(named=True):
         new_names = [name for name in (row["file_path"], row["file_path_other"]) if name not in names]
-        if len(names) + len(new_names) > MATRIX_SIZE:
+        if len(names) + len(new_names) > MAX_MATRIX_ROWS:
             break
         names += new_names
     return names
 
 
 def _build_share_matrix(pairs: pl.DataFrame, names: list[str]) -> npt.NDArray[np.float64]:
-    """Return the share of each pair of names: 0 for a pair that is not in the frame, NaN for a file with itself."""
+    """Return the share of each pair of names: 0 for a pair that is not in `pairs`, NaN for a file with itself."""
     positions = {name: position for position, name in enumerate(names)}
     size = max(len(names), 1)
     shares = np.zeros((size, size))
@@ -326,40 +339,51 @@ def plot_index_parts(sizes: pl.DataFrame) -> Chart:
 
 def plot_run_phases(times: pl.DataFrame) -> Chart:
     """Plot the time of the phases of the index runs; `times` is the result of `load_run_phases`."""
-    total = float(times["seconds"].sum())
-    first = times.row(0, named=True)
-    title = (
-        f"{first['phase'].capitalize()} took {first['seconds'] / (total or 1):.0%} of {total:,.0f} s of work"
-    )
     note = "Seconds of each phase, summed over all processes and all runs since the index was built."
-    figure = create_figure(3.6, title if total else "No times of index runs are recorded yet", note)
+    figure = create_figure(3.6, _format_run_phases_title(times), note)
     _plot_shares(figure.subplots(), times, "phase", times["seconds"], "seconds")
     return figure
+
+
+def _format_run_phases_title(times: pl.DataFrame) -> str:
+    total = float(times["seconds"].sum())
+    if not total:
+        return "No times of index runs are recorded yet"
+    longest = times.row(0, named=True)
+    return f"{longest['phase'].capitalize()} took {longest['seconds'] / total:.0%} of {total:,.0f} s of work"
 
 
 def _format_index_parts_title(sizes: pl.DataFrame) -> str:
     used_parts = sizes.filter(pl.col("part") != FREE_SPACE)
     if not used_parts["bytes"].sum():
         return "The index file is empty: all data is in the write-ahead log"
-    first, total = used_parts.row(0, named=True), int(sizes["bytes"].sum())
-    return f"{first['part'].capitalize()} take {first['bytes'] / total:.0%} of {total / 1e6:,.1f} MB"
+    largest, total = used_parts.row(0, named=True), int(sizes["bytes"].sum())
+    return f"{largest['part'].capitalize()} take {largest['bytes'] / total:.0%} of {total / 1e6:,.1f} MB"
 
 
 def _plot_shares(
     axes: Axes, rows: pl.DataFrame, label_column: str, sizes: pl.Series, unit: str, note_column: str = ""
 ) -> None:
+    """Plot a bar for the size of each row, with its share of the sum and the text of `note_column` beside it."""
     style_axes(axes, grid="x")
     axes.barh(
         rows[label_column], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label_column]]
     )
     axes.invert_yaxis()
-    axes.tick_params(axis="y", colors=INK, labelsize=10)
+    axes.tick_params(axis="y", colors=TEXT_COLOR, labelsize=10)
     total = float(sizes.sum()) or 1.0
     for position, (size, row) in enumerate(zip(sizes, rows.iter_rows(named=True), strict=True)):
         text = f"{size:,.2f} {unit}, {size / total:.0%}" + (f": {row[note_column]}" if note_column else "")
         axes.annotate(
-            text, (size, position), (5, 0), textcoords="offset points", va="center", fontsize=9, color=FAINT
+            text,
+            (size, position),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=MUTED_TEXT_COLOR,
         )
     largest = float(max(sizes.to_list(), default=0.0)) or 1.0
+    # Room for the text beside the longest bar.
     axes.set_xlim(0, largest * (1.6 if note_column else 1.2))
-    axes.set_xlabel(unit, color=FAINT, fontsize=9)
+    axes.set_xlabel(unit, color=MUTED_TEXT_COLOR, fontsize=9)

@@ -4,10 +4,10 @@ The first of these rules that applies decides:
 
 1. A type of Conventional Commits, as in `fix(parser)!: ...`, names the kind.
 2. A subject that starts with `Revert` or `Back out` is a revert.
-3. A commit that changes only tests, only documentation, or only build files and the like, has the kind of these files.
+3. A commit has the kind of its files if they are all tests, all documentation, or all build and similar files.
 4. The first words of the subject (`Add`, `Fix`, `Remove`, `Rename`, ...) name the kind.
 5. A commit that closes an issue is a fix.
-6. All others have the kind `other`.
+6. All other commits have the kind `other`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ BUILD: Final = "build"
 MERGE: Final = "merge"
 OTHER: Final = "other"
 
-# Kinds in the order of output, first those whose changes users of the program may notice.
+# Kinds in the order of output. Users of the program may notice the changes of the first ones.
 USER_FACING_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
 KINDS: Final = (*USER_FACING_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
-# Names of the kinds in headings and counts.
+# Plural names of the kinds, for headings and counts.
 DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         FEATURE: "features",
@@ -53,8 +53,8 @@ DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# Kinds by the types of Conventional Commits.
-_TYPES: Final = {
+# Kind of each type of Conventional Commits.
+_KIND_BY_TYPE: Final = {
     **dict.fromkeys(("feat", "feature"), FEATURE),
     **dict.fromkeys(("fix", "bugfix", "hotfix", "security"), FIX),
     **dict.fromkeys(("perf", "performance"), PERFORMANCE),
@@ -78,18 +78,19 @@ _INTERNAL_WORDS: Final = re.compile(
 _CONVENTIONAL: Final = re.compile(
     r"(?P<type>[\w./-]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
 )
-# Any other prefix, as in `regex: fix the parser` or `[core] Add x`. A prefix of one word in lower case is a name, even
-# if the word is also a verb, such as `sort: ...`.
+# Any other prefix, as in `regex: fix the parser` or `[core] Add x`. The group `name` matches a prefix in lower case,
+# which names a part of the program even if it is also a verb, such as `sort: ...`.
 _PREFIX: Final = re.compile(
     r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
 )
 # Footer of Conventional Commits.
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
+# Kind of a commit whose files all have one role. Files with the role `other` are build files and the like.
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
 
 
 def _compile_words(words: str) -> re.Pattern[str]:
-    """Compile words separated by spaces, for the start of a subject; `_` stands for a space, `*` for any ending."""
+    """Compile a pattern that matches any of the words. `_` in a word stands for a space, `*` for any letters."""
     alternatives = (re.escape(word).replace("_", r"\s+").replace(r"\*", r"\w*") for word in words.split())
     return re.compile(rf"(?:{'|'.join(alternatives)})(?![\w-])", re.IGNORECASE)
 
@@ -135,7 +136,7 @@ _FIRST_WORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommitKind:
-    """Kind of a commit. `title`: subject without a type of Conventional Commits.
+    """Kind of a commit. `name`: one of KINDS. `title`: subject without a type of Conventional Commits.
 
     `is_user_facing`: users of the program may notice the change.
     """
@@ -147,14 +148,14 @@ class CommitKind:
 
 
 def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_issue: bool) -> CommitKind:
-    """Return the kind of a commit. `paths`: files that it changes; none if they are unknown."""
+    """Return the kind of a commit. `paths`: files that it changes; empty if they are unknown."""
     roles = {classify_role(path) for path in paths}
     may_change_program = not roles or bool(roles - {"tests", "prose"})
     is_breaking = _BREAKING_FOOTER.search(body) is not None
     match = _CONVENTIONAL.match(subject)
     if match:
         is_breaking = is_breaking or match["breaking"] is not None
-    if match and (kind := _TYPES.get(match["type"].lower())):
+    if match and (kind := _KIND_BY_TYPE.get(match["type"].lower())):
         scope = (match["scope"] or "").strip()
         is_user_facing = (
             kind in USER_FACING_KINDS and may_change_program and scope.lower() not in _INTERNAL_SCOPES
@@ -178,14 +179,14 @@ def _classify_unconventional(subject: str, roles: Collection[FileRole], *, close
 
 
 def _classify_words(subject: str) -> str | None:
-    """Return the kind that the first words of the subject name, else the first words after its prefix; None if none.
+    """Return the kind named by the first words of the subject, or of the text after its prefix; None if there is none.
 
-    If the prefix is a name, the words after it are first.
+    If the prefix is a name, the text after it is tried first.
     """
-    prefix = _PREFIX.match(subject)
-    texts = [subject, subject[prefix.end() :]] if prefix else [subject]
-    if prefix and prefix["name"]:
-        texts.reverse()
+    texts = [subject]
+    if prefix := _PREFIX.match(subject):
+        text_after_prefix = subject[prefix.end() :]
+        texts = [text_after_prefix, subject] if prefix["name"] else [subject, text_after_prefix]
     for text in texts:
         for kind, words in _FIRST_WORDS:
             if words.match(text.lstrip("\"'`*- ")):

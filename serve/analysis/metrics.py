@@ -1,8 +1,8 @@
 """Data frames about a history: activity, hotspots, co-changes, index size and run time.
 
-Notebooks and `lineage related` use them, so that charts and answers have the same numbers. `open_index` reads the index
-of a repository. A hunk is the diff of one file in one commit. A commit counts as a fix by words in its subject; compare
-rates of fixes within one history only, because histories word their subjects differently.
+Notebooks and `lineage related` use them, so charts and answers have the same numbers. `open_index` reads the index of a
+repository. A hunk is the diff of one file in one commit. A commit counts as a fix if its subject has a word such as
+`fix`. Compare fix rates only within one history: histories word their subjects differently.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ CALENDAR_STEPS: Final = {
     "3mo": ("quarter", 2_190),
     "1y": ("year", 8_766),
 }
-# Most bars of a chart. More are too narrow in 900 pixels.
+# Maximum number of bars of a chart. More are too narrow in 900 pixels.
 MAX_BARS: Final = 72
-# Languages with a colour of their own in a chart. The others are grouped.
+# Maximum number of languages with a colour of their own in a chart. The others are grouped.
 MAX_LANGUAGES: Final = 5
 OTHER_LANGUAGES: Final = "other"
 
 
 def choose_step(index: Frames) -> str:
-    """Return the shortest of CALENDAR_STEPS that divides the history into at most MAX_BARS bars."""
-    span_hours = index.commits.filter("reached").select(
+    """Return the shortest of CALENDAR_STEPS that divides the history into at most MAX_BARS bars, or else a year."""
+    span_frame = index.commits.filter("reached").select(
         (pl.col("commit_date").max() - pl.col("commit_date").min()).dt.total_hours()
     )
-    hours = span_hours.item() or 0
+    hours = span_frame.item() or 0  # None without commits
     return next(
         (step for step, (_, step_hours) in CALENDAR_STEPS.items() if hours / step_hours <= MAX_BARS), "1y"
     )
 
 
 def count_activity(index: Frames, step: str) -> pl.DataFrame:
-    """Count commits, authors, added and removed lines per calendar step, including steps without commits."""
+    """Return `commits`, `authors`, `added` and `removed` lines per calendar step, including steps without commits."""
     commits = index.commits.filter("reached").select("commit_sha", "commit_date", "author_email")
     lines = index.hunks.group_by("commit_sha").agg(pl.col("added_lines", "removed_lines").sum())
     steps = (
@@ -72,7 +72,7 @@ def count_activity(index: Frames, step: str) -> pl.DataFrame:
 
 
 def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
-    """Count hunks per calendar step and language; all but the largest languages are grouped as `other`."""
+    """Return `hunks` per calendar step and language. All but the MAX_LANGUAGES largest languages become `other`."""
     hunks = index.hunks.with_columns(pl.col("language").fill_null("unknown"))
     largest = hunks.get_column("language").value_counts(sort=True).head(MAX_LANGUAGES).get_column("language")
     return (
@@ -90,7 +90,7 @@ def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
     )
 
 
-# Use of each part of an index. The next two mappings assign columns and tables to the parts.
+# Use of each part of an index. The next two mappings assign columns and tables to the parts; columns take precedence.
 INDEX_PARTS: Final = {
     "vectors": "searched by the vector lane",
     "diffs": "shown in answers",
@@ -132,8 +132,7 @@ def measure_index_parts(index: Frames) -> pl.DataFrame:
 def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
     """Return the `seconds` of each `phase`, the longest first, summed over the index runs since the index was built.
 
-    Times of phases that workers run in parallel are summed over the workers. All are 0 for an index without recorded
-    times.
+    The times of parallel workers are added. All times are 0 for an index without recorded times.
     """
     times = load_times(find_index_location(path).times)
     rows = [{"phase": phase, "seconds": times.get(phase, 0.0)} for phase in PROFILE_FIELDS]
@@ -144,19 +143,19 @@ def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
 FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# Larger commits are renames, reformatting or imports: their files are unrelated. Ignored paths do not count.
+# Larger commits are renames, reformatting or imports: their files are unrelated. Files of ignored paths do not count.
 MAX_FILES_PER_COMMIT: Final = 30
 # Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
-# An answer about one file gives the number of common commits, so that readers can judge it. One is no association.
+# Lower minimum for answers about one file, which show the number of common commits. One is no association.
 MIN_COMMON_COMMITS_OF_FILE: Final = 2
-# Normal quantile of the lower bound of a share, for a confidence of 95 %.
+# Quantile of the normal distribution for the two-sided 95 % interval of a share.
 CONFIDENCE_QUANTILE: Final = 1.96
-# Name of a symbol with its parents.
+# Name of a symbol with its parents, such as `Parser.parse`.
 QUALIFIED_NAME: Final = (
     pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
 )
-# Newest of a group of commits; of several with its date, the last one in the order of the index.
+# Newest commit of a group. Of several commits with the newest date, the last one in the order of the index.
 _LAST_CHANGE: Final = {
     "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
     "last_date": pl.col("commit_date").max(),
@@ -176,14 +175,13 @@ def label_fix_commits(index: HistoryFrames) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedHistory(HistoryFrames):
-    """Frames whose hunks already are those of `follow_renames`, so that it is computed once."""
+    """Frames whose `hunks` are the result of `follow_renames`, so that they are computed only once."""
 
 
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     """Return the reachable hunks with the newest path of their file as `file_path`, and no `old_path`.
 
-    Thus a renamed file is counted once. A change of the old path on a branch without the rename also counts for the new
-    path.
+    A renamed file is thus one file. It includes the changes of its old path on branches that lack the rename.
     """
     if isinstance(index, RenamedHistory):
         return index.hunks
@@ -193,51 +191,53 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
     newest_paths: list[str] = []
-    # Positions of changes of a path that may be newer than its rename.
-    late_changes: dict[str, list[int]] = {}
+    # Positions of the changes of each path, as long as neither a rename from this path nor the file's start was found.
+    # Changes on a branch without the rename can be newer than the rename.
+    unassigned_changes: dict[str, list[int]] = {}
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
+    # Newest changes first.
     for position, (path, old_path, kind) in enumerate(zip(*columns, strict=True)):
         newest = newest_by_path.get(path, path)
         newest_paths.append(newest)
         if path not in newest_by_path:
-            late_changes.setdefault(path, []).append(position)
+            unassigned_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
         if is_renamed or kind == "added":
-            late_changes.pop(path, None)  # these changed this file, not one that was renamed before
+            unassigned_changes.pop(path, None)  # the file at this path starts here: they are its own changes
         if is_renamed:
             newest_by_path.pop(path, None)  # an older file of this path is another file
             newest_by_path[old_path] = newest
-            for late_position in late_changes.pop(old_path, ()):
-                newest_paths[late_position] = newest
+            for newer_position in unassigned_changes.pop(old_path, ()):
+                newest_paths[newer_position] = newest
     return hunks.select(index.hunks.columns).with_columns(
         file_path=pl.Series(newest_paths, dtype=pl.String), old_path=pl.lit(None, pl.String)
     )
 
 
 def find_file_hotspots(index: HistoryFrames) -> pl.DataFrame:
-    """Return the files with their number of commits (`changes`), `fixes` and `lines`, most changes first.
+    """Return the files with their number of commits (`changes`), `fixes` and changed `lines`, most changes first.
 
-    `last_commit` and `last_date` are those of the newest of the commits.
+    `fix_rate`: `fixes` as a share of `changes`. `last_commit`, `last_date`: the newest of the commits and its date.
     """
     return _find_hotspots(index, follow_renames(index), ["file_path"])
 
 
 def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
     """Return the symbols (qualified `name` and file) with the columns of `find_file_hotspots`, most changes first."""
-    touched_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
+    changed_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
         name=QUALIFIED_NAME
     )
     return _find_hotspots(
-        index, touched_symbols.join(follow_renames(index), on="hunk_id"), ["name", "file_path"]
+        index, changed_symbols.join(follow_renames(index), on="hunk_id"), ["name", "file_path"]
     )
 
 
 def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
     """Return pairs of files with their common commits (`together`), the strongest pairs first.
 
-    `share`: common commits as a share of the commits that change one or both files. The order is by the lower bound of
-    its Wilson interval, so that three of three commits count less than thirty of forty. Images and other files that are
-    not read as text are left out.
+    `share`: common commits as a share of the commits that change one or both files. The pairs are sorted by the lower
+    bound of the share's Wilson interval, so that three of three commits count less than thirty of forty. Files that are
+    not text, and commits of more than MAX_FILES_PER_COMMIT files, are left out.
     """
     is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
     is_small = pl.col("files") <= MAX_FILES_PER_COMMIT
@@ -271,17 +271,17 @@ def find_files_changed_with(
 ) -> pl.DataFrame:
     """Return the files that changed together with the selected file or files, strongest association first.
 
-    `changed_files`: result of `list_changed_files`. Commits of more than `MAX_FILES_PER_COMMIT` files do not count.
-    The columns of a file are:
+    `changed_files`: result of `list_changed_files`. Commits of more than MAX_FILES_PER_COMMIT files do not count. The
+    columns are:
 
     - `together`: commits that change it and a selected file. `changes`: all commits that change it.
     - `confidence`: `together` as a share of the commits that change a selected file. `lift`: `confidence` divided by
       the share of all commits that change the file; 1 without association.
     - `last_commit`, `last_date`: newest commit of `together`.
 
-    The order is by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common by
-    chance. Thus a test that a fifth of the selected commits and few others change comes before a changelog that half of
-    all commits change, and many common commits count more than few. Files with a lift of 1 or less are left out.
+    The files are sorted by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common
+    by chance. A test that a fifth of the selected commits and few others change comes before a changelog that half of
+    all commits change. Many common commits count more than few. Files with a lift of 1 or less are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
@@ -308,7 +308,12 @@ def find_files_changed_with(
 
 
 def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
-    """Return the log-likelihood ratio of commits that change a selected file or not, and the other file or not."""
+    """Return the log-likelihood ratio of a 2 x 2 table: commits that change a selected file, and the other file.
+
+    `selected`, `changes`: commits that change a selected file, and the other file. `together`: commits that change
+    both. `total`: all commits.
+    """
+    # Observed and expected count of each cell of the table.
     cells = (
         (together, selected * changes / total),
         (selected - together, selected * (total - changes) / total),
@@ -322,7 +327,7 @@ def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr
 
 
 def count_large_commits(changed_files: pl.DataFrame, is_selected: pl.Expr) -> int:
-    """Return how many commits of the selected files are too large to count as co-changes.
+    """Return how many commits that change a selected file are too large to count as co-changes.
 
     `changed_files`: result of `list_changed_files`.
     """
@@ -331,7 +336,7 @@ def count_large_commits(changed_files: pl.DataFrame, is_selected: pl.Expr) -> in
 
 
 def list_changed_files(index: HistoryFrames) -> pl.DataFrame:
-    """Return each changed file of each reachable commit once. `files`: number of files that the commit changes."""
+    """Return each file of each reachable commit once. Column `files`: number of files that the commit changes."""
     files = follow_renames(index).select("commit_sha", "file_path").unique()
     return files.with_columns(files=pl.len().over("commit_sha"))
 
@@ -345,7 +350,7 @@ def _compute_lower_bound(share: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs whose files are in different top-level directories."""
+    """Return the pairs of `find_co_changes` whose files are in different top-level directories."""
     directories = [
         pl.col(name).str.extract("^([^/]*)/").fill_null("") for name in ("file_path", "file_path_other")
     ]
@@ -354,14 +359,14 @@ def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _find_hotspots(index: HistoryFrames, changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Count the commits of each group of changes with the same values in the columns `keys`."""
-    per_commit = changes.group_by(*keys, "commit_sha").agg(
+def _find_hotspots(index: HistoryFrames, hunks: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Group the hunks by the columns `keys`. Return the columns of `find_file_hotspots` for each group."""
+    lines_per_commit = hunks.group_by(*keys, "commit_sha").agg(
         lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum()
     )
     return (
         label_fix_commits(index)
-        .join(per_commit, on="commit_sha", maintain_order="left")
+        .join(lines_per_commit, on="commit_sha", maintain_order="left")
         .group_by(keys)
         .agg(changes=pl.len(), fixes=pl.col("fix").sum(), lines=pl.col("lines").sum(), **_LAST_CHANGE)
         .with_columns(fix_rate=pl.col("fixes") / pl.col("changes"))
@@ -370,7 +375,10 @@ def _find_hotspots(index: HistoryFrames, changes: pl.DataFrame, keys: list[str])
 
 
 def find_index_location(path: Path | str | None = None) -> IndexLocation:
-    """Return the index location of a repository; by default of LINEAGE_REPOSITORY, else of the working directory."""
+    """Return the index location of the repository at `path`.
+
+    The default is the repository of LINEAGE_REPOSITORY, or else that of the working directory.
+    """
     return locate_index(config.load_settings().home, open_repository(_find_repository_path(path)))
 
 
@@ -393,7 +401,7 @@ class NotebookIndex(Frames):
 def open_index(path: Path | str | None = None, *, texts: bool = False) -> NotebookIndex:
     """Read the index of a repository as polars frames, in one snapshot; raise NotIndexed if it has none.
 
-    Works while an index run or a daemon is active, and closes the database before it returns. `texts` adds diffs,
+    An index run or a daemon may be active meanwhile. The database is closed on return. `texts`: also read the diffs,
     embedded texts and the source of symbols, which take most of the memory.
     """
     repository_path = _find_repository_path(path)

@@ -1,7 +1,7 @@
 """Owners of files: the authors of their surviving lines, and the authors of recent changes.
 
-Names and addresses are mapped by `.mailmap`. Authors with the same name or the same address are one person. Bots such
-as `dependabot` are not owners; they are listed separately.
+`.mailmap` maps names and addresses. Authors with the same name or the same address are one person. Bots such as
+`dependabot` are not owners; they are listed separately.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from stores.frames import HistoryFrames
 
 # Time limit for git blame of a file, or of all files of a directory together.
 MAX_BLAME_SECONDS: Final = 4.0
-# Further time to find out which other files of a directory are binary, because these are not counted.
-MAX_CHECK_SECONDS: Final = 1.0
-# Commits are recent in this period before the newest commit of the history.
+# Extra time to recognise the binary files among the remaining files of a directory. Binary files are not counted.
+MAX_BINARY_CHECK_SECONDS: Final = 1.0
+# Commits are recent if they are at most this much older than the newest commit of the history.
 RECENT_PERIOD: Final = timedelta(days=365)
 # A commit of this age has half the weight of the newest.
 HALF_LIFE: Final = timedelta(days=182)
@@ -62,10 +62,10 @@ class Author:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Name and address in lower case. Authors who share one of them are the same person.
+        """Name and address in lower case. Authors who share one of these keys are the same person.
 
-        Addresses that many people share count only without a name. These are addresses of programs (`noreply@`), and
-        placeholders without a domain (`none@none`).
+        An address that many people share is a key only if the author has no name. It is the address of a program
+        (`noreply@...`) or a placeholder without a domain (`none@none`).
         """
         name, email = self.name.strip().casefold(), self.email.casefold()
         has_domain = "." in email.partition("@")[2]
@@ -76,7 +76,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class RecentCommit:
-    """Recent commit that changes the files. `lines`: added and removed lines. `weight`: by age, 1 down to 0.25."""
+    """Recent commit that changes the files. `lines`: added plus removed lines. `weight`: 1 (newest) down to 0.25."""
 
     commit_sha: str
     lines: int
@@ -85,7 +85,7 @@ class RecentCommit:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingLines:
-    """Number of surviving lines of each commit, and sentences about what limits the count."""
+    """Number of surviving lines of each commit by sha, and sentences about what limits the count."""
 
     lines: Mapping[str, int]
     limitations: tuple[str, ...] = ()
@@ -132,21 +132,21 @@ def blame_directory(
     blobs: Mapping[bytes, str],
     ignore_revs: BlameIgnoreRevs,
 ) -> SurvivingLines:
-    """Return the surviving lines of files of HEAD. git blames them in the given order until the time is over.
+    """Return the surviving lines of files of the commit `head`.
 
-    `blobs`: blob of each file, by path.
+    git blames the files in the given order, for at most MAX_BLAME_SECONDS. `blobs`: blob of each file, by path.
     """
     deadline = time.monotonic() + MAX_BLAME_SECONDS
     counts: Counter[str] = Counter()
-    files = blamed_files = failed_files = 0
+    text_files = blamed_files = failed_files = 0
     for path, blob in blobs.items():
-        files += 1
-        if time.monotonic() > deadline + MAX_CHECK_SECONDS:
-            continue
+        text_files += 1
+        if time.monotonic() > deadline + MAX_BINARY_CHECK_SECONDS:
+            continue  # counted as text without a check
         try:
             target = read_committed_target(repository, head, path, blob)
             if target.content is None:  # binary
-                files -= 1
+                text_files -= 1
                 continue
             remaining_seconds = deadline - time.monotonic()
             if remaining_seconds <= 0:
@@ -162,7 +162,7 @@ def blame_directory(
         else:
             counts.update(count_surviving_lines(result.lines))
             blamed_files += 1
-    limitations = (*_describe_unblamed_files(files, blamed_files, failed_files), ignore_revs.note)
+    limitations = (*_describe_unblamed_files(text_files, blamed_files, failed_files), ignore_revs.note)
     return SurvivingLines(counts, tuple(filter(None, limitations)))
 
 
@@ -179,7 +179,7 @@ def _describe_unblamed_files(files: int, blamed_files: int, failed_files: int) -
 def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | None:
     """Return the start and end of the recent period; None without commits.
 
-    It ends at the newest commit that HEAD reaches. Commits with a date in the future are ignored.
+    The period ends at the newest commit that HEAD reaches. Commits with a date in the future are ignored.
     """
     is_past = pl.col("commit_date") <= datetime.now(UTC)
     newest = history.commits.filter(pl.col("reached") & is_past).select(pl.col("commit_date").max()).item()
@@ -189,9 +189,9 @@ def find_recent_period(history: HistoryFrames) -> tuple[datetime, datetime] | No
 def list_recent_commits(
     history: HistoryFrames, is_selected: pl.Expr, period: tuple[datetime, datetime]
 ) -> list[RecentCommit]:
-    """Return the commits of the period that change the selected files.
+    """Return the commits of the period that change the selected files, oldest first.
 
-    `history`: with the newest paths of files, as `RenamedHistory`. `is_selected`: filter on `file_path`.
+    `history`: frames whose hunks have the newest paths of the files. `is_selected`: filter on `file_path`.
     """
     since, until = period
     recent = history.commits.filter(pl.col("reached") & pl.col("commit_date").is_between(since, until))
@@ -208,9 +208,9 @@ def list_recent_commits(
 
 
 def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
-    """Return the author of each commit. git applies `.mailmap`, because libgit2 compares addresses with their case.
+    """Return the author of each commit by sha, after `.mailmap`. Authors who are one person are unified.
 
-    Raises UnknownAuthors.
+    git applies `.mailmap`, because libgit2 compares addresses case-sensitively. Raises UnknownAuthors.
     """
     stdin = "".join(f"{sha}\n" for sha in dict.fromkeys(shas)).encode()
     if not stdin:
@@ -224,24 +224,27 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Return the author of each commit. Several authors who are one person become the one with the most commits."""
+    """Replace authors who are one person by the one of them with the most commits. `authors`: by sha of the commit."""
     counts = Counter(authors.values())
-    # Authors who are one person, by each of their names and addresses.
-    people: dict[str, list[Author]] = {}
+    # All authors who are one person, by each of their keys.
+    person_by_key: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
-        same_people = [people[key] for key in author.keys if key in people]
-        person = list(dict.fromkeys([*chain.from_iterable(same_people), author]))
+        known_parts = [person_by_key[key] for key in author.keys if key in person_by_key]
+        person = list(dict.fromkeys([*chain.from_iterable(known_parts), author]))
         for member in person:
-            people.update(dict.fromkeys(member.keys, person))
+            person_by_key.update(dict.fromkeys(member.keys, person))
     main_authors = {
-        author: min(people[author.keys[0]], key=lambda member: (-counts[member], member.name))
+        author: min(person_by_key[author.keys[0]], key=lambda member: (-counts[member], member.name))
         for author in counts
     }
     return {sha: main_authors[author] for sha, author in authors.items()}
 
 
 def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tuple[Owner, ...]:
-    """Return the people who wrote the surviving lines, most lines first. `lines`: number of lines by commit."""
+    """Return the people who wrote the surviving lines, most lines first, without bots.
+
+    `lines`: number of lines by commit. `authors`: author of each commit.
+    """
     counts: Counter[Author] = Counter()
     for sha, count in lines.items():
         if not is_bot(authors[sha].name):
@@ -256,9 +259,10 @@ def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tupl
 def rank_recent_authors(
     commits: Sequence[RecentCommit], authors: Mapping[str, Author]
 ) -> tuple[RecentAuthor, ...]:
-    """Return the people who changed the files recently, those with the largest share first.
+    """Return the people who changed the files recently, the largest share first, without bots.
 
-    A person's share is the mean of two: the share of the commits and that of the changed lines, both weighted by age.
+    A person's share is the mean of their share of the commits and their share of the changed lines. Both are weighted
+    by age.
     """
     commits_by_author: dict[Author, list[RecentCommit]] = defaultdict(list)
     for commit in commits:

@@ -64,7 +64,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind, newest first. `count`: number of all of them; `commits` may have only the newest."""
+    """Commits of one kind. `count`: number of them in the range. `commits`: the newest of them, newest first."""
 
     kind: str
     count: int
@@ -89,10 +89,10 @@ class ReleaseNote:
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """Summary of a range of commits. The counts are of all commits; lists may be shortened.
+    """Summary of a range of commits. The numbers are those of the whole range; the lists may be shortened.
 
-    `first_date`, `last_date`: dates of the oldest and the newest commit; None without commits. `limitation`: what git
-    could not read.
+    `first_date`, `last_date`: dates of the oldest and the newest commit; None without commits. `limitation`: sentence
+    about commits that git could not read; None if there are none.
     """
 
     commit_range: str
@@ -120,7 +120,7 @@ class LogAnswer:
 
 @dataclass(frozen=True)
 class ClassifiedCommit:
-    """Commit of a range with its references and its kind."""
+    """Commit of a range with its references and its kind. `data`: the commit as read from git."""
 
     data: RangeCommit
     references: tuple[Reference, ...]
@@ -159,12 +159,12 @@ class ClassifiedCommit:
 
     @property
     def shown_references(self) -> tuple[str, ...]:
-        """Issues, pull requests, tickets and advisories."""
+        """Texts of the references to issues, pull requests, tickets and advisories."""
         return tuple(reference.text for reference in self.references if reference.kind in SHOWN_KINDS)
 
     @property
     def pull_request_title(self) -> str:
-        """Title of the pull request that this commit merges, which is the first line of its body; else empty."""
+        """Title of the pull request that this commit merges: first line of the body. Empty if it merges none."""
         is_request = any(reference.kind == PULL_REQUEST for reference in self.references)
         return self.body.partition("\n")[0].strip() if self.is_merge and is_request else ""
 
@@ -175,10 +175,10 @@ class ClassifiedCommit:
 
 
 def summarize_range(text: str, path: Path, home: Path, *, limit: int) -> LogAnswer:
-    """Return the summary of a range of the repository at `path`.
+    """Return the summary of the range `text`, such as `v1..v2`, of the repository at `path`.
 
-    `limit`: number of release notes, and of commits of each kind, to return. Raises BadRequest, and NothingReadable if
-    all commits of the range are unreadable.
+    `limit`: maximum number of release notes, and of commits of each kind. Raises BadRequest for a bad range or limit,
+    and NothingReadable if all commits of the range are unreadable.
     """
     validate_limit(limit, "commits")
     repository = open_repository(path)
@@ -244,9 +244,10 @@ def _group_by_kind(commits: Sequence[ClassifiedCommit], limit: int) -> Iterator[
     groups: defaultdict[str, list[ClassifiedCommit]] = defaultdict(list)
     for commit in commits:
         groups[commit.kind.name].append(commit)
-    for kind in filter(groups.__contains__, KINDS):
-        shown = groups[kind][:limit]
-        yield KindGroup(kind, len(groups[kind]), tuple(map(_build_log_commit, shown)))
+    for kind in KINDS:
+        if kind in groups:
+            newest = groups[kind][:limit]
+            yield KindGroup(kind, len(groups[kind]), tuple(map(_build_log_commit, newest)))
 
 
 def _build_log_commit(commit: ClassifiedCommit) -> LogCommit:
@@ -266,16 +267,17 @@ def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCoun
     commits change it, or if it has one subdirectory and no files; repeat. Files directly in a replaced directory count
     for that directory. A commit counts for each directory in which it changes files.
     """
+    # Kind and changed files of the commits that change each directory.
     groups = {"": [(commit.kind.name, set(commit.data.paths)) for commit in commits if commit.data.paths]}
     limit = len(groups[""]) * DIVIDED_SHARE
     counts: list[DirectoryCount] = []
     while groups:
         path, members = groups.popitem()
-        kinds, subdirectories = _split_directory(path, members)
-        if not path or len(members) > limit or (not kinds and len(subdirectories) == 1):
+        direct_kinds, subdirectories = _split_directory(path, members)
+        is_divided = not path or len(members) > limit or (not direct_kinds and len(subdirectories) == 1)
+        if is_divided:
             groups.update(subdirectories)
-        else:
-            kinds = [kind for kind, _ in members]
+        kinds = direct_kinds if is_divided else [kind for kind, _ in members]
         if kinds:
             counts.append(DirectoryCount(path, len(kinds), count_kinds(kinds)))
     return sorted(counts, key=lambda count: (-count.commits, count.path))
@@ -286,19 +288,21 @@ def _split_directory(
 ) -> tuple[list[str], dict[str, list[tuple[str, set[str]]]]]:
     """Return the kinds of the commits that change files directly in a directory, and the members of each subdirectory.
 
-    `members`: kind of each commit with the files that it changes below `path`.
+    `members`: kind of each commit, with the files below `path` that it changes. `path` ends with a slash or is empty.
     """
     direct_kinds: list[str] = []
     subdirectories: defaultdict[str, list[tuple[str, set[str]]]] = defaultdict(list)
     for kind, paths in members:
-        files: defaultdict[str, set[str]] = defaultdict(set)
+        direct_files: set[str] = set()
+        files_by_subdirectory: defaultdict[str, set[str]] = defaultdict(set)
         for file in paths:
             name, slash, _ = file.removeprefix(path).partition("/")
-            files[f"{path}{name}/" if slash else ""].add(file)
-        if files.pop("", None):
+            files = files_by_subdirectory[f"{path}{name}/"] if slash else direct_files
+            files.add(file)
+        if direct_files:
             direct_kinds.append(kind)
-        for directory, names in files.items():
-            subdirectories[directory].append((kind, names))
+        for subdirectory, files in files_by_subdirectory.items():
+            subdirectories[subdirectory].append((kind, files))
     return direct_kinds, subdirectories
 
 
@@ -308,14 +312,14 @@ def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseN
     A merged pull request is one change, with the commits that it merged. A commit and its revert are left out if the
     range has both.
     """
-    notes = _list_changes(commits, _find_merged_commits(commits))
+    notes = _build_notes(commits, _find_merged_commits(commits))
     yield from sorted(notes, key=lambda note: (not note.is_breaking, KINDS.index(note.kind)))
 
 
 def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
     """Return the commits that each pull request merged, by the sha of the merge.
 
-    A merge without a pull request is searched for pull requests that were merged into its branch before.
+    A merge without a pull request may merge a branch into which pull requests were merged before. They are found too.
     """
     by_sha = {commit.sha: commit for commit in commits}
     parents = {sha: commit.data.parents for sha, commit in by_sha.items()}
@@ -323,7 +327,8 @@ def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[
         sha: set() for sha, commit in by_sha.items() if commit.pull_request_title
     }
     all_parents = {parent for parents_of_commit in parents.values() for parent in parents_of_commit}
-    # Several tips may reach a merge. It is then found several times, with the same commits.
+    # Parents of each commit, and a tip to start from. A merge that several tips reach is found once for each of them,
+    # with the same commits.
     pending = [(parents, sha) for sha in by_sha if sha not in all_parents]
     while pending:
         graph, tip = pending.pop()
@@ -342,9 +347,10 @@ def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[
     }
 
 
-def _list_changes(
+def _build_notes(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> Iterator[ReleaseNote]:
+    """Yield the notes in the order of the commits. `merged_commits`: result of `_find_merged_commits`."""
     cancelled = _find_cancelled_commits(commits, merged_commits)
     in_pull_requests = {commit.sha for group in merged_commits.values() for commit in group}
     for commit in commits:
@@ -352,15 +358,15 @@ def _list_changes(
         if sha in cancelled or sha in in_pull_requests:
             continue
         kind = commit.kind
-        kept_commits = [other for other in merged_commits.get(sha, ()) if other.sha not in cancelled]
+        remaining_commits = [other for other in merged_commits.get(sha, ()) if other.sha not in cancelled]
         if sha in merged_commits:
-            kind = _classify_pull_request(commit, kept_commits)
+            kind = _classify_pull_request(commit, remaining_commits)
         if kind.is_user_facing:
-            yield _build_note(commit, kind, kept_commits)
+            yield _build_note(commit, kind, remaining_commits)
 
 
 def _classify_pull_request(merge: ClassifiedCommit, merged_commits: Sequence[ClassifiedCommit]) -> CommitKind:
-    """Return the kind of a pull request by its title and changed files, or else that of its commits.
+    """Return the kind of a pull request by its title and changed files, or else by the kinds of its commits.
 
     A pull request with a breaking commit is a breaking change.
     """
@@ -368,56 +374,59 @@ def _classify_pull_request(merge: ClassifiedCommit, merged_commits: Sequence[Cla
     kind = merge.classify(merge.pull_request_title, paths)
     is_breaking = kind.is_breaking or any(commit.kind.is_breaking for commit in merged_commits)
     if kind.name == OTHER:
-        # The title names no kind: take that kind of the commits that comes first in KINDS.
+        # The title names no kind: use the first user-facing kind of the commits, in the order of KINDS.
         user_facing_kinds = [commit.kind for commit in merged_commits if commit.kind.is_user_facing]
         if user_facing_kinds:
-            kind = replace(
-                min(user_facing_kinds, key=lambda other: KINDS.index(other.name)), title=kind.title
-            )
+            first_kind = min(user_facing_kinds, key=lambda other: KINDS.index(other.name))
+            kind = replace(first_kind, title=kind.title)
     return replace(kind, is_breaking=is_breaking, is_user_facing=kind.is_user_facing or is_breaking)
 
 
 def _build_note(
     commit: ClassifiedCommit, kind: CommitKind, merged_commits: Sequence[ClassifiedCommit]
 ) -> ReleaseNote:
-    authors = Counter(change.data.author_name for change in merged_commits or (commit,))
-    references = [text for change in (commit, *merged_commits) for text in change.shown_references]
+    """Return the note of a commit. `merged_commits`: commits of the pull request that it merges; empty if none."""
+    authors = Counter(member.data.author_name for member in merged_commits or (commit,))
+    all_commits = (commit, *merged_commits)
+    references = [text for member in all_commits for text in member.shown_references]
     return ReleaseNote(
         kind.name,
         remove_squash_suffix(kind.title),
         kind.is_breaking,
         tuple(dict.fromkeys(references)),
         authors.most_common(1)[0][0],
-        (commit.sha, *(change.sha for change in merged_commits)),
+        tuple(member.sha for member in all_commits),
     )
 
 
 def _find_cancelled_commits(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> set[str]:
-    """Return the commits that a later commit of the range reverts, and the commits that revert only such commits.
+    """Return the commits that other commits of the range revert, and the commits that revert only commits of the range.
 
-    The commits of a reverted pull request are cancelled, and so is a pull request whose commits are all cancelled.
+    A reverted revert does not count. The commits of a reverted pull request are cancelled too, and so is a pull request
+    whose commits are all cancelled. `commits`: newest first.
     """
-    shas = sorted(commit.sha for commit in commits)
+    sorted_shas = sorted(commit.sha for commit in commits)
     cancelled: set[str] = set()
     for commit in commits:
         if commit.sha in cancelled:
             continue
-        reverted = [_find_sha(shas, sha) for sha in commit.reverted_commits]
+        # An empty text stands for a commit outside of the range.
+        reverted = [_find_sha(sorted_shas, sha) for sha in commit.reverted_commits]
         for sha in filter(None, reverted):
             cancelled |= {sha, *(other.sha for other in merged_commits.get(sha, ()))}
         if reverted and all(reverted):
             cancelled.add(commit.sha)
     for merge, group in merged_commits.items():
-        changes = [commit.sha for commit in group if not commit.is_merge]
-        if changes and cancelled.issuperset(changes):
+        shas = [commit.sha for commit in group if not commit.is_merge]
+        if shas and cancelled.issuperset(shas):
             cancelled.add(merge)
     return cancelled
 
 
 def _find_sha(sorted_shas: Sequence[str], abbreviated_sha: str) -> str:
-    """Return the sha that begins with an abbreviated one; an empty text if there is none."""
+    """Return the first sha that begins with `abbreviated_sha`; an empty text if there is none."""
     position = bisect_left(sorted_shas, abbreviated_sha)
     sha = sorted_shas[position] if position < len(sorted_shas) else ""
     return sha if sha.startswith(abbreviated_sha) else ""

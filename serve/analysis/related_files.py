@@ -53,9 +53,8 @@ from stores.frames import HistoryFrames
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection
 
-# Most former names of a file in an answer.
+# Maximum numbers of former names of a file and of bots in an answer.
 MAX_OLD_PATHS: Final = 5
-# Most bots in an answer.
 MAX_BOTS: Final = 3
 
 
@@ -67,8 +66,8 @@ class UnknownFile(LineageError):
 class RequestedPath:
     """The requested file or directory.
 
-    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: if HEAD does not
-    have the requested path, a sentence that says what became of it.
+    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: sentence that says
+    what became of a path that HEAD does not have; empty if HEAD has it.
     """
 
     path: str
@@ -138,9 +137,9 @@ class _Finder:
     def find(self) -> RelatedAnswer:
         """Return the answer."""
         target = self._resolve_target(self.request.file)
-        limit = min(self.request.limit, sys.maxsize)  # the largest that islice accepts
+        limit = min(self.request.limit, sys.maxsize)  # `islice` accepts no larger number
         with ExitStack() as stack:
-            # git runs in the background while this thread reads the index, which is closed before the rest is computed.
+            # git blame runs while this thread reads the index. The index is closed before the rest is computed.
             running_blame = self._start_blame(stack, target)
             with index_copy.open_index_or_copy(self.location) as index:
                 status = load_index_status(
@@ -165,7 +164,7 @@ class _Finder:
         )
 
     def _resolve_target(self, file: str) -> Target:
-        if not any(path is not None for path in list_candidate_paths(self.repository, file, self.cwd)):
+        if all(path is None for path in list_candidate_paths(self.repository, file, self.cwd)):
             raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
         target = resolve_target(self.repository, self.head, file, self.cwd)
         return cache.refuse_blocked_target(self.repository, target, self.ignore_revs)
@@ -179,6 +178,7 @@ class _Finder:
         return stack.enter_context(start_blame(self.git, target, lines, request, self.ignore_revs))
 
     def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> History:
+        """Read the data about the requested path from the open index. `target`: file that the request names."""
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
         renamed = metrics.RenamedHistory(history.commits, metrics.follow_renames(history), history.symbols)
@@ -203,7 +203,10 @@ class _Finder:
     def _resolve_requested_path(
         self, target: Target, history: HistoryFrames, renamed: HistoryFrames
     ) -> RequestedPath:
-        """Return the requested path. If HEAD lacks it, return its newest name, or else the path, with a note."""
+        """Return the requested path. For a path that HEAD lacks, return its newest name, or else the path, with a note.
+
+        Raises UnknownFile.
+        """
         path = target.display_path
         if not target.is_missing:
             return RequestedPath(path, target.is_directory, target)
@@ -216,7 +219,7 @@ class _Finder:
                 f"The history of {escape_in_sentence(path)} is unreadable: {error.reason}."
             ) from error
         if removal is None:
-            # A sentence that ends with a question suggests similar files.
+            # A sentence that ends with a question mark suggests similar files already.
             hint = "" if sentence.endswith("?") else "Name a file or directory that HEAD has or had."
             raise UnknownFile(sentence, hint=hint)
         path = decode_path(removal.path)
@@ -266,7 +269,7 @@ class _Finder:
                 is_at_head = self._has_file(name)
             else:
                 name, line = row["name"], symbol_lines.get(row["name"])
-                # A file without known symbols is not parsed.
+                # If HEAD has no symbols of the file, it was not parsed. It may have any symbol.
                 is_at_head = line is not None or not symbol_lines
             if is_at_head or requested.target.is_missing:
                 date = _format_date(row["last_date"])
@@ -303,6 +306,7 @@ class _Finder:
     def _build_details(
         self, history: History, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
     ) -> RelatedDetails:
+        """Build the part of the answer about the requested path: owners, recent authors, bots and limitations."""
         requested, limit = history.requested_path, self.request.limit
         period = owners.find_recent_period(history.frames)
         recent_commits = (
@@ -359,7 +363,7 @@ def _build_hints(status: IndexStatus) -> Iterator[str]:
     yield from build_index_hints(status)
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
-        yield f"{count} could not be read and may have changed it. {UNREADABLE_HINT}"
+        yield f"{count} could not be read and may have changed this path. {UNREADABLE_HINT}"
 
 
 def _format_date(date: datetime) -> str:

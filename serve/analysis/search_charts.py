@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
-from serve.analysis.charts import INK, PALETTE, Chart, create_figure, shorten, style_axes
+from serve.analysis.charts import PALETTE, TEXT_COLOR, Chart, create_figure, shorten, style_axes
 from serve.analysis.metrics import find_index_location
 from serve.find_types import FindRequest
 from serve.search import query, retrieval
@@ -33,20 +33,20 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 
 # Lanes in the order of `run_retrievers`: by meaning, by full text and by symbol name.
 LANES: Final = ("vectors", "words", "names")
-# Hits of the fused ranking that the chart shows.
+# Maximum number of hits of the fused ranking in the chart.
 MAX_LANE_HITS: Final = 10
 # Rank at the lower edge of the chart. Hits with a larger rank number are drawn there too.
 LOWEST_RANK: Final = 30
 
-# The legend has room for this many regions.
+# Maximum number of regions. The legend has no room for more.
 MAX_REGIONS: Final = 8
-# Hunks per region, on average at least: a small history gets fewer than MAX_REGIONS regions.
+# Minimum of the average number of hunks per region. A small history thus gets fewer than MAX_REGIONS regions.
 MIN_REGION_SIZE: Final = 12
-# Principal axes that clustering uses. The others are mostly noise.
+# Number of principal axes that clustering uses. The others are mostly noise.
 AXIS_COUNT: Final = 16
-# Iterations of k-means, which ends earlier if the centres do not move.
+# Maximum number of iterations of k-means. It ends earlier if the centres no longer move.
 MAX_ITERATIONS: Final = 50
-# Words in the name of a region. A longer name does not fit the legend.
+# Maximum number of words in the name of a region. A longer name does not fit the legend.
 WORDS_PER_NAME: Final = 3
 # A word can be in the name of a region if at least this share of the region's hunks have it in their path.
 MIN_WORD_SHARE: Final = 0.08
@@ -110,7 +110,7 @@ def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
     columns = [*LANES, "fused"]
     for number, row in enumerate(top.iter_rows(named=True)):
         colour = PALETTE[number % len(PALETTE)]
-        points = [(place, min(row[name], LOWEST_RANK)) for place, name in enumerate(columns) if row[name]]
+        points = [(x, min(row[name], LOWEST_RANK)) for x, name in enumerate(columns) if row[name]]
         axes.plot(
             *zip(*points, strict=True),
             color=colour,
@@ -128,27 +128,24 @@ def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
             textcoords="offset points",
             va="center",
             fontsize=9,
-            color=INK,
+            color=TEXT_COLOR,
         )
     _style_rank_axes(axes, columns)
     return figure
 
 
 def _format_lane_title(top: pl.DataFrame) -> str:
-    counts = top.select(pl.sum_horizontal(pl.col(name).is_not_null() for name in LANES).alias("lanes"))
-    common_hits = int((counts["lanes"] == len(LANES)).sum())
-    return (
-        f"All three lanes have {common_hits} of the first {top.height} hits"
-        if top.height
-        else "No lane has a hit"
-    )
+    if not top.height:
+        return "No lane has a hit"
+    common_hits = top.drop_nulls(LANES).height
+    return f"All three lanes have {common_hits} of the first {top.height} hits"
 
 
 def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
     style_axes(axes, grid="x")
     axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
     axes.set_xlim(-0.25, len(columns) + 1.1)
-    axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
+    axes.set_xticks(range(len(columns)), columns, color=TEXT_COLOR, fontsize=10, fontweight="bold")
     axes.xaxis.tick_top()
     ticks = (1, 5, 10, 20, LOWEST_RANK)
     axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
@@ -179,16 +176,19 @@ def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
 
 
 def project_on_principal_axes(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Project the vectors on their principal axes. Return the coordinates and each axis' share of the variance."""
+    """Project the vectors on their first AXIS_COUNT principal axes.
+
+    Return the coordinates, a row for each vector, and the share of the variance that each axis explains.
+    """
     centred_vectors = vectors - vectors.mean(axis=0)
     variances, directions = np.linalg.eigh(centred_vectors.T @ centred_vectors)
     order = np.argsort(variances)[::-1][:AXIS_COUNT]
     components = directions[:, order]
     # The sign of an axis is arbitrary: make its largest component positive.
     signs = np.sign(components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])])
-    return centred_vectors @ (components * signs), variances[order] / max(
-        variances.sum(), np.finfo(np.float32).tiny
-    )
+    # All vectors may be equal: do not divide by zero.
+    total_variance = max(variances.sum(), np.finfo(np.float32).tiny)
+    return centred_vectors @ (components * signs), variances[order] / total_variance
 
 
 def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -198,12 +198,9 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
     centres = _choose_initial_centres(points, count, rng)
     for _ in range(MAX_ITERATIONS):
         region_of_point = _find_nearest_centres(points, centres)
-        new_centres = np.stack(
-            [
-                points[region_of_point == n].mean(axis=0) if (region_of_point == n).any() else centres[n]
-                for n in range(count)
-            ]
-        )
+        new_centres = centres.copy()
+        for region in np.unique(region_of_point):
+            new_centres[region] = points[region_of_point == region].mean(axis=0)
         if np.allclose(new_centres, centres):
             break
         centres = new_centres
@@ -215,8 +212,8 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
 def name_regions(points: pl.DataFrame) -> pl.DataFrame:
     """Return the number of `hunks` and the `name` of each region.
 
-    The name has the words that are frequent in the paths of the region and rare in other paths. Without such words it
-    is `mixed`.
+    The name consists of the words that are frequent in the paths of the region and rare in other paths. Without such
+    words the name is `mixed`.
     """
     words = _extract_path_words(points)
     sizes = points.group_by("region").agg(hunks=pl.len())
@@ -268,22 +265,23 @@ def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Gener
     """Choose initial centres by k-means++."""
     rows = [int(rng.integers(len(points)))]
     # Squared distance of each point to the nearest chosen centre.
-    nearest = np.full(len(points), np.inf, points.dtype)
+    distances = np.full(len(points), np.inf, points.dtype)
     while len(rows) < count:
-        nearest = np.minimum(nearest, ((points - points[rows[-1]]) ** 2).sum(axis=1))
-        total = nearest.sum()
-        rows.append(int(rng.choice(len(points), p=nearest / total) if total else rng.integers(len(points))))
+        distances = np.minimum(distances, ((points - points[rows[-1]]) ** 2).sum(axis=1))
+        total = distances.sum()
+        rows.append(int(rng.choice(len(points), p=distances / total) if total else rng.integers(len(points))))
     return points[rows]
 
 
 def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArray[np.int64]:
-    # The loop handles one centre at a time: all at once takes 100 MB for a large history.
+    """Return the index of the nearest centre of each point."""
+    # One centre at a time: all at once takes 100 MB for a large history.
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)
 
 
 def plot_vector_map(index: Frames) -> Chart:
-    """Plot every hunk at the projection of its vector; colours and legend show the named regions."""
+    """Plot every hunk of `map_hunks` as a dot. Colours and legend show the named regions."""
     points = map_hunks(index)
     explained_share = points["explained_share"][0] if points.height else 0.0
     regions = name_regions(points)
@@ -309,7 +307,7 @@ def plot_vector_map(index: Frames) -> Chart:
             va="center",
             fontsize=10,
             fontweight="bold",
-            color=INK,
+            color=TEXT_COLOR,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6},
         )
     if regions.height:

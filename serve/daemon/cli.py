@@ -93,7 +93,7 @@ def _format_status(report: StatusReport) -> Iterator[str]:
     yield f"running: process {report.pid}, for {_format_duration(report.uptime_seconds)}"
     yield f"version: {report.version} ({report.build})"
     yield f"socket: {report.socket}"
-    yield f"answered: {format_count(report.answered, 'request')}, the last {_format_duration(report.idle_seconds)} ago"
+    yield f"answered: {format_count(report.answered, 'request')}, idle for {_format_duration(report.idle_seconds)}"
     yield f"MCP sessions: {report.sessions}"
     yield f"memory: {_format_megabytes(report.resident_bytes) if report.resident_bytes else 'unknown'}"
     yield f"models: {', '.join(report.models) or 'none loaded'}"
@@ -101,7 +101,7 @@ def _format_status(report: StatusReport) -> Iterator[str]:
 
 
 def _format_duration(seconds: float) -> str:
-    """Return a duration in seconds or minutes, each up to 100, or in hours."""
+    """Format a duration in seconds below 100 s, in minutes below 100 min, or else in hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.0f} h"

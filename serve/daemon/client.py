@@ -24,7 +24,7 @@ from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
-# A request that crashes two daemons would crash a third one too, with the requests of other clients.
+# A request that crashes two daemons would crash a third one too, and so end the requests of other clients.
 MAX_CRASHES: Final = 2
 
 AnswerType = TypeVar("AnswerType")
@@ -110,6 +110,7 @@ class DaemonClient:
         return True
 
     def _call(self, target: str, request: object, answer_type: type[AnswerType]) -> AnswerType:
+        """Send a request and return the answer. Start or replace the daemon if needed."""
         body, crashes = protocol.encode(request), 0
         for _ in range(process.MAX_ATTEMPTS):
             try:
@@ -155,7 +156,10 @@ class DaemonClient:
 
 
 def _wait_for_response(connection: socket.socket, timeout: float) -> None:
-    """Wait until the daemon responds or closes the connection. Raise DaemonUnavailable if it is suspended."""
+    """Wait until the daemon responds or closes the connection.
+
+    Raises TimeoutError after `timeout` seconds, and DaemonUnavailable if the daemon is suspended.
+    """
     pid = process.read_peer_pid(connection)
     deadline = time.monotonic() + timeout
     while (remaining_seconds := deadline - time.monotonic()) > 0:
@@ -163,15 +167,14 @@ def _wait_for_response(connection: socket.socket, timeout: float) -> None:
         connection.settimeout(min(process.SUSPENDED_POLL_SECONDS, remaining_seconds))
         with suppress(TimeoutError):
             connection.recv(1, socket.MSG_PEEK)
-            break
+            connection.settimeout(timeout)
+            return
         if pid is not None and locks.is_process_suspended(pid):
             raise DaemonUnavailable(
                 f"The daemon (process {pid}) is suspended.",
                 hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
             )
-    else:
-        raise TimeoutError
-    connection.settimeout(timeout)
+    raise TimeoutError
 
 
 def _parse_response(response: _Response, answer_type: type[AnswerType], paths: DaemonPaths) -> AnswerType:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall
     from serve.daemon.server import Service
 
-# Calls of one mindmap session that run at a time. Each of a client's agents may be waiting for the user's answer, and
-# all sessions share the 40 threads of anyio.
+# Maximum number of calls of one mindmap session that run at a time. All sessions share the 40 threads of anyio, and
+# calls of several agents of a client may wait for the user's answer.
 MINDMAP_SLOTS: Final = 16
 # Events of a connection whose other end has been closed. macOS has no POLLRDHUP.
 CLOSED_EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP
 
 
 async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
-    """Serve one client until its connection is closed."""
+    """Serve the client at the other end of the stream until its connection is closed."""
     try:
         await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
     except StreamClosedError:  # the client has ended meanwhile
@@ -44,7 +44,7 @@ async def serve_session(stream: IOStream, call: McpCall, service: Service) -> No
 
 
 async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> None:
-    """Serve a client of lineage. By default, calls are about its working directory."""
+    """Serve a client of lineage. By default, calls are about the repository of the client's working directory."""
     backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
     server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
     server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
@@ -52,10 +52,10 @@ async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> N
 
 
 async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> None:
-    """Serve a client of mindmap, with watchers of its own. Its calls do not wait for those of lineage.
+    """Serve a client of mindmap, with its own file watchers. Its calls do not wait for calls of lineage.
 
-    No call is started after the client has disconnected. If the daemon was suspended, the client's relay has already
-    answered the call with an error.
+    No call starts after the client has disconnected: while the daemon is suspended, the client's relay answers waiting
+    calls with an error.
     """
     mindmap_server = create_mindmap_server(Path(call.maps_dir), call.client_id, service.stopping.is_set)
     mindmap_server.server.middleware.append(
@@ -69,7 +69,7 @@ async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> N
 
 
 def _is_disconnected(stream: IOStream) -> bool:
-    """Return whether the client has closed its connection, even if some of its lines were not read yet."""
+    """Return whether the client has closed its connection, even if lines that it sent before are still unread."""
     if stream.closed():
         return True
     poll = select.poll()

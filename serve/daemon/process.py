@@ -4,7 +4,8 @@ There is one daemon for each index directory, however many programs start one at
 socket are accessible only to their owner, so no other user can connect.
 
 An HTTP request with the client's working directory and settings turns its connection into an MCP session: lines of
-JSON-RPC in both directions. The programs that relay such sessions start quickly, so this module imports no library.
+JSON-RPC in both directions. This module imports only the standard library, so that programs which relay such sessions
+start quickly.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ STATUS_STOPPING: Final = 503
 ACCEPT_TIMEOUT_SECONDS: Final = 30.0
 # Interval of the check for a suspended daemon while a program waits for it.
 SUSPENDED_POLL_SECONDS: Final = 1.0
-# One attempt, and one more after each of these: no daemon runs, it is of another build, it is stopping or crashed.
+# One attempt, and another one after each of these: no daemon runs, the daemon is of another build, stops or crashes.
 MAX_ATTEMPTS: Final = 4
 # Pause before the next attempt if the daemon is stopping.
 STOPPING_RETRY_SECONDS: Final = 0.05
-# Maximum number of bytes to read from a connection at once.
+# Maximum number of bytes to read from a connection in one call.
 READ_BYTES: Final = 1 << 16
 
 
@@ -158,6 +159,7 @@ class DaemonPaths:
 
 
 def _make_private(directory: Path) -> None:
+    """Remove the permissions of the group and of other users."""
     if stat.S_IMODE(directory.stat().st_mode) & 0o077:
         directory.chmod(0o700)
 
@@ -179,6 +181,7 @@ def compute_git_config_digest() -> str:
 
 
 def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield path and status of each file of PACKAGES with one of SOURCE_SUFFIXES, always in the same order."""
     page_source = _ROOT / "mindmap" / "web"  # thousands of files in a checkout
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):
@@ -199,6 +202,7 @@ def _compute_source_digest(sources: tuple[tuple[Path, int, int], ...]) -> str:
 
 @atexit.register
 def _detach_children() -> None:
+    """Let the daemons that this process started continue to run, without a warning at exit."""
     # With a return code, Popen does not warn about a process that is still running.
     for child in _children:
         if child.poll() is None:
@@ -272,6 +276,7 @@ def _create_stop_timeout(seconds: float) -> DaemonUnavailable:
 
 
 def _spawn_daemon(paths: DaemonPaths) -> None:
+    """Start a daemon process and wait until it accepts connections. Raise DaemonUnavailable if it does not."""
     # `poll` reaps daemons that have exited.
     _children[:] = [child for child in _children if child.poll() is None]
     _rotate_log(paths.log)
@@ -306,7 +311,7 @@ def _rotate_log(log: Path) -> None:
 
 
 def _read_last_message(log: Path, offset: int) -> str:
-    """Return the last message in the log: of a traceback, the line that names the error."""
+    """Return the last message in the log after `offset` bytes: of a traceback, the line that names the error."""
     with log.open("rb") as file:
         file.seek(offset)
         tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").rstrip()
@@ -418,11 +423,10 @@ def _read_response(connection: socket.socket, paths: DaemonPaths) -> _Response:
 def _parse_response(data: bytes) -> tuple[int, bytes] | None:
     """Return the status and the content of a response; None if bytes are missing.
 
-    The response about a session has no content: its lines come after it. Raises ValueError or IndexError for other
-    data than HTTP.
+    A response that opens a session has no content. Raises ValueError or IndexError for other data than HTTP.
     """
     head, end, content = data.partition(b"\r\n\r\n")
     headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
     if not end or len(content) < int(headers.get(b"content-length", b"0")):
         return None
-    return int(head.split(b" ", 2)[1]), content  # of `HTTP/1.1 200 OK`
+    return int(head.split(b" ", 2)[1]), content  # the first line is such as `HTTP/1.1 200 OK`

@@ -34,10 +34,10 @@ UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 
-# Threads of calls. At most CALLS_PER_CPU calls for each CPU run at a time. Two threads more are for imports.
+# Number of threads: CALLS_PER_CPU for each CPU, since no more calls run at a time, and two for imports.
 MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
 MAX_REQUEST_BYTES: Final = 1 << 20
-# Connections that may wait to be accepted.
+# Maximum number of connections that wait to be accepted.
 BACKLOG: Final = 512
 # Interval of the checks for idle time and a deleted socket.
 POLL_SECONDS: Final = 0.5
@@ -45,7 +45,7 @@ POLL_SECONDS: Final = 0.5
 LOCK_TIMEOUT_SECONDS: Final = 1.0
 # Idle time until the daemon imports what later calls and sessions need. It takes a second of processor time.
 PRELOAD_AFTER_SECONDS: Final = 5.0
-# Maximum wait for running calls after a request to stop, and interval of its checks.
+# Maximum wait for running calls after a request to stop, and interval of the checks meanwhile.
 DRAIN_SECONDS: Final = 30.0
 DRAIN_POLL_SECONDS: Final = 0.02
 # Maximum wait for sessions to end. A session that ends records the last changes of its workspace.
@@ -65,9 +65,9 @@ class AlreadyRunning(LineageError):
 class DaemonState:
     """Call counters and idle timer of the daemon. Thread-safe.
 
-    `unload_after`, `exit_after`: idle seconds until the models are unloaded and the daemon exits; 0 means never.
-    `answered_calls`, `running_calls`: number of calls that have ended and that are running. `open_sessions`: number of
-    MCP sessions.
+    `unload_after`, `exit_after`: idle seconds until the models are unloaded, and until the daemon exits; 0 means never.
+    `started_at`: by the clock of `time.monotonic`. `answered_calls`, `running_calls`: number of calls that have ended,
+    and that are running. `open_sessions`: number of MCP sessions.
     """
 
     unload_after: float = UNLOAD_AFTER_SECONDS
@@ -233,6 +233,8 @@ class _BaseHandler(RequestHandler):
 
 
 class _CallHandler(_BaseHandler):
+    """Handler that runs a call in a thread. It responds with the answer, or with the error if it is a LineageError."""
+
     handler: Handler
     needs_identity = True
 
@@ -245,7 +247,7 @@ class _CallHandler(_BaseHandler):
         task = self.task = asyncio.ensure_future(self._answer())
         await asyncio.wait([task])
         if not task.cancelled():
-            task.result()
+            task.result()  # raises an unexpected error of the call
 
     def on_connection_close(self) -> None:
         """Stop the work on the call, because its client has ended or waited for too long. A waiting call ends now."""
@@ -254,6 +256,7 @@ class _CallHandler(_BaseHandler):
             self.task.cancel()
 
     async def _answer(self) -> None:
+        """Wait for a free slot, run the handler in a thread, and respond."""
         queue, loop = self.service.queue, asyncio.get_running_loop()
         with self.service.state.track_request():
             try:
@@ -306,11 +309,15 @@ def _import_mcp_sessions() -> ModuleType:
 
 
 class _StatusHandler(_BaseHandler):
+    """Handler that responds with the status of the daemon."""
+
     def get(self) -> None:
         self._respond(200, protocol.encode(self.service.build_status_report()))
 
 
 class _StopHandler(_BaseHandler):
+    """Handler that stops the daemon. A request without a build id stops a daemon of any build."""
+
     def post(self) -> None:
         # Ignore a request to stop a daemon of another build, which this one has already replaced.
         build_to_stop = self.request.headers.get(process.BUILD_HEADER, self.service.build_id)
@@ -335,6 +342,7 @@ def serve(paths: DaemonPaths, state: DaemonState) -> None:
 
 @contextmanager
 def _acquire_daemon_lock(paths: DaemonPaths) -> Iterator[None]:
+    """Hold the daemon's lock within the context. Raise AlreadyRunning if another daemon holds it."""
     deadline = Deadline.after(LOCK_TIMEOUT_SECONDS, lambda _: _create_already_running_error(paths))
     with locks.acquire_exclusive_lock(paths.lock, deadline) as descriptor:
         with suppress(OSError):  # on a full disk the lock file has no process id
@@ -352,6 +360,7 @@ def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
 
 
 async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
+    """Serve requests until the daemon has to end. Then wait for running calls, and end the sessions."""
     service = Service(paths, state)
     call_routes = [
         (target, _CallHandler, {"service": service, "handler": handler})
@@ -390,6 +399,7 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
 
 
 async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | None) -> None:
+    """Wait until the daemon has to end. Meanwhile, unload models and import modules at their idle times."""
     is_preloaded = False
     while not service.stopping.is_set():
         await server_common.wait_for_event(service.stopping, POLL_SECONDS)
@@ -418,5 +428,6 @@ async def _drain_requests(service: Service) -> None:
 
 
 def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) -> None:
+    """Delete the socket, unless another daemon has replaced it."""
     if server_common.read_file_identity(paths.socket) == socket_identity:
         paths.socket.unlink(missing_ok=True)

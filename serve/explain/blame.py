@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 INCLUDE_SETTING: Final = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
-# Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
+# Maximum number of line ranges in a sentence. More ranges mean a rewrite of the file: the first ones show that.
 MAX_LINE_RANGES: Final = 6
-# Option that removes the files of the setting `blame.ignoreRevsFile`.
+# Option that disables the setting `blame.ignoreRevsFile`.
 NO_IGNORE_FILE: Final = "--ignore-revs-file="
-# A line with a less similar origin was assigned to it by guess, in order to skip an ignored commit.
+# If a line is less similar to its origin, git guessed the origin in order to skip an ignored commit.
 MIN_ORIGIN_SIMILARITY: Final = 0.5
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
@@ -79,7 +79,7 @@ class BlameIgnoreRevs:
 
     @property
     def has_commits(self) -> bool:
-        """True if blame skips a commit."""
+        """True if blame may skip a commit."""
         return bool(self.revisions or any(self.configured_contents))
 
     @property
@@ -122,7 +122,8 @@ def _is_unusable(path: Path) -> bool:
 def _list_usable_settings(repository: Repository) -> tuple[tuple[str, str], ...]:
     """Return the git configuration without `blame.ignoreRevsFile` settings that name unusable files.
 
-    Settings of included files are listed themselves, and git rejects a relative include in the environment.
+    Include settings are left out too: the list has the settings of included files, and git rejects a relative include
+    in the environment.
     """
     return tuple(
         (name, value)
@@ -217,7 +218,7 @@ def start_blame(
     request: ExplainRequest,
     ignore_revs: BlameIgnoreRevs,
 ) -> Iterator[RunningBlame]:
-    """Start git to blame an inclusive range of lines of the target."""
+    """Start git to blame lines of the target, from the first to the last of `line_range`."""
     options = [
         "blame",
         "--porcelain",
@@ -268,9 +269,9 @@ def start_revision_blame(
 
 @dataclass(frozen=True, slots=True)
 class RevisionBlamer:
-    """Runs git blame on past revisions until a deadline.
+    """Runner of git blame on past revisions, with a deadline.
 
-    `limitations`: receives a sentence if git fails.
+    `limitations`: list to which a sentence is added if git fails.
     """
 
     repository: Repository
@@ -292,7 +293,7 @@ class RevisionBlamer:
         return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
     def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
-        """Blame lines as `blame`, but a line with a dissimilar origin without skipping commits."""
+        """Blame lines as `blame`, but lines whose origin git guessed are blamed without skipping commits."""
         result = self.blame(revision, path, numbers)
         if not self.ignore_revs.has_commits:
             return result
@@ -315,7 +316,10 @@ class RevisionBlamer:
 
 
 def _find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
-    """Return the lines whose origin is not similar, because git skipped an ignored commit and guessed."""
+    """Return the numbers of the lines that are not similar to their origin.
+
+    git skipped an ignored commit and guessed these origins.
+    """
     read_file = create_file_reader(repository)
     texts = read_file(revision, path)
     guesses: set[int] = set()
@@ -323,8 +327,10 @@ def _find_guesses(repository: Repository, revision: str, path: bytes, blame: Bla
         old_texts = read_file(line.origin.commit_sha, line.origin.path)
         if line.number <= len(texts) and line.original_number <= len(old_texts):
             features = extract_features(texts[line.number - 1])
-            old = extract_features(old_texts[line.original_number - 1])
-            score = max(compute_similarity(features, old), compute_containment(features, old))
+            old_features = extract_features(old_texts[line.original_number - 1])
+            score = max(
+                compute_similarity(features, old_features), compute_containment(features, old_features)
+            )
             if features.weight >= MIN_WEIGHT and score < MIN_ORIGIN_SIMILARITY:
                 guesses.add(line.number)
     return guesses
@@ -342,7 +348,10 @@ def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
 
 
 def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
-    """Wait for git and return its result. Raises GitTimeout: git can take exponential time to match attributes."""
+    """Wait for git and return its result. Raises GitTimeout after `timeout_seconds` or RUN_TIMEOUT_SECONDS.
+
+    git can take exponential time to match attributes.
+    """
     output = blame_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
     if output.exit_code:
         last_line = output.stderr.splitlines()[-1] if output.stderr else "no reason given"
@@ -390,7 +399,7 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
 
 
 def find_main_origin(lines: Sequence[BlamedLine]) -> LineOrigin:
-    """Return the origin of most of the lines."""
+    """Return the origin that the most lines have."""
     return Counter(line.origin for line in lines).most_common(1)[0][0]
 
 

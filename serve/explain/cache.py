@@ -62,7 +62,11 @@ class BoundedCache(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """A request with the state of the repository, file and index when the answer is computed."""
+    """A request with the state of the repository, file and index when the answer is computed.
+
+    `head`: sha of HEAD; None without commits. `location`: None without an index. `histories`: cache of the histories of
+    repositories without an index. `reader_pools`: open indexes.
+    """
 
     request: ExplainRequest
     repository: Repository
@@ -92,7 +96,7 @@ class ExplainContext:
             repository.list_tag_targets(),
             *map(read_or_empty, _list_dependency_files(repository, self.target)),
             _read_file_signature(repository.git_dir / "index"),
-            _read_tail(repository.git_dir / "index"),
+            _read_index_digest(repository.git_dir / "index"),
             *map(_read_file_signature, (location.database, location.wal) if location else ()),
         )
         return _hash_dependencies(dependencies)
@@ -106,7 +110,7 @@ class ExplainContext:
 
     @property
     def file_history_path(self) -> str | None:
-        """Path of the file whose history to read, for related commits; None if the request excludes them."""
+        """Path of the file whose history has the related commits; None if the request excludes related commits."""
         return self.target.display_path if self.request.include_related else None
 
     @property
@@ -123,7 +127,7 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target, or one with only a note if git would wait forever for a file that it reads, such as a pipe."""
+    """Return the target; without content, but with a note, if git would wait forever to read a file, such as a pipe."""
     if target.content is None:
         return target
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)
@@ -159,6 +163,7 @@ def _list_dependency_files(repository: Repository, target: Target) -> Iterator[P
 
 
 def _read_file_signature(path: Path) -> tuple[int, int, int] | None:
+    """Return inode, modification time in ns and size of a file; None if it cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -166,7 +171,8 @@ def _read_file_signature(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _read_tail(path: Path) -> bytes:
+def _read_index_digest(path: Path) -> bytes:
+    """Return the digest at the end of git's index file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(-INDEX_DIGEST_BYTES, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""Lines that a commit removes and adds, and the rules by which a removed line became an added one elsewhere."""
+"""Lines that a commit removes and adds, and the rules that decide whether a removed line was moved elsewhere."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ from serve.explain.line_similarity import (
 
 Item = TypeVar("Item")
 
-# Least similarity of a moved line: alone, and with at least this context score.
+# Minimum similarity of a moved line, and the lower minimum if the context score is at least MOVE_CONTEXT_SCORE.
 MIN_MOVE_SCORE: Final = 0.8
 MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
 MOVE_CONTEXT_SCORE: Final = 0.6
-# Least context score of a move between files.
+# Minimum context score of a move between files.
 FILE_CONTEXT_SCORE: Final = 0.25
-# The same for a move from a test or example into source, to another file extension, or of a line that the commit
-# removes from several files, and for a restored line whose file had another name.
+# Minimum context score of a doubtful move: from a test or example into source code, to a file with another suffix, of a
+# line that the commit removes from several files, or of a restored line whose file had another name.
 DOUBTFUL_MOVE_CONTEXT_SCORE: Final = 0.5
-# Weight of words of a line that moves within a file without `FILE_CONTEXT_SCORE`: short lines recur by chance.
+# Minimum weight of a line that moves within a file with a context score below FILE_CONTEXT_SCORE: short lines recur by
+# chance.
 MIN_WEIGHT_WITHOUT_CONTEXT: Final = 2.0
 # A moved line must be better than an edited one by this much, because most edits stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
-# Limit of the lines of one text or word that are compared with a line. Lines of commoner words are not compared.
+# Maximum number of lines with the same text or word that are compared with a line. More frequent words are skipped.
 MAX_CANDIDATES: Final = 40
-# Words of a line, the rarest ones, by which similar removed lines are looked up: similar lines share most words.
+# Number of the rarest words of a line by which similar removed lines are looked up: similar lines share most words.
 MAX_SEARCH_WORDS: Final = 3
-# Lines of a block that are all compared with one line: 400 take 0.4 s. Of a larger block, those that share a rare word.
+# Size of a block whose lines are all compared with one line: 400 take 0.4 s. Of a larger block, only the lines that
+# share a rare word are compared.
 MAX_BLOCK_LINES: Final = 400
-# Roles of files from which lines seldom move into source: tests, examples and documentation.
-NON_SOURCE_ROLES: Final = ("tests", "prose")
+# Roles of files from which lines seldom move into source code: tests, examples and documentation.
+NON_CODE_ROLES: Final = ("tests", "prose")
 # Limits of the search for moved lines: files and changed lines of a commit.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
@@ -66,9 +68,10 @@ class WordIndex(Generic[Item]):
 
     def find_by_rare_words(self, features: LineFeatures) -> Iterator[Item]:
         """Yield the items that share one of the rarest words of a line, each once. Common words are left out."""
-        words = ((len(items), word) for word in features.words if (items := self._find(word)))
-        rare_words = sorted(entry for entry in words if entry[0] <= MAX_CANDIDATES)[:MAX_SEARCH_WORDS]
-        yield from dict.fromkeys(chain.from_iterable(self._items_by_word[word] for _, word in rare_words))
+        counts = ((len(self._find(word)), word) for word in features.words)
+        rare_words = sorted((count, word) for count, word in counts if 0 < count <= MAX_CANDIDATES)
+        found = (self._find(word) for _, word in rare_words[:MAX_SEARCH_WORDS])
+        yield from dict.fromkeys(chain.from_iterable(found))
 
     def _find(self, word: str) -> list[Item]:
         """Return up to `MAX_CANDIDATES` + 1 items whose lines have the word; the extra one marks it as common."""
@@ -93,8 +96,8 @@ class WordIndex(Generic[Item]):
 class ChangedLine:
     """Line that a commit removes or adds.
 
-    `path`: its file, in the parent for a removed line. `lines`: all lines of the file. `number`: that of the line, from
-    1. `file` and `block`: numbers of its file and of its block in the diff of the commit.
+    `path`: file of the line; for a removed line, in the parent. `lines`: all lines of this file. `number`: position of
+    the line in them, from 1. `file` and `block`: numbers of the file and of the block in the diff of the commit.
     """
 
     path: bytes
@@ -138,7 +141,7 @@ class ChangedLines:
 
     @cached_property
     def _removed_by_word(self) -> WordIndex[ChangedLine]:
-        """Removed lines whose text the commit does not add again. The others became no other line."""
+        """Removed lines whose text the commit does not add again. The others have not become a similar line."""
         keys = self._removed_by_key.keys() & self._added_by_key.keys()
         added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
         return WordIndex((line.text, line) for line in self.removed if line not in added_again)
@@ -174,7 +177,7 @@ class ChangedLines:
         )
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines of equal text, then those that share a rare word."""
+        """Return the removed lines that have the same text, and then those that share a rare word."""
         equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
         return list(dict.fromkeys([*equal, *self._removed_by_word.find_by_rare_words(features)]))
 
@@ -187,9 +190,10 @@ class ChangedLines:
         score: float,
         context_score: float,
     ) -> bool:
-        """Check whether a removed line is the source of a line elsewhere, by their similarity and context score.
+        """Check whether a removed line is the source of a line elsewhere.
 
-        `path`, `old_path`: path of the file of the line, now and in the parent.
+        `features`: those of the line. `path`, `old_path`: its file in the commit and in the parent. `score`,
+        `context_score`: similarity of both lines, and of the lines around them.
         """
         if self._shares_unique_literal(features, removed):
             return True
@@ -202,18 +206,20 @@ class ChangedLines:
     def _is_move_between_files(
         self, removed: ChangedLine, path: bytes, score: float, context_score: float
     ) -> bool:
-        has_same_extension = _get_extension(path) == _get_extension(removed.path)
-        if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_extension):
+        """Check whether a removed line of another file is the source of a line, as `is_source`."""
+        has_same_suffix = _get_suffix(path) == _get_suffix(removed.path)
+        if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_suffix):
             return False
-        is_into_source = _is_source(path) and not _is_source(removed.path)
+        is_into_code = _is_code(path) and not _is_code(removed.path)
         is_repeated = removed.features.key in self._keys_of_several_files
-        is_doubtful = is_into_source or is_repeated or not has_same_extension
+        is_doubtful = is_into_code or is_repeated or not has_same_suffix
         return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
     def compute_best_context_score(self, removed: ChangedLine) -> float:
-        """Return the best context score of the added lines of this text; 0 if no more were added than removed.
+        """Return the best context score of the added lines with the text of a removed line.
 
-        Of several added lines, only the one with the best context score continues the removed line.
+        Of several added lines, only the one with this score continues the removed line. It is 0 unless more lines with
+        the text were added than removed.
         """
         key = removed.features.key
         added = self._added_by_key.get(key, [])
@@ -229,7 +235,8 @@ class ChangedLines:
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
         """Check whether another added line of the file fits a removed line better than the line `number` of `path`.
 
-        Most lines stay where they were, so an added line of the same block may be less similar by `MOVE_ADVANTAGE`.
+        `similarity`: that of the removed line and the line `number`. Most lines stay where they were, so an added line
+        of the same block is better even if it is less similar by up to MOVE_ADVANTAGE.
         """
         if similarity == 1:
             return False
@@ -292,7 +299,7 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
 class FileVersions:
     """Lines of both versions of a changed file, and the blocks that differ.
 
-    `parts`: one with all lines unless both versions can be compared line by line.
+    `parts`: a single one with all lines if a version is missing or cannot be compared line by line.
     """
 
     old_lines: Sequence[str]
@@ -341,11 +348,11 @@ def read_text(repository: Repository, blob: str | None) -> str:
     return "" if is_binary(content) else content.decode("utf-8", "replace")
 
 
-def _is_source(path: bytes) -> bool:
-    return classify_role(decode_path(path)) not in NON_SOURCE_ROLES
+def _is_code(path: bytes) -> bool:
+    return classify_role(decode_path(path)) not in NON_CODE_ROLES
 
 
-def _get_extension(path: bytes) -> bytes:
+def _get_suffix(path: bytes) -> bytes:
     return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
 
 

@@ -69,7 +69,7 @@ from stores.connections import ReaderPools
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Excerpt of a diff. `is_truncated`: it omits a part about the blamed lines."""
+    """Excerpt of a diff. `is_truncated`: it omits parts of the diff that are about the blamed lines."""
 
     text: str
     is_truncated: bool
@@ -82,8 +82,8 @@ EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
 class Explainer:
     """Explainer that caches its answers. Thread-safe.
 
-    `home`: directory of the indexes. `reader_pools`: open indexes, which other code can share. `_histories`: histories
-    of repositories without an index, as in `open_file_history`.
+    `home`: directory of the indexes. `reader_pools`: open indexes, which other code can share. `_histories`: cached
+    histories of repositories without an index.
     """
 
     home: Path
@@ -109,6 +109,7 @@ class Explainer:
         return answer
 
     def _load_context(self, request: ExplainRequest, path: Path, cwd: Path | None) -> ExplainContext:
+        """Read the state of the repository, file and index on which the answer depends."""
         repository = open_repository(path)
         head = repository.read_head()
         target = resolve_target(repository, head, request.file, cwd)
@@ -130,12 +131,12 @@ class Explainer:
 
 
 def compute_answer(context: ExplainContext) -> ExplainAnswer:
-    """Return the answer to the request, computed without a cache."""
+    """Compute the answer to the request."""
     git, line_range = context.git, context.line_range
     if line_range is None:
         return _answer_without_lines(context, git)
     with (
-        # git runs in the background while this thread reads the index.
+        # git blame runs while this thread reads the index.
         start_blame(git, context.target, line_range, context.request, context.ignore_revs) as running_blame,
         _open_file_history(context, git, context.file_history_path) as reader,
     ):
@@ -160,6 +161,7 @@ def _answer_from_blame(
     reader: FileHistoryReader,
     git: GitProgram,
 ) -> ExplainAnswer:
+    """Build the answer from the blamed lines, with the data that the index adds."""
     repository, target = context.repository, context.target
     lines_by_commit = _group_by_commit(result.lines)
     commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
@@ -214,6 +216,7 @@ def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
 def _answer_blame_failure(
     context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
 ) -> ExplainAnswer:
+    """Build an answer without hits, whose limitation says why git failed."""
     limitations = [blame.describe_blame_failure(failure, context.repository)]
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
@@ -223,7 +226,7 @@ def _answer_blame_failure(
 
 
 def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:
-    """Answer a request for a file or a range that has no lines to blame."""
+    """Build an answer without hits for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
     with _open_file_history(context, git) as reader:
         limitations = list(blame.describe_file_limitations(target, context.ignore_revs, repository, git))
@@ -270,7 +273,7 @@ def _build_hits(
 
 
 def build_hit(commit: Commit, lines: Sequence[BlamedLine], excerpt: Excerpt | None) -> ExplainHit:
-    """Build the hit of a commit and the lines it wrote."""
+    """Build the hit of a commit. `lines`: blamed lines that it wrote. `excerpt`: None if the request excludes diffs."""
     return ExplainHit(
         commit_sha=commit.sha,
         commit_message=commit.message,
@@ -298,6 +301,7 @@ def _build_meta(
     enrichment: Enrichment,
     coverage: Coverage,
 ) -> ExplainMeta:
+    """Build the part of an answer about the index and the explanation. `commit_count`: commits of all blamed lines."""
     path = context.target.display_path
     limitation = " ".join(limitations) or None
     hint = file_history.build_hint(reader, enrichment, coverage)
@@ -321,8 +325,8 @@ def _build_meta(
 def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
     """Return an excerpt of a commit's diff around the lines blamed on it, in the file that has most of these lines.
 
-    It is empty at a shallow boundary, where the parent is unknown. It is empty and truncated if a version of the file
-    is missing or too large to compare.
+    The excerpt is empty at a shallow boundary, where the parent is unknown. It is empty and truncated if a version of
+    the file is missing or too large to compare.
     """
     origin = find_main_origin(lines)
     if origin.commit_sha in repository.shallow_boundary:
@@ -338,7 +342,7 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
 
 
 def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections between the two versions of the file; None if one is too large to compare."""
+    """Return the `@@` sections of the diff of both versions of the file; None if one is too large to compare."""
     new = repository.find_entry(origin.commit_sha, origin.path)
     old = repository.find_entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
@@ -349,32 +353,33 @@ def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
 
 
 def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections of a diff that have the numbered lines of the new file.
+    """Return the sections of a diff that have lines with these numbers of the new file.
 
-    If they are longer than `EXCERPT_LINES`, return only the lines near the numbered ones. If no section has one of
-    them, return the nearest section.
+    If no section has such a line, return the nearest section. If the text is longer than EXCERPT_LINES, return only the
+    lines near those with the numbers.
     """
     if not sections:
         return EMPTY_EXCERPT
     sorted_numbers = sorted(numbers)
     distances = [_measure_distance(section, sorted_numbers) for section in sections]
-    touched_sections = [
-        section for section, distance in zip(sections, distances, strict=True) if distance == 0
-    ]
+    selected = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
     # Blame and diff can differ about equal lines around an added block, or if blame skipped a commit.
-    if not touched_sections:
+    if not selected:
         nearest = sections[distances.index(min(distances))]
-        touched_sections = [nearest]
+        selected = [nearest]
         numbers = {_find_nearest_line(nearest, number) for number in numbers}
-    text = "".join(touched_sections)
+    text = "".join(selected)
     if text.count("\n") <= EXCERPT_LINES:
         return _crop(text, is_truncated=False)
-    windows = "".join(window for section in touched_sections for window in _format_windows(section, numbers))
+    windows = "".join(window for section in selected for window in _format_windows(section, numbers))
     return _crop("\n".join(windows.split("\n")[:EXCERPT_LINES]), is_truncated=True)
 
 
 def _measure_distance(section: str, numbers: Sequence[int]) -> int:
-    """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
+    """Return the distance in lines from a section to the nearest line number; 0 if it has one of them.
+
+    `numbers`: sorted numbers of lines of the new file.
+    """
     _, _, start, count = excerpts.parse_section_header(section)
     index = bisect_left(numbers, start)
     before = [start - numbers[index - 1]] if index else []
@@ -383,13 +388,13 @@ def _measure_distance(section: str, numbers: Sequence[int]) -> int:
 
 
 def _find_nearest_line(section: str, number: int) -> int:
-    """Return the new line of the section that is nearest to a line number."""
+    """Return the number of the section's line of the new file that is nearest to a line number."""
     _, _, start, count = excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
 
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
-    """Yield the lines near the numbered ones as sections, one for each run of consecutive lines."""
+    """Yield sections with the lines near those with the numbers, one for each run of consecutive lines."""
     lines = list(excerpts.parse_section_lines(section))
     shown_indexes = {
         nearby_index

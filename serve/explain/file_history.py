@@ -30,10 +30,10 @@ from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
 
-# From the specification: related commits to show before and after each hit in the file's history.
+# Maximum number of related commits before each hit in the file's history, and after it.
 MAX_RELATED_DISTANCE: Final = 2
-# Blame works without the index, so a reader waits for one batch of an index run (60 ms), or for a copy of an index that
-# a suspended process holds, but not for a whole rebuild.
+# Enough for one batch of an index run (60 ms), or for a copy of an index that a suspended process holds. Blame works
+# without an index, so a reader does not wait for a rebuild.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
@@ -41,9 +41,9 @@ LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 class Enrichment:
     """Data that the index adds to an answer.
 
-    `indexed_commits`: blamed commits that the index has. `related_commits`: newest first. `has_file_history`: False
-    only if related commits were requested and the index has no change of the file. `error`: why the index could not be
-    read; empty if it was read or does not exist.
+    `indexed_commits`: blamed commits that the index has. `related_commits`: newest first. `has_file_history`: False if
+    related commits were requested, but the index has no change of the file. `error`: why the index could not be read;
+    empty if it was read or does not exist.
     """
 
     indexed_commits: frozenset[str] = frozenset()
@@ -58,8 +58,8 @@ class FileHistoryReader:
 
     `index`: None if there is no index or it cannot be read. `error`: why it cannot be read; else empty.
     `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (its diff of the
-    file); None if the request excludes related commits or `index` is None. `walked_history`: without an index, HEAD's
-    commits and their parents, children first, as git prints them.
+    file); None if the request excludes related commits or `index` is None. `walked_history`: HEAD's commits and their
+    parents, children first, as git prints them; empty with an index.
     """
 
     status: IndexStatus
@@ -74,7 +74,7 @@ class FileHistoryReader:
         return self.index is not None and self.index.holder is not None
 
     def load_enrichment(self, shas: Sequence[str], hit_shas: Sequence[str]) -> Enrichment:
-        """Look up which of the commits are indexed, and the commits related to the hits."""
+        """Look up which of the commits `shas` are indexed, and the commits related to the hits."""
         if self.index is None:
             return Enrichment(error=self.error)
         connection = self.index.connection
@@ -93,7 +93,7 @@ class FileHistoryReader:
             return Enrichment(error=_format_error(error))
 
     def find_possible_copies(self, shas: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return the commits that may be copies of each of these commits; none if the index cannot be read."""
+        """Return the commits that may be copies of each of these commits; an empty mapping without a readable index."""
         if self.index is None:
             return {}
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
@@ -113,15 +113,18 @@ def open_file_history(
     """Open the index for an explanation. If it is missing, busy or damaged, the reader has no index.
 
     `path`: file whose history to read; None to read none. `histories`: cache of the histories of repositories without
-    an index, because git can take longer to walk one than to blame. The index stays open until the context ends,
-    because opening it twice takes longer than an index run waits for the lock.
+    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends:
+    opening it twice takes longer than an index run waits for the lock.
     """
     with ExitStack() as stack:
         yield _open_reader(stack, repository, location, git, histories, reader_pools, path)
 
 
 def find_related_commits(shas: Sequence[str], hit_shas: Iterable[str]) -> set[str]:
-    """Return the commits within `MAX_RELATED_DISTANCE` positions of a hit, without the hits."""
+    """Return the commits within MAX_RELATED_DISTANCE positions of a hit, without the hits.
+
+    `shas`: commits that changed the file, in order. `hit_shas`: commits of the hits.
+    """
     positions = {sha: position for position, sha in enumerate(shas)}
     excluded_shas = set(hit_shas)
     hit_positions = [positions[sha] for sha in excluded_shas if sha in positions]
@@ -141,6 +144,7 @@ def _open_reader(
     reader_pools: ReaderPools,
     path: str | None,
 ) -> FileHistoryReader:
+    """Open the index on the stack; without a readable index, return a reader without one."""
     create_reader_without_index = partial(_create_reader_without_index, repository, git, histories)
     if location is None:
         return create_reader_without_index()
@@ -168,7 +172,7 @@ def _open_reader(
 def _create_reader_without_index(
     repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str = ""
 ) -> FileHistoryReader:
-    """Return a reader without an index, which counts as behind by all commits of HEAD."""
+    """Return a reader without an index. Its status is behind by all commits of HEAD."""
     head = repository.read_head()
     if head is None:
         return FileHistoryReader(IndexStatus(), error=error)
@@ -178,7 +182,7 @@ def _create_reader_without_index(
         result = git.run(*HISTORY_ARGUMENTS, head)
         walked_history = b"" if result.exit_code else result.stdout
         histories.put(key, walked_history, len(walked_history))
-    count = walked_history.count(b"\n") or len(repository.walk(head))
+    count = walked_history.count(b"\n") or len(repository.walk(head))  # the history is empty if git failed
     return FileHistoryReader(IndexStatus(commits_behind=count), error=error, walked_history=walked_history)
 
 
@@ -197,7 +201,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Share of the lines whose commit is in the index."""
+        """Share of the lines whose commit is in the index, 0 to 1."""
         return round(self.indexed / self.lines, 6) if self.lines else 0.0
 
 
@@ -230,7 +234,7 @@ def build_related_commit(commit: FileCommit) -> RelatedCommit:
 def describe_enrichment_limitation(
     reader: FileHistoryReader, enrichment: Enrichment, path: str
 ) -> str | None:
-    """Say which data the index could not add; return None if it added all."""
+    """Return a sentence about the data that the index could not add; None if it added all."""
     if enrichment.error:
         return f"The index could not be read. {enrichment.error}"
     if reader.index is None:
@@ -244,14 +248,14 @@ def describe_enrichment_limitation(
 
 
 def describe_missing_index(reader: FileHistoryReader) -> str:
-    """Say what the evolution of lines lacks without an index, or with one that cannot be read."""
+    """Return a sentence about what the evolution of lines lacks without a readable index."""
     reason = "The index cannot be read" if reader.error else "There is no index"
     remedy = "" if reader.error else " Run `lineage index`."
     return f"{reason}, so restored lines and some possible earlier commits are missing.{remedy}"
 
 
 def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
-    """Say what the user can do about the index; return None if nothing is to be done."""
+    """Return sentences about what the user can do about the index; None if nothing is to be done."""
     if enrichment.error:
         return enrichment.error
     if reader.status.verdict is None:

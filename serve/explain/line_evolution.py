@@ -3,8 +3,8 @@
 A line starts at its hit, the commit that blame returned for it. `line_sources` finds the line of the parent commit from
 which it came, and `git blame` finds the commit that wrote that line. This repeats until a line has no source.
 
-A step is a change of lines by one of these commits. A lead is a guess: a possible earlier commit, found by a literal or
-name, or by a replaced line.
+A version is a file of one commit. A queried line is a line of the request. A step is a change of lines by one of these
+commits. A lead is a guess: a possible earlier commit, found by a literal or name, or by a replaced line.
 """
 
 from __future__ import annotations
@@ -33,56 +33,58 @@ from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_f
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
-# A function or a class. The evolution of more lines is the history of the file.
+# Maximum number of queried lines, such as a function or a class. The evolution of more lines is that of the file.
 MAX_LINES: Final = 120
 # Limits of the work: commits that are compared with their parents, and time.
 MAX_COMMITS: Final = 60
 MAX_SECONDS: Final = 1.5
-# Steps to return: more do not fit on a screen. If there are more, those that introduced lines are preferred.
+# Maximum number of steps: more do not fit on a screen. Steps that introduced lines are preferred.
 MAX_STEPS: Final = 20
-# Leads that an answer lists.
+# Maximum number of leads.
 MAX_LEADS: Final = 6
-# Characters of the message of a step or lead: an answer can have many of them.
+# Maximum length of the message of a step or lead, because an answer can have many of them.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Three times `-C`: git blame also finds lines copied from any file of the parent, except lines of fewer than 15 letters
-# and digits, which recur by chance.
+# With three `-C`, git blame also finds lines copied from any file of the parent. Lines of fewer than 15 letters and
+# digits are excluded, because they recur by chance.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
-# Versions of files whose copied lines are searched. Each search takes 30 to 60 ms.
+# Maximum number of versions that are searched for copied lines. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8
 # Start of a comment. Copied comments are mostly licenses, so their originals are not searched.
 COMMENT: Final = re.compile(
     r"\s*(?:\*(?:\s|/|$)|//|/\*|<!--|--\s|#(?!!?\[|(?:define|elif|else|endif|if|include|pragma)\b))"
 )
-# Searches of the index for removed lines, because a restored line may have been restored before. Each takes 0.1 s.
-MAX_INDEX_SEARCHES: Final = 2
+# Number of searches of the index for removed lines. A restored line may have been restored before. Each takes 0.1 s.
+INDEX_SEARCHES: Final = 2
 
 
 @dataclass(slots=True)
 class _QueriedLines:
     """Numbers of the queried lines that come from one line of a version.
 
-    `inexact`: those whose source was inferred, here or in a later version. `at_hit`: those whose hit is this version.
+    `numbers`: all of them. `inexact`: those with an inferred source in this version or a later one. `at_hit`: those
+    whose hit is this version.
     """
 
-    lines: set[int] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
     inexact: set[int] = field(default_factory=set)
     at_hit: set[int] = field(default_factory=set)
 
     def add(self, other: _QueriedLines) -> None:
         """Add the queried lines of another line of the same version."""
-        self.lines |= other.lines
+        self.numbers |= other.numbers
         self.inexact |= other.inexact
         self.at_hit |= other.at_hit
 
 
-# Lines to blame next: commit and path of each file, with the queried lines by number of the line there.
+# Lines to blame next, by commit and path of their file. Each has the queried lines that come from it, by its number.
 _LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines]]
 
 
 def _add_source(lines: _LinesByFile, source: LineSource, queried: _QueriedLines) -> None:
-    inexact = set(queried.inexact) if source.is_exact else set(queried.lines)
+    """Add the source of a line to the lines to blame. `queried`: queried lines that come from the line."""
+    inexact = set(queried.inexact) if source.is_exact else set(queried.numbers)
     target = lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
-    target.add(_QueriedLines(set(queried.lines), inexact))
+    target.add(_QueriedLines(set(queried.numbers), inexact))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class _Step:
 class _Introduction:
     """Line without a source: its commit introduced it, unless an earlier commit had removed the same line.
 
-    `is_searched`: the index was searched for such a commit.
+    `is_searched`: the index was searched for an earlier commit that removed the line.
     """
 
     line: UnsourcedLine
@@ -137,9 +139,9 @@ NO_EVOLUTION: Final = Evolution()
 class LineTracer:
     """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
 
-    `searcher`: search of the index; None without one. `queried_texts`: text of each queried line, by number.
+    `searcher`: search of the index; None without an index. `queried_texts`: text of each queried line, by number.
     `limitations`: sentences about what may be missing. `_pending`: lines to process of each version, by number.
-    `_queue`: heap of these versions. `_leads`: each lead with the numbers of the queried lines, by commit.
+    `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by commit.
     """
 
     blamer: RevisionBlamer
@@ -164,10 +166,9 @@ class LineTracer:
                 sha, numbers = line.origin.commit_sha, {line.number}
                 self._hit_shas.add(sha)
                 queried = _QueriedLines(numbers, at_hit=set(numbers))
-                self._enqueue_line(
-                    _Version(commit_times[sha], sha, line.origin.path), line.original_number, queried
-                )
-        for _ in range(MAX_INDEX_SEARCHES):
+                version = _Version(commit_times[sha], sha, line.origin.path)
+                self._enqueue_line(version, line.original_number, queried)
+        for _ in range(INDEX_SEARCHES):
             self._process_queue()
             self._search_removed_lines()
         self._process_queue()
@@ -175,7 +176,7 @@ class LineTracer:
         return self._build_evolution()
 
     def _try(self, work: Callable[[], None]) -> None:
-        """Run a part of the work. If git takes too long or an object is unreadable, note that and go on without it."""
+        """Run a part of the work. If the time runs out or an object is unreadable, note that and skip the part."""
         try:
             work()
         except (GitTimeout, DeadlineExceeded):
@@ -195,7 +196,7 @@ class LineTracer:
             self._try(partial(self._process_version, version, queried_lines))
 
     def _search_removed_lines(self) -> None:
-        """Search the index for commits that removed introduced lines before, and follow these lines from there."""
+        """Search the index for commits that removed introduced lines before. Continue with the removed lines."""
         if self.searcher is None or not self.blamer.deadline.has_time():
             return
         unsearched = [entry for entry in self._introductions if not entry.is_searched]
@@ -209,7 +210,7 @@ class LineTracer:
         self._try(partial(self._enqueue_sources, sources))
 
     def _restore_line(self, entry: _Introduction, sources: _LinesByFile) -> None:
-        """Record an introduced line as restored, and add its source, if an earlier commit had removed the line."""
+        """If an earlier commit had removed an introduced line, record the line as restored and add its source."""
         source = self.searcher.find_removed(entry.line) if self.searcher else None
         if source:
             self._introductions.remove(entry)
@@ -230,6 +231,7 @@ class LineTracer:
                 self._try(partial(self._add_leads, version, entries))
 
     def _enqueue_line(self, version: _Version, number: int, queried: _QueriedLines) -> None:
+        """Add a line of a version to the lines to process. `queried`: queried lines that come from it."""
         pending = self._pending[version]
         if not pending:
             heapq.heappush(self._queue, (-version.date, version.commit_sha, version.path))
@@ -239,7 +241,7 @@ class LineTracer:
         """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
         repository, sha = self.blamer.repository, version.commit_sha
         if sha in repository.shallow_boundary:
-            if any(queried.lines - queried.at_hit for queried in queried_lines.values()):
+            if any(queried.numbers - queried.at_hit for queried in queried_lines.values()):
                 self.limitations.append(
                     "This is a shallow clone, so earlier commits are missing. Run `git fetch --unshallow`."
                 )
@@ -256,11 +258,11 @@ class LineTracer:
         sources = finder.find_sources(version.path, traceable, self.blamer.deadline)
         unsourced: dict[int, UnsourcedLine] = {}
         for number in sorted(traceable.keys() - sources.keys()):
-            text, queried_text = lines[number - 1], self.queried_texts[min(traceable[number].lines)]
+            text, queried_text = lines[number - 1], self.queried_texts[min(traceable[number].numbers)]
             unsourced[number] = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
         try:
             sources |= self._find_copies(version, finder, lines, unsourced)
-        except GitTimeout:  # use the sources that are not copies
+        except GitTimeout:  # continue with the sources that are not copies
             self.blamer.deadline.is_exceeded = True
         sources_by_file: _LinesByFile = defaultdict(dict)
         for number, queried in traceable.items():
@@ -274,13 +276,13 @@ class LineTracer:
         self._enqueue_sources(sources_by_file)
 
     def _record(self, version: _Version, name: StepName, text: str, queried: _QueriedLines) -> None:
-        """Record what a commit did to a line, except for the queried lines whose hit it is."""
-        lines = queried.lines - queried.at_hit
-        if lines:
+        """Record what a commit did to a line. Queried lines whose hit is this commit are left out."""
+        numbers = queried.numbers - queried.at_hit
+        if numbers:
             step = self._steps.setdefault((version, name), _Step(version, name, text))
-            if step.queried.lines and min(lines) < min(step.queried.lines):
+            if step.queried.numbers and min(numbers) < min(step.queried.numbers):
                 step.text = text
-            step.queried.add(_QueriedLines(lines, queried.inexact & lines))
+            step.queried.add(_QueriedLines(numbers, queried.inexact & numbers))
 
     def _find_copies(
         self,
@@ -289,7 +291,7 @@ class LineTracer:
         lines: Sequence[str],
         unsourced: Mapping[int, UnsourcedLine],
     ) -> dict[int, LineSource]:
-        """Return the sources of lines that the commit copied: the original is in the parent and was not removed.
+        """Return the sources of lines that the commit copied from lines of its parent, which it did not remove.
 
         While git searches, the lines are looked up in the index, because most of them have no source.
         """
@@ -314,7 +316,7 @@ class LineTracer:
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
     def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
-        """Add the leads of lines: commits that wrote what they replaced, and the oldest with their literal or name."""
+        """Add the leads of introduced lines: writers of replaced lines, and the oldest commits with a search term."""
         finder = self._finders[version.commit_sha]
         replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
         leads_by_source = self._load_leads([source for sources in replaced for source in sources])
@@ -323,11 +325,11 @@ class LineTracer:
             if self.searcher:
                 leads += self.searcher.find_leads(entry.line)
             for lead in leads:
-                _, lines = self._leads.setdefault(lead.commit_sha, (lead, set()))
-                lines |= entry.queried.lines
+                _, numbers = self._leads.setdefault(lead.commit_sha, (lead, set()))
+                numbers |= entry.queried.numbers
 
     def _load_leads(self, replaced: Sequence[LineSource]) -> dict[LineSource, Lead]:
-        """Return the commits that wrote replaced lines of one file."""
+        """Return the commit that wrote each replaced line, as a lead. `replaced`: lines of one file of one commit."""
         if not replaced:
             return {}
         parent, path = replaced[0].parent, replaced[0].path
@@ -355,8 +357,8 @@ class LineTracer:
         order = sort_newest_first(dates, self.blamer.repository, self.blamer.git, self.reader.walked_history)
         positions = {sha: position for position, sha in enumerate(order)}
         steps = sorted(self._steps.values(), key=lambda step: positions[step.version.commit_sha])
-        # Those that introduced lines are preferred, then those of the most lines.
-        preferred = sorted(steps, key=lambda step: (step.name != "introduced", -len(step.queried.lines)))
+        # Steps that introduced lines are preferred, and then steps with the most lines.
+        preferred = sorted(steps, key=lambda step: (step.name != "introduced", -len(step.queried.numbers)))
         shown = [step for step in steps if step in preferred[:MAX_STEPS]]
         if len(steps) > len(shown):
             self.limitations.append(f"Steps not listed: {len(steps) - len(shown)}.")
@@ -377,7 +379,6 @@ class LineTracer:
             self.limitations.append(
                 "The search for earlier commits stopped at its limit: some may be missing."
             )
-        limitation = " ".join(dict.fromkeys(self.limitations)) or None
         return Evolution(
             steps=tuple(
                 _build_step(step, commits[step.version.commit_sha])
@@ -389,7 +390,7 @@ class LineTracer:
                 for lead, lines in leads
                 if lead.commit_sha in commits
             ),
-            limitation=limitation,
+            limitation=" ".join(dict.fromkeys(self.limitations)) or None,
             is_complete=not (is_interrupted or (self.searcher and self.searcher.has_failed)),
         )
 
@@ -404,7 +405,7 @@ def _build_step(step: _Step, commit: Commit) -> EvolutionStep:
         commit_author=commit.author_name,
         commit_date=format_rfc3339(commit.commit_date),
         file_path=decode_path(step.version.path),
-        lines=tuple(sorted(step.queried.lines)),
+        lines=tuple(sorted(step.queried.numbers)),
         step=step.name,
         text=truncate_line(step.text.strip()),
         provenance="INFERRED" if step.queried.inexact else "EXACT",
@@ -432,16 +433,18 @@ def trace_evolution(
     commit_times: Mapping[str, int],
     content: Sequence[bytes],
 ) -> Evolution:
-    """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index."""
+    """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index.
+
+    `commit_times`: committer times of the hits, in seconds since the epoch. `content`: lines of the blamed file.
+    """
     if len(lines) > MAX_LINES:
         return Evolution(limitation=f"Earlier commits are listed for up to {MAX_LINES} lines. Ask for fewer.")
     deadline = Deadline.after(MAX_SECONDS)
     limitations: list[str] = []
-    searcher = (
-        LineSearcher(repository, git, reader.index, reader.status.reachability, deadline, limitations)
-        if reader.index
-        else None
-    )
+    searcher: LineSearcher | None = None
+    if reader.index:
+        reachability = reader.status.reachability
+        searcher = LineSearcher(repository, git, reader.index, reachability, deadline, limitations)
     texts = {line.number: content[line.number - 1].decode("utf-8", "replace") for line in lines}
     blamer = RevisionBlamer(repository, git, ignore_revs, deadline, limitations)
     return LineTracer(blamer, reader, searcher, texts, limitations).trace(lines, commit_times)

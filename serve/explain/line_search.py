@@ -49,23 +49,23 @@ from stores.history import ReachabilityDelta
 from stores.index_copy import OpenIndex
 from stores.locks import IndexBusy
 
-# Least length of a restored line, in all of its words: short lines recur by chance.
+# Minimum total length of the words of a restored line, and minimum number of words: short lines recur by chance.
 MIN_RESTORED_CHARACTERS: Final = 20
 MIN_RESTORED_WORDS: Final = 3
-# Commits that become leads, the oldest that add the search term. For 14 of 22 lines the oldest one was right, for 17
-# one of the three oldest.
+# Maximum number of leads of a search term: the oldest commits that add it. For 14 of 22 lines the oldest one was right,
+# for 17 one of the three oldest.
 LEADS_PER_TERM: Final = 3
-# A line with more equal lines in the parent is repeated code, such as the head of a method, and no copy.
+# A line with more equal lines in the parent is repeated code, such as the head of a method. It is no copy.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
-# Lines and search terms of one search. Each adds 5 ms.
+# Maximum number of lines and search terms of one search. Each adds 5 ms.
 MAX_SEARCHES: Final = 24
-# Terms by which hunks with a line or search term are looked up in the full-text index.
+# Maximum number of full-text terms by which hunks with a line or search term are looked up in the index.
 MAX_TERMS: Final = 4
-# Hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
+# Maximum number of hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
-# Files that are read for a line or a search term. Each takes 0.3 ms.
+# Maximum number of files that are read for a line or a search term. Each takes 0.3 ms.
 MAX_READ_FILES: Final = 100
 
 _Search = TypeVar("_Search")
@@ -77,8 +77,8 @@ logger = logging.getLogger(__name__)
 class UnsourcedLine:
     """Line for which no source was found in the parents of its commit.
 
-    `text`: the line in this commit. `queried_text`: the line of the request that came from it. `date`: committer time
-    in seconds since the epoch.
+    `path`, `number`, `text`: the line in this commit. `queried_text`: the line of the request that came from it.
+    `date`: committer time in seconds since the epoch.
     """
 
     commit_sha: str
@@ -95,7 +95,7 @@ class UnsourcedLine:
 
     @property
     def removal_pattern(self) -> DiffLinePattern | None:
-        """Pattern of a diff that removes the line; None if the line is too short."""
+        """Pattern of the line in a diff that removes it; None if the line is too short."""
         words = extract_features(self.text).words
         if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
             return None
@@ -150,9 +150,9 @@ class LineSearcher:
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
     def load_candidates(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Look lines and their search terms up in the full-text index, as far as `MAX_SEARCHES`, for a later search.
+        """Look up lines and their search terms in the full-text index for a later search, at most MAX_SEARCHES.
 
-        An error of the index is left to that search.
+        Errors of the index are ignored. The later search reports them.
         """
         removals = (_select_terms(pattern.text) for line in lines if (pattern := line.removal_pattern))
         leads = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
@@ -171,8 +171,8 @@ class LineSearcher:
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the diffs for removals of the lines. `find_removed` uses the result.
 
-        Reading the diffs takes 0.1 s, so only lines that a file had before are searched; in a shallow clone, all lines.
-        Raises DeadlineExceeded if the time runs out.
+        Reading the diffs takes 0.1 s, so only lines that a file had before are searched. In a shallow clone, all lines
+        are searched. Raises DeadlineExceeded if the time runs out.
         """
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
@@ -192,7 +192,7 @@ class LineSearcher:
     def _find_first_hunks(
         self, lines: Iterable[UnsourcedLine], changes: Mapping[DiffLinePattern, Sequence[LineChange]]
     ) -> dict[DiffLinePattern, int]:
-        """Return the id of the first hunk to search for each line; none if no file had the line before its commit.
+        """Return the id of the first hunk to search for each line, without lines that no file had before their commit.
 
         `changes`: changes whose text has the terms of a line, oldest first.
         """
@@ -213,6 +213,7 @@ class LineSearcher:
         return first_hunks
 
     def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
+        """Check whether a changed file had the text after one of the changes."""
         for change in changes:
             self.deadline.check()
             with self._note_unreadable():
@@ -243,7 +244,7 @@ class LineSearcher:
                 self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
 
     def _select_first_additions(self, changes: Iterable[LineChange], term: str) -> list[LineChange]:
-        """Return a change of each of the first LEADS_PER_TERM commits after which a file has a term more often."""
+        """Return a change of each of the first LEADS_PER_TERM commits that make a file have the term more often."""
         additions: dict[str, LineChange] = {}
         for change in islice(changes, MAX_READ_FILES):
             self.deadline.check()
@@ -263,7 +264,7 @@ class LineSearcher:
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
         """Return how often a file of a commit has a term, whose first and last word must be whole words there."""
         text = self._read_text(sha, path)
-        if term not in text:  # this is many times as fast as an expression
+        if term not in text:  # many times as fast as a regular expression
             return 0
         start = r"\b" if re.match(r"\w", term) else ""
         end = r"\b" if re.search(r"\w$", term) else ""
@@ -273,6 +274,7 @@ class LineSearcher:
         return read_text(self.repository, find_blob(self.repository, sha, path))
 
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
+        """Return the first MAX_SEARCHES different searches that are not None."""
         unique = list(dict.fromkeys(search for search in searches if search is not None))
         if len(unique) > MAX_SEARCHES:
             self.limitations.append(
@@ -305,8 +307,8 @@ class LineSearcher:
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
-        It must have been in a file of the same name, unless the commit of the line creates the file. Return None if the
-        line was not removed before, or if the lines around it differ too much.
+        The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
+        None if no commit removed the line before, or if the lines around both lines differ too much.
         """
         pattern = line.removal_pattern
         changes = self._removals.get(pattern, ()) if pattern else ()
@@ -338,19 +340,16 @@ class LineSearcher:
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
         """Return the removed line with the best context score; None if that is too low."""
-        best_context_score, best_source = (
-            FILE_CONTEXT_SCORE if is_same_name else DOUBTFUL_MOVE_CONTEXT_SCORE,
-            None,
-        )
+        lines = self._read_file(line.commit_sha, line.path)
+        best_context_score = 0.0
+        best_source: LineSource | None = None
         for source in sources:
-            lines = self._read_file(line.commit_sha, line.path)
             old_lines = self._read_file(source.parent, source.path)
             context_score = compute_context_score(lines, line.number, old_lines, source.number)
-            if context_score > best_context_score or (
-                best_source is None and context_score == best_context_score
-            ):
+            if context_score > best_context_score:
                 best_context_score, best_source = context_score, source
-        return best_source
+        min_context_score = FILE_CONTEXT_SCORE if is_same_name else DOUBTFUL_MOVE_CONTEXT_SCORE
+        return best_source if best_context_score >= min_context_score else None
 
     def _is_repeated(self, line: UnsourcedLine, parent: str) -> bool:
         """Check whether several lines of the parent are equal to a line, such as an import."""
@@ -374,7 +373,7 @@ class LineSearcher:
 
 
 def _select_terms(text: str) -> frozenset[str]:
-    """Return the longest full-text terms of a text: they are rare, so few hunks have all of them."""
+    """Return the longest full-text terms of a text. Long terms are rare, so few hunks have all of them."""
     return frozenset(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
 
 
@@ -396,7 +395,7 @@ def select_copies(
 ) -> dict[int, LineSource]:
     """Return the sources of copied lines, by line number, without repeated lines and chance matches.
 
-    `copies`: lines that git blame finds in the parent.
+    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent.
     """
     read_file = create_file_reader(repository)
     sources: dict[int, LineSource] = {}
@@ -417,9 +416,9 @@ def select_copies(
 
 
 def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
-    """Return the keys of the texts that more than `MAX_EQUAL_LINES` lines of a revision have; of all if git fails.
+    """Return the keys of the texts that more than MAX_EQUAL_LINES lines of a revision have.
 
-    Raises GitTimeout at the deadline.
+    If git fails, return the keys of all texts. Raises GitTimeout at the deadline.
     """
     if not texts:
         return set()

@@ -1,8 +1,8 @@
 """Similarity of lines of code, and of the lines around them.
 
-Two lines can be equal, edited, or one a part of the other. Words weigh by how much they prove: common ones, such as
-keywords, little. An anchor is a long name or a long literal, which lines seldom share by chance. The context score of a
-pair of lines is the similarity of the lines around both.
+Two lines can be equal or similar, or one can be a part of the other. Common words, such as keywords, have a low weight.
+An anchor is a long name or a long literal, which lines seldom share by chance. The context score of a pair of lines is
+the similarity of the lines around both.
 """
 
 from __future__ import annotations
@@ -36,59 +36,66 @@ static str string struct super switch test the this throw throwable throws to tr
 undefined unwrap use val value var vec void when where while with yield
 """
 COMMON_WORDS: Final = frozenset(_COMMON_TEXT.split())
+# Weight of common words, and of words shorter than MIN_WORD_LENGTH. Other words have the weight 1.
 COMMON_WEIGHT: Final = 0.25
-SHORT_WORD: Final = 3  # shorter words weigh as little as common ones
-# Least characters of a name and of a literal that are anchors; and of a name that is searched for a lead, a mere guess.
-LONG_WORD: Final = 8
-LONG_LITERAL: Final = 9
-SEARCHED_WORD: Final = 6
-# Least weight of the words of a line that has a source: braces and lone keywords recur everywhere.
+MIN_WORD_LENGTH: Final = 3
+# Minimum lengths of a name and of a literal that are anchors.
+MIN_ANCHOR_NAME_LENGTH: Final = 8
+MIN_LITERAL_LENGTH: Final = 9
+# Minimum length of a name that is searched for a lead. Shorter than an anchor, because a lead is only a guess.
+MIN_SEARCHED_NAME_LENGTH: Final = 6
+# Minimum weight of the words of a line that can have a source: braces and single keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
-# Entries of each cache. The daemon keeps all of them, about 20 MB. A commit of more changed lines replaces all entries.
+# Entries of each cache, in all about 20 MB in the daemon. A commit with more changed lines replaces all entries.
 CACHE_SIZE: Final = 4_096
 
-# A line that is a part of the other one, as after a split or a join. The other one needs most of its words, and enough
-# of them: one word is a part of many lines.
+# Rules for a line that is a part of another line, as after a split or a join. The other line has at least this share of
+# its words, and words of at least this weight: a single word is a part of many lines.
 MIN_CONTAINMENT: Final = 0.8
 MIN_CONTAINED_WEIGHT: Final = 2.0
-CONTAINED_SHARE: Final = 0.8  # below 1, because an edited line of the same words is the better source
-# For the number of common words: half of it at a weight of CONTAINED_HALF_WEIGHT.
+CONTAINED_FACTOR: Final = 0.8  # below 1, because an edited line with the same words is a better source
+# Largest bonus for shared words, and the weight of the shared words that gives half of it.
 CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
-NO_ANCHOR_FACTOR: Final = 0.7  # without a common anchor: unrelated lines can have the same words
-# A shorter line that is completely in the other one: a type was annotated, or parameters were joined into one line.
+NO_ANCHOR_FACTOR: Final = 0.7  # without a shared anchor: unrelated lines can have the same words
+# Scores and limits for a line that is completely in a longer one, as after a type was annotated or parameters were
+# joined into one line.
 WHOLE_SCORE: Final = 0.55
-WHOLE_ANCHOR_SCORE: Final = 0.9  # with an anchor and enough words
+WHOLE_ANCHOR_SCORE: Final = 0.9  # with a shared anchor and enough shared words
 MIN_WHOLE_TOKENS: Final = 4
 MIN_WHOLE_WEIGHT: Final = 1.0
 # Longer lines (minified files, data) are compared only for equality.
 MAX_LINE_CHARACTERS: Final = 1_000
 
-# Nonblank lines before and as many after a line, from which the context score is computed.
+# Number of nonblank lines before a line, and of those after it, from which the context score is computed.
 CONTEXT_LINES: Final = 2
-# The context score is a weighted mean: a line without words, such as a brace, has this weight, and others at most 1.
+# The context score is a weighted mean. A line without words, such as a brace, has this weight. Others have at most 1.
 MIN_CONTEXT_WEIGHT: Final = 0.1
 # A removed line is not the source of a line if another added line is more similar to it by this much.
 RIVAL_ADVANTAGE: Final = 0.1
-# A line was split if the lines of one place have this share of its tokens, in their order. A line is one of the parts
-# if at least this share of its words are from the split line.
+# A line of enough tokens was split if nearby lines have at least MIN_SPLIT_SHARE of its tokens, in their order. Such a
+# line is one of the parts if at least MIN_PART_SHARE of its words are from the split line.
 MIN_SPLIT_TOKENS: Final = 4
 MIN_SPLIT_SHARE: Final = 0.8
 MIN_PART_SHARE: Final = 0.5
-# Lines between the parts that have nothing from it, such as new arguments.
+# Maximum number of lines between the parts that have no token of the split line, such as new arguments.
 MAX_SPLIT_GAPS: Final = 3
-# An added line as similar as this to a removed one is its edit, not a part of it.
+# An added line that is more similar to a removed one is an edit of it, not a part.
 MAX_PART_SIMILARITY: Final = 0.6
-# Most tokens of code in which split lines are searched: 600 take up to 30 ms.
+# Maximum number of tokens of the code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# A copied line needs more than a moved one, because its original was not removed: short lines can be equal by chance.
+# Minimum weight and context score of a copied line. They are higher than those of a moved line: the original was not
+# removed, and short lines can be equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_CONTEXT_SCORE: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """Parts of a line to compare. `key`: text without white space. `weight`: total weight of the words."""
+    """Parts of a line to compare. `key`: text without white space. `weight`: total weight of the words.
+
+    A line longer than MAX_LINE_CHARACTERS has only a key.
+    """
 
     key: str
     tokens: tuple[str, ...]
@@ -106,13 +113,12 @@ def extract_features(line: str) -> LineFeatures:
     names = WORD.findall(line)
     literals = extract_literals(line)
     words = _collect_words(names, literals)
+    long_names = _select_uncommon_names(names, MIN_ANCHOR_NAME_LENGTH)
     return LineFeatures(
         key=key,
         tokens=tuple(TOKEN.findall(line)),
         words=words,
-        anchors=frozenset(
-            [name for name in names if len(name) >= LONG_WORD and name.lower() not in COMMON_WORDS] + literals
-        ),
+        anchors=frozenset(long_names + literals),
         weight=weigh_words(words),
     )
 
@@ -126,6 +132,10 @@ def extract_words(line: str) -> frozenset[str]:
 
 def _collect_words(names: Iterable[str], literals: Iterable[str]) -> frozenset[str]:
     return frozenset(map(str.lower, names)).union(literals, *map(split_name, names))
+
+
+def _select_uncommon_names(names: Iterable[str], min_length: int) -> list[str]:
+    return [name for name in names if len(name) >= min_length and name.lower() not in COMMON_WORDS]
 
 
 def build_key(line: str) -> str:
@@ -146,22 +156,22 @@ def build_keys(lines: Sequence[str]) -> list[str]:
 def split_name(name: str) -> tuple[str, ...]:
     """Return the lower-case words of a name, such as `max` and `retries` for `maxRetries` and `MAX_RETRIES`.
 
-    Words shorter than `SHORT_WORD` are left out. If all are, the name is one word.
+    Words shorter than MIN_WORD_LENGTH are left out. If all words are that short, the name itself is the only word.
     """
-    words = tuple(part.lower() for part in NAME_PART.findall(name) if len(part) >= SHORT_WORD)
+    words = tuple(part.lower() for part in NAME_PART.findall(name) if len(part) >= MIN_WORD_LENGTH)
     return words or (name.lower(),)
 
 
 def extract_literals(line: str) -> list[str]:
     """Return the literals of a line that are long enough to be recognized elsewhere."""
     literals = ("".join(groups) for groups in LITERAL.findall(line))
-    return [text for text in literals if len(text) >= LONG_LITERAL]
+    return [text for text in literals if len(text) >= MIN_LITERAL_LENGTH]
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def weigh_word(word: str) -> float:
     """Return 1 for a word, and less for a short or common one."""
-    return COMMON_WEIGHT if len(word) < SHORT_WORD or word.lower() in COMMON_WORDS else 1.0
+    return COMMON_WEIGHT if len(word) < MIN_WORD_LENGTH or word.lower() in COMMON_WORDS else 1.0
 
 
 def weigh_words(words: frozenset[str]) -> float:
@@ -206,8 +216,9 @@ def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
         return WHOLE_SCORE if is_whole else 0.0
     if first.anchors & second.anchors and _is_whole_part(first, second):
         return WHOLE_ANCHOR_SCORE
-    common = count_common_tokens(first.tokens, second.tokens) / min(len(first.tokens), len(second.tokens))
-    score = CONTAINED_SHARE * min(shared_weight / smaller_weight, common)
+    smaller_count = min(len(first.tokens), len(second.tokens))
+    token_share = count_common_tokens(first.tokens, second.tokens) / smaller_count
+    score = CONTAINED_FACTOR * min(shared_weight / smaller_weight, token_share)
     score += CONTAINED_BONUS * shared_weight / (shared_weight + CONTAINED_HALF_WEIGHT)
     return score if first.anchors & second.anchors else NO_ANCHOR_FACTOR * score
 
@@ -224,7 +235,7 @@ def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
 
 
 def count_common_tokens(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, by the bit-parallel algorithm of Hyyrö (2004)."""
+    """Return the length of the longest common subsequence (LCS), by the bit-parallel algorithm of Hyyrö (2004)."""
     positions: dict[str, int] = {}
     for index, token in enumerate(first):
         positions[token] = positions.get(token, 0) | 1 << index
@@ -237,23 +248,25 @@ def count_common_tokens(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def find_search_term(line: str) -> str:
-    """Return the part of a line by which to search it elsewhere: its longest literal, else its longest name.
+    """Return the part of a line by which to search it elsewhere: its longest literal, or else its longest name.
 
-    Empty if the line has no long literal, and no long name that is not common in code.
+    Short literals, short names and names that are common in code do not count. If nothing is left, return an empty
+    text.
     """
     literals = extract_literals(line)
     if literals:
         return max(literals, key=len)
-    names = [
-        word for word in WORD.findall(line) if len(word) >= SEARCHED_WORD and word.lower() not in COMMON_WORDS
-    ]
+    names = _select_uncommon_names(WORD.findall(line), MIN_SEARCHED_NAME_LENGTH)
     return max(names, key=len, default="")
 
 
 def compute_context_score(
     lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int
 ) -> float:
-    """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more."""
+    """Return how similar the lines around two lines are, 0 to 1. Lines with more words count more.
+
+    `number`, `old_number`: numbers of the two lines in `lines` and `old_lines`, from 1.
+    """
     total = weights = 0.0
     for step in (-1, 1):
         neighbours = zip(
@@ -274,7 +287,7 @@ def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_num
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
-    """Return the positions of lines that are parts of an old line, each with the position of that old line.
+    """Return the position of each line that is a part of a split old line, with the position of the old line.
 
     The tokens of both texts are aligned as a whole, so that wrapped arguments and prose are found.
     """
@@ -292,8 +305,8 @@ def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int
         ):
             for position, tokens in parts.items():
                 words = list(filter(WORD.match, tokens))
-                least_count = MIN_PART_SHARE * len(list(filter(WORD.match, lines[position])))
-                if len(words) >= least_count and any(weigh_word(word) == 1 for word in words):
+                min_count = MIN_PART_SHARE * len(list(filter(WORD.match, lines[position])))
+                if len(words) >= min_count and any(weigh_word(word) == 1 for word in words):
                     sources[position] = old_position
     return sources
 
@@ -301,7 +314,7 @@ def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int
 def _align_tokens(
     old_lines: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
 ) -> dict[int, dict[int, list[str]]]:
-    """Align all tokens, and return those that each old line shares with each line, both by position."""
+    """Align all tokens. Return the tokens that each old line shares with each line, by the positions of both lines."""
     old_tokens, tokens = (
         [(token, position) for position, line in enumerate(group) for token in line]
         for group in (old_lines, lines)
@@ -318,7 +331,7 @@ def _align_tokens(
 
 
 def _is_edit(old_text: str, text: str) -> bool:
-    """Check whether a line is similar to an old one and has tokens that the old one lacks."""
+    """Check whether a line is an edit of an old line: similar, and with tokens that the old line lacks."""
     old, new = extract_features(old_text), extract_features(text)
     return is_more_similar(new, old, MAX_PART_SIMILARITY) and (
         count_common_tokens(new.tokens, old.tokens) < len(new.tokens)
@@ -327,19 +340,19 @@ def _is_edit(old_text: str, text: str) -> bool:
 
 def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
     """Check whether an added line is more similar to a removed line than `similarity` by `RIVAL_ADVANTAGE`."""
-    least = similarity + RIVAL_ADVANTAGE
-    return least < 1 and any(is_more_similar(extract_features(text), removed, least) for text in added_texts)
+    limit = similarity + RIVAL_ADVANTAGE
+    return limit < 1 and any(is_more_similar(extract_features(text), removed, limit) for text in added_texts)
 
 
 def is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
     """Check whether two lines are more similar than `similarity`."""
-    # The Dice ratio is half of the similarity, and takes less time than the other half.
-    may_be = (1 + compute_dice(first, second)) / 2 > similarity
-    return may_be and compute_similarity(first, second) > similarity
+    # The similarity is the mean of two ratios. The Dice ratio takes less time and gives an upper bound.
+    upper_bound = (1 + compute_dice(first, second)) / 2
+    return upper_bound > similarity and compute_similarity(first, second) > similarity
 
 
 def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:
-    """Yield the features of the nonblank lines before or after the line of an index."""
+    """Yield the features of the nonblank lines after the line at `index` (`step` 1), or before it (`step` -1)."""
     index += step
     while 0 <= index < len(lines):
         features = extract_features(lines[index])

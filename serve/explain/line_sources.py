@@ -50,17 +50,20 @@ from serve.explain.line_similarity import (
 
 SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
-# Least similarity of an edited line. If no removed line reaches it, the block was replaced by other code.
+# Minimum similarity of an edited line. If no removed line is that similar, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
-# A moved line of equal text is exact if it has at least this context score.
+# Minimum context score of an exact source among the moved lines of equal text.
 EXACT_CONTEXT_SCORE: Final = 0.5
-# Lines that a line without a source replaced: those closest to its position in the block. Others are unrelated.
+# Maximum number of lines that count as replaced by a line without a source: those closest to its position in the block.
 MAX_REPLACED_LINES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
-    """Line of a parent commit that became a line of a commit. `is_exact`: its text is equal apart from white space."""
+    """Line of a parent commit that became a line of a commit.
+
+    `is_exact`: the text is equal apart from white space, and the source is certain; False if the source is inferred.
+    """
 
     parent: str
     path: bytes
@@ -71,13 +74,15 @@ class LineSource:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
+    """Source of a line. `score`: similarity of both lines, 0 to 1."""
+
     score: float
     source: LineSource
 
 
 @dataclass(frozen=True)
 class SourceFinder:
-    """Finder of the sources of a commit's lines. It reads other files only for lines that were not merely edited."""
+    """Finder of the sources of a commit's lines. It reads other files only for lines that were not edited in place."""
 
     repository: Repository
     sha: str
@@ -92,7 +97,7 @@ class SourceFinder:
     def find_sources(
         self, path: bytes, numbers: Collection[int], deadline: Deadline
     ) -> dict[int, LineSource]:
-        """Return the source of each line of the commit's file that has one.
+        """Return the source of each line that has one. `numbers`: lines of the commit's file at `path`.
 
         Raises UnreadableObject, and DeadlineExceeded if the time runs out.
         """
@@ -124,7 +129,7 @@ class SourceFinder:
                             yield LineSource(parent, path, number, "moved", is_exact=False)
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
-        """Return lines of the first parent that the block of a line replaced, those closest to its position first."""
+        """Return lines of the first parent that the block of a line replaced, as `_FileComparison.find_replaced`."""
         if not self.parents:
             return []
         return self._compare_file(0, path).find_replaced(number)
@@ -132,13 +137,15 @@ class SourceFinder:
     def _compare_file(self, parent_index: int, path: bytes) -> _FileComparison:
         """Compare the file with its version in the parent, and cache the comparison.
 
-        Without a file of this path, that is the renamed one, else one of the same name in another language.
+        If the parent has no file of this path, its version is the file that the commit renamed to it, or else a deleted
+        file of the same name in another language.
         """
         if (parent_index, path) not in self._comparisons:
             self._comparisons[parent_index, path] = self._create_comparison(parent_index, path)
         return self._comparisons[parent_index, path]
 
     def _create_comparison(self, parent_index: int, path: bytes) -> _FileComparison:
+        """Compare the file with its version in the parent, without the cache."""
         blob = find_blob(self.repository, self.sha, path)
         parent, old_path = self.parents[parent_index], path
         old_blob = find_blob(self.repository, parent, path)
@@ -167,6 +174,7 @@ class SourceFinder:
         return [diff.changes for diff in self.repository.diff_with_parents(self.sha)]
 
     def _find_best_match(self, parent_index: int, comparison: _FileComparison, number: int) -> _Match | None:
+        """Return the source of a line: in place, or a clearly better one elsewhere, or else the line that was split."""
         features = extract_features(comparison.lines[number - 1])
         if features.weight < MIN_WEIGHT:
             return None
@@ -193,25 +201,25 @@ class SourceFinder:
                 self.repository, self._list_changes(parent_index)
             )
         best: tuple[float, float, ChangedLine] | None = None
-        least_score = MIN_MOVE_SCORE_IN_CONTEXT
+        min_score = MIN_MOVE_SCORE_IN_CONTEXT
         for candidate in changed_lines.find_candidates(features):
             score = similarity = compute_similarity(features, candidate.features)
             if score < MIN_MOVE_SCORE and features.anchors & candidate.features.anchors:
                 score = max(score, compute_containment(features, candidate.features))
-            if score < least_score:
+            if score < min_score:
                 continue
             context_score = compute_context_score(comparison.lines, number, candidate.lines, candidate.number)
             if score == 1 and context_score < changed_lines.compute_best_context_score(candidate):
-                # Another added line continues this one. Later candidates must be nearly equal.
-                least_score = 1 - MOVE_ADVANTAGE
+                # Another added line continues the candidate. Later candidates must be nearly equal to the line.
+                min_score = 1 - MOVE_ADVANTAGE
                 continue
             is_source = changed_lines.is_source(
                 candidate, features, comparison.path, comparison.old_path, score, context_score
             )
             is_best = is_source and (best is None or (score, context_score) > best[:2])
             # If both lines were edited in place, they did not change places.
-            least = match.score if match and similarity == 1 else similarity
-            if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, least):
+            limit = match.score if match and similarity == 1 else similarity
+            if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, limit):
                 best = score, context_score, candidate
         if best is None:
             return None
@@ -224,7 +232,10 @@ class SourceFinder:
 
 @dataclass(frozen=True)
 class _FileComparison:
-    """File of a commit and of a parent. `parts`: blocks that differ; None without a file in the parent."""
+    """File of a commit, compared with its version in a parent.
+
+    `parts`: blocks that differ; None if the parent has no version of the file, or one without lines.
+    """
 
     parent: str
     path: bytes
@@ -256,7 +267,7 @@ class _FileComparison:
         return WordIndex((self.old_lines[number - 1], number) for number in numbers)
 
     def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
-        """Return the best source in the block of a line; of a line outside all blocks, the same line in the parent."""
+        """Return the best source in the block of a line. For a line outside all blocks, return the unchanged line."""
         if self.parts is None:
             return None
         shift = 0
@@ -264,14 +275,15 @@ class _FileComparison:
             if part.added and number in _span(part.added):
                 return self._match_in_block(part, number, features)
             # git numbers an empty range by the line before it.
-            if (part.added[0] if part.added else part.new_start + 1) > number:
+            start = part.added[0] if part.added else part.new_start + 1
+            if start > number:
                 break
             shift += len(part.removed) - len(part.added)
         step: SourceStep = "moved" if self.old_path == self.path else "renamed"
         return _Match(1.0, self._create_source(number + shift, step, is_exact=True))
 
     def find_replaced(self, number: int) -> list[LineSource]:
-        """Return lines that the block of a line replaced, those closest to its relative position first."""
+        """Return lines that the block of a line replaced, those closest to its relative position in the block first."""
         part = next((part for part in self.parts or () if number in part.added), None)
         if part is None:
             return []
@@ -285,7 +297,7 @@ class _FileComparison:
         ]
 
     def find_split_line(self, number: int) -> _Match | None:
-        """Return the removed line that was split over several lines of the block, one of which is this one."""
+        """Return the removed line that was split into several lines of the block, including the line `number`."""
         part = next((part for part in self.parts or () if number in part.added), None)
         if part is None:
             return None
@@ -301,6 +313,7 @@ class _FileComparison:
         return _Match(MIN_EDIT_SCORE, source)
 
     def _match_in_block(self, part: PatchPart, number: int, features: LineFeatures) -> _Match | None:
+        """Return the best source of a line among the removed lines of its block: an equal or the most similar line."""
         equal_number = self._pair_equal_lines(part, features.key).get(number)
         if equal_number is not None:
             step = self._get_step_of_equal_line(equal_number, number)
@@ -320,25 +333,25 @@ class _FileComparison:
             old = extract_features(self.old_lines[old_number - 1])
             rival_numbers = self._select_added(part, old)
             rivals = (self.lines[rival - 1] for rival in rival_numbers if rival != number)
-            # A line that has the whole text is its successor, even if another added line is more similar.
+            # A line that contains the whole removed line continues it, even if another added line is more similar.
             if score >= WHOLE_ANCHOR_SCORE or not has_better_rival(old, rivals, similarity):
                 return _Match(score, self._create_source(old_number, "modified", is_exact=False))
         return self._match_only_line(part, features)
 
     def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the removed lines to compare with a line of a block: all, or of many those that share a rare word."""
+        """Return the removed lines of a block to compare with a line: all, or of many those that share a rare word."""
         if len(part.removed) <= MAX_BLOCK_LINES:
             return part.removed
         return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
 
     def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the added lines to compare with a line of a block, as `_select_removed`."""
+        """Return the added lines of a block to compare with a line, as `_select_removed` does."""
         if len(part.added) <= MAX_BLOCK_LINES:
             return part.added
         return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))
 
     def _match_only_line(self, part: PatchPart, features: LineFeatures) -> _Match | None:
-        """Return the only removed line of a block with one added line, if most of their tokens are the same."""
+        """Return the only removed line of a block with a single added line, if most of their tokens are the same."""
         if len(part.removed) != 1 or len(part.added) != 1:
             return None
         old = extract_features(self.old_lines[part.removed[0] - 1])
@@ -348,10 +361,10 @@ class _FileComparison:
         return _Match(score, self._create_source(part.removed[0], "modified", is_exact=False))
 
     def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
-        """Return the removed line of a block that each added line with this key continues, if there is one.
+        """Pair the added and removed lines of a block with this key. Return the removed line of each paired added line.
 
-        The pairs with the most similar neighbours come first, then those at about the same place. More lines than
-        `MAX_CANDIDATES` are paired in their order.
+        The pairs with the most similar neighbours are formed first, then those at about the same place. More lines than
+        MAX_CANDIDATES are paired in their order.
         """
         if key not in self._removed_by_key:
             return {}
@@ -360,24 +373,25 @@ class _FileComparison:
             removed = [number for number in self._removed_by_key[key] if number in _span(part.removed)]
             pairs = list(zip(added, removed, strict=False))
             if pairs and max(len(added), len(removed)) <= MAX_CANDIDATES:
-                rate = partial(self._rate_pair, shift=part.removed[0] - part.added[0])
-                pairs = sorted(product(added, removed), key=rate)
+                rank = partial(self._rank_pair, shift=part.removed[0] - part.added[0])
+                pairs = sorted(product(added, removed), key=rank)
             sources: dict[int, int] = {}
-            used: set[int] = set()
+            paired_numbers: set[int] = set()
             for number, old_number in pairs:
-                if number not in sources and old_number not in used:
+                if number not in sources and old_number not in paired_numbers:
                     sources[number] = old_number
-                    used.add(old_number)
+                    paired_numbers.add(old_number)
             self._equal_pairs[part.new_start, key] = sources
         return self._equal_pairs[part.new_start, key]
 
-    def _rate_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
+    def _rank_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
+        """Return a sort key, the best pair first. `shift`: difference of old and new line numbers in the block."""
         number, old_number = pair
         context_score = compute_context_score(self.lines, number, self.old_lines, old_number)
         return -context_score, abs(old_number - number - shift)
 
     def _get_step_of_equal_line(self, old_number: int, number: int) -> SourceStep:
-        """Return the step for a removed line that is equal to a line in the same block."""
+        """Return the step from a removed line to an added line of its block that differs at most in white space."""
         if self.old_path != self.path:
             return "renamed"
         is_same = self.old_lines[old_number - 1].rstrip("\r") == self.lines[number - 1].rstrip("\r")
@@ -398,7 +412,7 @@ def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
 
 
 def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[PatchPart]:
-    """Join parts with only blank lines between them: in code that is replaced as a whole, some blank lines stay."""
+    """Join parts with only blank lines between them. Code that is replaced as a whole often keeps blank lines."""
     groups: list[list[PatchPart]] = []
     for part in parts:
         if groups and _is_blank_between(groups[-1][-1], part, old_lines):
@@ -409,7 +423,7 @@ def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[Pa
 
 
 def _join_group(parts: Sequence[PatchPart]) -> PatchPart:
-    """Return one part for several: the lines between them become context."""
+    """Return one part that covers several parts. Lines between the parts are neither added nor removed."""
     first = parts[0]
     added = tuple(chain.from_iterable(part.added for part in parts))
     removed = tuple(chain.from_iterable(part.removed for part in parts))

@@ -1,6 +1,6 @@
 """Display of a commit, of the diff of one of its files, or of a file as it was: `show_commit`.
 
-Everything comes from git, so it needs no index; with one, it also finds copies of the commit.
+Everything comes from git, so no index is needed. With an index, copies of the commit are found too.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from serve.text import SHA_DIGITS, escape_in_sentence, format_command, format_co
 from stores import history, index_copy
 from stores.errors import LineageError
 
-# Files of a commit to list. Counting the lines of each reads both of its versions.
+# Maximum number of listed files of a commit. Counting the changed lines of a file reads both of its versions.
 MAX_FILES: Final = 100
-# Names in an error. More do not help to choose.
+# Maximum number of names in an error. More do not help to choose.
 MAX_NAMES: Final = 10
 # Characters of an answer besides its message, files and text; and of a file besides its paths.
 ANSWER_OVERHEAD: Final = 200
 FILE_OVERHEAD: Final = 20
-# Length to which a subject is shown whatever the limit of the answer, in characters.
+# Characters of the subject that a cut message has at least.
 MAX_SUBJECT_CHARS: Final = 200
-# Characters of a requested name that an error repeats.
+# Maximum number of characters of a requested name that an error repeats.
 MAX_QUOTED: Final = 200
-# Digits after an ambiguous prefix, by which an error distinguishes the commits.
+# Number of digits after an ambiguous prefix, by which an error distinguishes the commits.
 MORE_DIGITS: Final = 8
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 _HEAD_EXPRESSION: Final = re.compile(r"(HEAD|@)([~^@]|$)")
@@ -61,9 +61,9 @@ REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an express
 
 
 class FileNotChanged(BadRequest):
-    """Error for a file that the commit does not change. The hint names those that it changes.
+    """Error for a file that the commit does not change. The hint names the files that it changes.
 
-    `remedy`: the last sentence of the hint, how to see the file as it was; it may be empty.
+    `remedy`: last sentence of the hint, which says how to see the file as it was; it may be empty.
     """
 
     def __init__(self, message: str, names: str, remedy: str) -> None:
@@ -74,7 +74,7 @@ class FileNotChanged(BadRequest):
 def show_commit(
     request: ShowRequest, path: Path, cwd: Path | None = None, home: Path | None = None
 ) -> ShowAnswer:
-    """Return a commit of the repository at `path` with its files, or one of its files.
+    """Return a commit of the repository at `path` with its files, the diff of one file, or the content of one file.
 
     The file name is relative to the repository or to `cwd`, the user's working directory. Copies of the commit are
     found with the index under `home`, if there is one. Raises BadRequest.
@@ -100,10 +100,10 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the message, and the list of files, the diff or the content, so that both together fit.
+    """Cut the message, and the list of files, the diff or the content, so that both together have about `max_tokens`.
 
-    The message may take half of the length, and what the other part leaves. Its subject stays, up to
-    `MAX_SUBJECT_CHARS`.
+    The message may take half of the length, or more if the other part leaves room. At least its subject stays, up to
+    MAX_SUBJECT_CHARS characters.
     """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
     message = answer.commit.commit_message
@@ -137,14 +137,14 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
 
 
 def _count_chars(file: CommitFile) -> int:
-    """Return the approximate length of a file's line."""
+    """Return the approximate length of a file's entry in the list."""
     return len(file.path) + len(file.old_path or "") + len(file.limitation or "") + FILE_OVERHEAD
 
 
 def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the diff, if it is too long without its context lines, and the number of omitted lines.
+    """Return a diff that fits, and the number of omitted lines.
 
-    Of the lines that remain, the first ones that fit are returned, as by `_cut_lines`.
+    A diff that is too long first loses its context lines. If it is still too long, it is cut as by `_cut_lines`.
     """
     if len(text) <= max_chars:
         return text, 0
@@ -155,7 +155,7 @@ def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the first complete lines that fit, and the number of omitted lines. A long first line is cut."""
+    """Return the first complete lines that fit, and the number of omitted lines. A too long first line is cut."""
     if len(text) <= max_chars:
         return text, 0
     end = text.rfind("\n", 0, max(0, max_chars)) + 1
@@ -196,7 +196,7 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
 
 
 def _resolve_with_git(repository: Repository, revision: str) -> str | None:
-    """Return the sha of a revision from git, which also parses commits that libgit2 cannot; None if there is none."""
+    """Return the sha of a revision, or None. git resolves it, because libgit2 cannot parse some commits."""
     if revision.startswith("-"):
         return None
     git = commit_graph.create_git_program(repository)
@@ -249,7 +249,7 @@ def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | No
 
 
 def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
-    """Add the files of the commit with their numbers of lines; of a merge, those that differ from its first parent."""
+    """Add the files of the commit with their numbers of changed lines. A merge is compared with its first parent."""
     try:
         diff = repository.diff_with_first_parent(answer.commit.commit_sha)
         changes = sorted(diff.changes, key=lambda change: change.path)
@@ -273,7 +273,7 @@ class _FileComparison:
 
 
 def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) -> _FileComparison:
-    """Compare both versions of a file, unless one is too large. The numbers of lines of a binary file are 0."""
+    """Compare both versions of a file. The numbers of changed lines are 0 if it is binary, None if it is too large."""
     path = decode_path(change.path)
     old_path = None if change.old_path is None else decode_path(change.old_path)
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
@@ -312,17 +312,17 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
                     limitation=comparison.limitation or _describe_merge(answer.commit),
                 )
     prefixes = tuple(candidate + b"/" for candidate in candidates)
-    inside = [change.path for change in diff.changes if change.path.startswith(prefixes)]
-    if inside:
-        names = _format_names([decode_path(path) for path in inside])
+    paths_below = [change.path for change in diff.changes if change.path.startswith(prefixes)]
+    if paths_below:  # the name is that of a directory
+        names = _format_names([decode_path(path) for path in paths_below])
         raise BadRequest(
             f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}.", hint=f"It changes {names}."
         )
-    existing = _find_file(repository, sha, candidates)
-    if existing is None:
+    unchanged_path = _find_file(repository, sha, candidates)
+    if unchanged_path is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
-    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(existing)}")
+    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(unchanged_path)}")
     raise FileNotChanged(
         f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
         names,
@@ -331,7 +331,7 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
 
 
 def _find_file(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
-    """Return the first of the paths that the commit has, without those in submodules; None if it has none."""
+    """Return the first of the paths that the commit has; None if it has none. Paths in submodules do not count."""
     for path in candidates:
         entry = repository.find_entry(sha, path)
         if entry is not None and entry.name == path:
@@ -342,7 +342,7 @@ def _find_file(repository: Repository, sha: str, candidates: Sequence[bytes]) ->
 def _load_content(
     repository: Repository, sha: str, file: str, lines: str | None, cwd: Path | None
 ) -> FileContent:
-    """Return a file of the commit, or the requested lines of it. Raises BadRequest."""
+    """Return the requested lines of a file of the commit, or all lines if `lines` is None. Raises BadRequest."""
     first, last = parse_line_range(lines)
     candidates = _list_paths(repository, file, cwd)
     path = next((path for path in candidates if repository.find_entry(sha, path)), None)
@@ -387,6 +387,7 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
 
 
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
+    """Return the error for a commit without the file. `path`: most likely path of `file`, to suggest similar files."""
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
     question = (
         f"Did you mean {' or '.join(map(escape_in_sentence, similar_files))}? " if similar_files else ""
@@ -399,6 +400,7 @@ def _build_missing_error(repository: Repository, sha: str, file: str, path: byte
 
 
 def _list_directory(repository: Repository, sha: str, path: bytes) -> str:
+    """Return a hint for a path without content: the files in the directory, or where to see the submodule."""
     entry = repository.find_entry(sha, path)
     prefix = f"{decode_path(path)}/"
     if entry is None or entry.mode != TREE_MODE:

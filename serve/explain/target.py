@@ -22,20 +22,20 @@ from serve.text import SHA_DIGITS, escape_in_sentence, format_command
 
 # git blame needs several times the size of a file in memory, and nobody reads a larger file line by line.
 MAX_FILE_BYTES: Final = 100 << 20
-# Similar file names to suggest. Nobody reads a longer list.
+# Maximum number of similar file names to suggest. Nobody reads a longer list.
 MAX_SUGGESTIONS: Final = 3
-# Least similarity of a suggested path, as `difflib` computes it.
+# Minimum similarity of a suggested path, as `difflib` computes it.
 MIN_NAME_SIMILARITY: Final = 0.8
-# Files that are searched for the lines of a deleted file.
+# Maximum number of files that are searched for the lines of a deleted file.
 MAX_SEARCHED_FILES: Final = 200
-# Files that the answer names as their destination.
+# Maximum number of destinations in an answer: files to which the lines of a deleted file were moved.
 MAX_DESTINATIONS: Final = 2
-# A file is named if it received at least this share of the lines of the deleted file, and this number of them.
+# Minimum share and number of the lines of the deleted file that a destination received.
 MIN_DESTINATION_SHARE: Final = 0.25
 MIN_DESTINATION_LINES: Final = 3
-# Renames that are followed: few files have more names.
+# Maximum number of renames that are followed. Few files were renamed more often.
 MAX_RENAMES: Final = 10
-# Characters of a commit subject in a sentence.
+# Maximum number of characters of a commit subject in a sentence.
 MAX_SUBJECT: Final = 80
 
 
@@ -45,13 +45,13 @@ class Target:
 
     - `path`: path relative to the repository, as git's bytes.
     - `content`: content to blame; None if there is nothing to blame.
-    - `note`: sentence for the user: the reason why there is nothing to blame, or which version is explained.
-    - `revision`: commit that has the content, if the work tree does not have the file; else empty.
+    - `note`: sentence for the user: why there is nothing to blame, or which version is explained; may be empty.
+    - `revision`: commit that has the content; empty if the content is from the work tree.
     - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it. `is_directory`: the path is
       that of a directory.
     - `other_paths`: other paths that the name of a missing file can mean.
-    - `working_tree_encoding`: value of the git attribute of this name, empty if it is not set. The content has this
-      encoding; git stores it as UTF-8.
+    - `working_tree_encoding`: encoding of the content, by the git attribute `working-tree-encoding`; empty if it is not
+      set. git stores such a file as UTF-8.
     """
 
     path: bytes
@@ -78,9 +78,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _PathEntry:
-    """Path with its entry in HEAD's tree.
+    """Path with its entry in HEAD's tree. Without an entry, `mode` is 0, and `entry_path` and `blob` are empty.
 
-    `mode`: 0 if HEAD has no entry. `entry_path`: the path itself, or the submodule that contains it.
+    `entry_path`: the path itself, or that of the submodule that contains it. `blob`: sha of the entry's object.
     `is_in_work_tree`: the path exists in the work tree.
     """
 
@@ -99,7 +99,7 @@ def format_path(path: bytes) -> str:
 def resolve_target(repository: Repository, head: str | None, file: str, cwd: Path | None) -> Target:
     """Return the file that a name means, relative to the repository or else to `cwd`.
 
-    If there is nothing to blame, the note of the target says why.
+    `head`: sha of HEAD; None without commits. If there is nothing to blame, the note of the target says why.
     """
     candidates = list_candidate_paths(repository, file, cwd)
     inner_paths = [path for path in dict.fromkeys(candidates) if path is not None]
@@ -114,15 +114,19 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository."""
-    # With a leading `./` or `../`, the working directory is tried first.
-    prefers_cwd = cwd is not None and file.startswith(("./", "../"))
     base_directories = [repository.root, *([cwd] if cwd else [])]
-    for base_directory in reversed(base_directories) if prefers_cwd else base_directories:
+    # A leading `./` or `../` means the working directory first.
+    if file.startswith(("./", "../")):
+        base_directories.reverse()
+    for base_directory in base_directories:
         yield _make_relative(repository.root, base_directory, file)
 
 
 def _make_relative(root: Path, base_directory: Path, name: str) -> bytes | None:
-    """Return the path relative to the root; None if outside. Resolves symbolic links, except in the last component."""
+    """Return the path of a name relative to the root; None if it is outside.
+
+    `base_directory`: directory that the name is relative to. Symbolic links are resolved, except the last component.
+    """
     joined_path = base_directory / name
     # `os.path.realpath` stops at a loop of links, where `Path.resolve` raises.
     if joined_path.name in ("", ".."):
@@ -143,7 +147,7 @@ def _find_path_entry(repository: Repository, head: str | None, path: bytes) -> _
 
 
 def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
-    """Return the target for a tree entry: a file, directory, submodule or missing path."""
+    """Return the target for a path: a file, directory, submodule or missing path."""
     path = _make_absolute(repository, entry.path)
     if entry.mode == SUBMODULE_MODE:
         return _build_submodule_target(entry)
@@ -188,7 +192,10 @@ def _build_directory_target(path: bytes) -> Target:
 def read_committed_target(
     repository: Repository, revision: str, path: bytes, blob: str, mode: int = 0
 ) -> Target:
-    """Return the target for a file of a commit, with its blob. `mode`: its mode; a symbolic link gets a note."""
+    """Return the target for the file of a commit with this blob.
+
+    `mode`: mode of the file, so that a symbolic link gets a note; 0 if unknown.
+    """
     name = format_path(path)
     if repository.read_blob_size(blob) > MAX_FILE_BYTES:
         return Target(path, note=f"{name} is too large to explain.")
@@ -237,7 +244,7 @@ def _make_absolute(repository: Repository, path: bytes) -> Path:
 
 
 def _convert_to_utf8(content: bytes, encoding: str) -> bytes:
-    """Convert content to UTF-8 as git stores it; unchanged if the encoding is unknown or wrong."""
+    """Convert content to UTF-8, as git stores it. Return it unchanged if the encoding is empty, unknown or wrong."""
     # git reads its own encoding UTF-16LE-BOM as UTF-16: the byte order mark is not part of the text.
     codec = "UTF-16" if encoding.upper().endswith(("16LE-BOM", "16BE-BOM")) else encoding
     try:
@@ -248,7 +255,7 @@ def _convert_to_utf8(content: bytes, encoding: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Commit that removed a path. `parent`: parent commit with the last version; `position`: its index, from 0."""
+    """Commit that removed a path. `parent`: parent commit with the last version. `position`: index of this parent."""
 
     commit_sha: str
     parent: str
@@ -298,7 +305,7 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
 
     HEAD does not have the path, so the newest commit that changed it is the one that removed it.
     """
-    # At a merge that equals one parent, git skips the other parents, although they may have the file. The second run
+    # If a merge equals one of its parents, git skips the other parents, although they may have the file. The second run
     # includes them.
     for options in ([], ["--full-history"]):
         output = git.run("rev-list", "-1", *options, head, "--", path)
@@ -318,7 +325,7 @@ def _has_path(repository: Repository, sha: str, path: bytes) -> bool:
 
 
 def _describe_unknown_file(repository: Repository, git: GitProgram, head: str, target: Target) -> str:
-    """Say that a file never existed, as far as the clone knows, and suggest similar ones."""
+    """Return a sentence that says that a file never existed, as far as the clone knows, and suggests similar files."""
     missing = f"{format_path(target.path)} does not exist in HEAD"
     if target.is_untracked:
         return f"{missing}: git does not track it, so it has no history."
@@ -330,7 +337,7 @@ def _describe_unknown_file(repository: Repository, git: GitProgram, head: str, t
 
 
 def _try_describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
-    """Describe the removal. If an object is unreadable, name only the commit."""
+    """Return the sentence of `_describe_removal`. If an object is unreadable, name only the commit."""
     try:
         return _describe_removal(repository, git, head, removal)
     except UnreadableObject:
@@ -339,7 +346,7 @@ def _try_describe_removal(repository: Repository, git: GitProgram, head: str, re
 
 
 def _describe_removal(repository: Repository, git: GitProgram, head: str, removal: Removal) -> str:
-    """Say which commit removed or renamed a file, and where its lines went."""
+    """Return a sentence about the commit that removed or renamed a file, and about the destinations of its lines."""
     commit = _format_commit(repository, removal)
     missing = f"{format_path(removal.path)} does not exist in HEAD: {commit}"
     changes = _list_changes(repository, removal)
@@ -351,7 +358,10 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
-    """Return the end of a sentence: the new path of a renamed file and its later renames or removal."""
+    """Return the end of a sentence: the new path of a renamed file, and its later renames or removal.
+
+    `path`: the new path.
+    """
     clause = format_path(path)
     for _ in range(MAX_RENAMES):
         if _has_path(repository, head, path):
@@ -376,15 +386,16 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
-    """Return the changes from the parent that has the file.
+    """Return the changes from the parent that has the removed file to the commit.
 
-    There are none for a merge in which every file equals that of a parent.
+    The list is empty for a merge in which every file equals that of a parent.
     """
     diffs = repository.diff_with_parents(removal.commit_sha)
     return diffs[removal.position].changes if diffs else []
 
 
 def _find_new_path(path: bytes, changes: list[FileChange]) -> bytes | None:
+    """Return the path to which the changes rename a file; None if they do not."""
     return next((change.path for change in changes if change.old_path == path), None)
 
 
@@ -410,10 +421,10 @@ def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:
     return {build_key(lines[number - 1]) for part in parts for number in part.added}
 
 
-def find_similar_files(path: bytes, head: str, git: GitProgram) -> list[str]:
-    """Return files of HEAD with the same name elsewhere, or else with a similar name in the same directory."""
+def find_similar_files(path: bytes, sha: str, git: GitProgram) -> list[str]:
+    """Return files of a commit with the same name elsewhere, or else with a similar name in the same directory."""
     # In a partial clone, git may fail at a missing directory. The files that it listed before are still useful.
-    files = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", head).stdout.split(b"\0")
+    files = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", sha).stdout.split(b"\0")
     directory, _, name = path.rpartition(b"/")
     same_name_files = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
     if same_name_files:

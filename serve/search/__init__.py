@@ -2,11 +2,11 @@
 
 - `cache`: LRU cache of open indexes and their loaded snapshots
 - `exact_search`: search for all commits whose change adds or removes a text: `search_changes`
-- `features`: Features of candidates for the reranker, and texts for the cross-encoder
-- `find_pattern`: Main line: query, retrievers, fusion, reranking, answer with hints
+- `features`: features of candidates for the reranker, and texts for the cross-encoder
+- `find_pattern`: main module: query, retrievers, fusion, reranking, answer with hints
 - `merged_search`: search of several repositories
-- `query`: Parsing of a request into a query: filters, intent, retrieval profile
-- `query_hints`: Language, dates, paths and symbol names in the text of a query; function words
-- `rerank`: Logistic reranker with an optional cross-encoder; best hunk of each commit
-- `retrieval`: Vector and full-text retrievers; reciprocal rank fusion
+- `query`: parsing of a request into a query: filters, intent, retrieval profile
+- `query_hints`: language, dates, paths and symbol names in the text of a query; function words
+- `rerank`: logistic reranker with an optional cross-encoder; best hunk of each commit
+- `retrieval`: vector and full-text retrievers; reciprocal rank fusion
 """

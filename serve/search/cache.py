@@ -26,7 +26,7 @@ from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
 from stores.vector_search import CommitMessages, TextVectors
 
-# Memory of all loaded snapshots. Those of five indexes of 15,000 hunks take about 130 MB.
+# Maximum memory of all loaded snapshots. The snapshots of five indexes of 15,000 hunks take about 130 MB.
 MAX_BYTES: Final = 256_000_000
 
 
@@ -35,7 +35,7 @@ class LoadedSnapshot:
     """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
     `diffs`, `messages` and `snapshot.postings` hold all diffs, commit messages and postings of the index, and make
-    queries faster. They are None until the second query: loading all takes little longer than loading those of one
+    queries faster. They are None until the second query, which loads all of them in little more time than those of one
     answer. `messages` and `snapshot.postings` are also None if the index has too many of them.
     """
 
@@ -63,7 +63,7 @@ class LoadedSnapshot:
 def load_snapshot_with_vectors(
     connection: Connection, reachability: ReachabilityDelta, hnsw_file: Path | None = None
 ) -> LoadedSnapshot:
-    """Load a snapshot and its text vectors from an open index. `hnsw_file`: its HNSW index, which need not exist."""
+    """Load a snapshot and its text vectors from an open index. `hnsw_file`: file of the HNSW index, may be missing."""
     hunks = snapshot.load_snapshot(connection, reachability)
     return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, hnsw_file=hnsw_file))
 
@@ -101,6 +101,8 @@ class IndexMetadata:
 
 @dataclass(slots=True)
 class _CacheEntry:
+    """Entry for a snapshot, which is None until it is loaded. `lock`: held by the thread that loads the snapshot."""
+
     lock: Lock = field(default_factory=Lock)
     loaded_snapshot: LoadedSnapshot | None = None
     last_used: float = field(default_factory=time.monotonic)
@@ -113,8 +115,8 @@ class _CacheEntry:
 class IndexCache:
     """Cache of open indexes and loaded snapshots. Thread-safe.
 
-    If the snapshots exceed `max_bytes` in total, it evicts the least recently used ones, but never the last one.
-    `reader_pools`: open indexes, which other code can share.
+    If the snapshots exceed `max_bytes` in total, the least recently used ones are evicted. The most recently used one
+    always stays. `reader_pools`: open indexes, which other code can share.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES, reader_pools: ReaderPools | None = None) -> None:
@@ -185,8 +187,9 @@ class IndexCache:
         return tuple(_summarize_entries(location, entries, now) for location in reversed(locations))
 
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
+        """Return the entry of a key as the most recently used one; create it if there is none."""
         with self._lock:
-            # Earlier states of the file never come back, but queries that began before a write still use them.
+            # Drop earlier states of the file, which never come back. An older query must not drop a newer state.
             modified = _get_modification_time(key.fingerprint)
             self._remove_entries(
                 lambda other: (
@@ -228,7 +231,7 @@ def _get_modification_time(fingerprint: Fingerprint) -> int:
 def _summarize_entries(
     location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
 ) -> CachedIndexStats:
-    """Return the statistics of one index; `entries`: those of all indexes."""
+    """Return the statistics of the index at `location`. `entries`: entries of all indexes. `now`: monotonic time."""
     own_entries = [entry for owner, entry in entries if owner == location]
     snapshots = [entry.loaded_snapshot.snapshot for entry in own_entries if entry.loaded_snapshot]
     return CachedIndexStats(

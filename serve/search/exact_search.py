@@ -1,8 +1,8 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
-A search scans the stored diffs, completes those that the index has truncated from git, drops the commits outside the
-request's range (without a range, those that HEAD does not reach), sorts the commits, and builds a hit with the matching
-lines for the first of them.
+A search scans the diffs in the index. For diffs that the index has truncated, it searches the files in git. It drops
+the commits outside the request's range, or without a range, those that HEAD does not reach. Then it sorts the commits,
+and builds a hit with the matching lines for the first of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from stores.filters import build_filter_condition
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection, HunkDetails
 
-# Characters before a match in a long line.
+# Number of characters that are shown before a match in a long line.
 MATCH_MARGIN: Final = 60
 LIMITATION: Final = (
     "Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
@@ -63,9 +63,9 @@ LIMITATION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CompletedHunks:
-    """Matches among the hunks whose stored diff lacks lines, with their matching lines, by hunk id.
+    """Matches among the hunks whose stored diff is truncated.
 
-    `unreadable`: number of hunks whose files this clone lacks.
+    `lines`: matching lines of each match, by hunk id. `unreadable`: number of hunks whose files this clone lacks.
     """
 
     matches: list[HunkMatch] = field(default_factory=list)
@@ -76,8 +76,9 @@ class CompletedHunks:
 def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> ChangeSearchAnswer:
     """Return the commits of the repository at `path` whose change adds or removes the pattern.
 
-    A text follows `git log -S` (the numbers of occurrences in a file's added and removed lines differ), an expression
-    `git log -G` (an added or removed line matches). Raises BadRequest, and NotIndexed without an index.
+    A text matches as in `git log -S`: the numbers of occurrences in a file's added and removed lines differ. A regular
+    expression matches as in `git log -G`: an added or removed line matches. Raises BadRequest, and NotIndexed without
+    an index.
     """
     # FindRequest raises BadRequest for texts that are too long or cannot be encoded.
     filter_request = FindRequest(
@@ -126,7 +127,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             request, connection, pattern, matches_by_commit[: request.limit], completed
         )
         possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
-    # An open index blocks index runs, so evidence is loaded from git after it is closed.
+    # An open index blocks index runs, so evidence is loaded from git after the index is closed.
     evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
     hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(
@@ -147,6 +148,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
 
 @contextmanager
 def _reject_bad_pattern() -> Iterator[None]:
+    """Raise BadRequest in place of BadPattern."""
     try:
         yield
     except BadPattern as error:
@@ -168,7 +170,7 @@ def _build_condition(
 def _complete_hunks(
     repository: Repository, pattern: SearchPattern, hunks: Sequence[IncompleteHunk]
 ) -> CompletedHunks:
-    """Search the files of these hunks in git, as their stored diffs lack lines."""
+    """Search the files of these hunks in git, because their stored diffs are truncated."""
     completed, unreadable = CompletedHunks(), 0
     for hunk in hunks:
         try:
@@ -217,10 +219,10 @@ def _count_occurrences(pattern: SearchPattern, lines: Sequence[MatchingLine]) ->
 
 
 def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
-    """Return True if the hunk has the requested sign.
+    """Check whether a hunk fits a request for only added or only removed matches.
 
-    A text must be added (removed) more often than removed (added); for an expression, one added (removed) line is
-    enough.
+    With `only_added`, a text must be added more often than removed, and a regular expression must match an added line.
+    With `only_removed`, it is the other way round.
     """
     if request.only_added:
         return match.added > (0 if request.is_regex else match.removed)
@@ -230,7 +232,7 @@ def _has_requested_sign(request: ChangeSearchRequest, match: HunkMatch) -> bool:
 
 
 def _group_by_commit(matches: Iterator[HunkMatch], *, oldest_first: bool) -> list[list[HunkMatch]]:
-    """Return a list of matches for each commit, by date; the matches of a commit have the order of its files."""
+    """Return a list of matches for each commit. The commits are sorted by date, the matches of a commit by hunk id."""
     matches_by_commit: dict[str, list[HunkMatch]] = defaultdict(list)
     for match in matches:
         matches_by_commit[match.commit_sha].append(match)
@@ -245,7 +247,10 @@ def _build_hits(
     matches_by_commit: Sequence[Sequence[HunkMatch]],
     completed: CompletedHunks,
 ) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
-    """Return the hits without evidence, and the message of each commit."""
+    """Return the hits without evidence, and the message of each commit by sha.
+
+    `completed`: matches whose lines are from git, not from the index.
+    """
     hunk_ids = [match.hunk_id for matches in matches_by_commit for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
     hits = []
@@ -274,7 +279,7 @@ def _build_files(
     details: Mapping[int, HunkDetails],
     completed: CompletedHunks,
 ) -> Iterator[MatchingFile]:
-    """Yield the files of a commit; the first ones have their lines, up to the limit."""
+    """Yield the files of a commit. They have the first `request.max_lines` matching lines of the commit."""
     excluded_sign = "-" if request.only_added else "+" if request.only_removed else ""
     remaining_lines = request.max_lines
     for match in matches:

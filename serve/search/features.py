@@ -36,10 +36,10 @@ from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache, load_
 from stores.snapshot import Bools, Floats, Hunks, Ints
 from stores.vectors import Vectors
 
-# Matched words of each field that an answer lists. The rarest ones explain a hit best.
+# Maximum number of matched words of each field in an answer. The rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5
 
-# Shorter messages do not describe a change: "wip", "Change", "." and an empty one.
+# Shorter messages, such as "wip", "Change", "." and an empty one, do not describe a change.
 MIN_MESSAGE_WORDS: Final = 2
 
 # Kinds of text in a query that a hit should contain literally, as columns of `CandidateFeatures.literal_matches`.
@@ -67,13 +67,13 @@ FEATURES: Final = (
 
 # Weights of the whitened similarities of the second and the third best hunk of a commit.
 OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
-# Added to the number of changed lines, so that a commit that removes one line has a small share of removed lines.
+# Added to the number of changed lines, so that a commit that only removes one line has a small share of removed lines.
 LINE_SMOOTHING: Final = 3
 
-# Subjects of commits that add something, and of those that remove something. The former start with the word, perhaps
-# after a type of Conventional Commits such as `feat(api)!:`; the latter have it anywhere, also in the name of a
-# branch such as `remove_windows`. Only inflections of a word count: "Address comments" adds nothing.
-_SUBJECTS: Final = {
+# Patterns of the subjects of commits that add or remove something. A word for adding is at the start, perhaps after a
+# type of Conventional Commits such as `feat(api)!:`. A word for removing can be anywhere, also in the name of a branch
+# such as `remove_windows`. Only inflections of a word count: "Address comments" adds nothing.
+_SUBJECT_PATTERNS: Final = {
     Modifier.ORIGIN: re.compile(
         r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:(?:add|allow|detect|implement|start|support)(?:s|ed|ing)?"
         r"|(?:creat|enabl|expos|introduc|provid)(?:e[sd]?|ing)|addition|creation|detection|implementation|introduction"
@@ -89,7 +89,7 @@ _SUBJECTS: Final = {
     ),
 }
 
-# Commits that the cross-encoder reads for a query. Reading 16 did not improve the order.
+# Number of commits that the cross-encoder reads for a query. Reading 16 did not improve the order.
 READ_COMMITS: Final = 8
 
 
@@ -153,7 +153,7 @@ class QueryTerms:
         return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / (len(self.word_pairs) or 1)
 
     def compute_weight_share(self, counts: Ints, mask: Bools) -> Floats:
-        """Return, for each row of counts, the weight of the masked terms with a count, as a share of the total."""
+        """Return, for each row of counts, the weight of the terms in the mask with a count, as a share of the total."""
         return np.asarray((counts > 0) @ (self.weights * mask) / self.total_weight)
 
     def list_rarest_words(self, counts: Ints) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class MatchedTerms:
 class RerankInputs:
     """Input of the cross-encoder: the question, and a function that loads the changes of some rows.
 
-    `max_commits`: how many commits it reads, the likeliest first. Reading more cost time and did not improve the order.
+    `max_commits`: how many commits the cross-encoder reads, the likeliest first.
     """
 
     question: str
@@ -205,8 +205,8 @@ class RerankInputs:
 class CandidateFeatures:
     """Features of candidates. Each field but the last has one row for each candidate.
 
-    The columns of `rows` are `FEATURES`. `commits` has the sha of each commit. `has_message` marks informative commit
-    messages. The columns of `literal_matches` are `LITERAL_HINTS`.
+    The columns of `rows` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
+    message is informative. The columns of `literal_matches` are `LITERAL_HINTS`.
     """
 
     rows: Floats
@@ -277,7 +277,7 @@ def compute_features(
 def build_rerank_inputs(
     question: str, details: HunkDetailsCache, candidates: Sequence[Candidate]
 ) -> RerankInputs:
-    """Prepare the cross-encoder's input; its `load_changes` loads the hunks."""
+    """Prepare the input of the cross-encoder. The hunks of the candidates are loaded when `load_changes` is called."""
 
     def load_changes(rows: Sequence[int]) -> list[ChangeText]:
         return [*map(build_change, details.load([candidates[row].hunk_id for row in rows]))]
@@ -346,10 +346,10 @@ def _compute_commit_features(
     candidates: Sequence[Candidate],
     subjects: Sequence[str],
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the last four of `FEATURES`, those of each candidate's commit. `subjects`: that of each candidate."""
+    """Return the last four of FEATURES, which describe a commit. `subjects`: subject of each candidate's commit."""
     shas = [candidate.commit_sha for candidate in candidates]
     similarities, has_file = _compare_other_files(query, results, frozenset(shas))
-    pattern = _SUBJECTS[query.modifier] if query.modifier else None
+    pattern = _SUBJECT_PATTERNS[query.modifier] if query.modifier else None
     is_as_asked = [pattern is not None and pattern.match(subject) is not None for subject in subjects]
     is_removal = query.modifier is Modifier.REMOVAL
     removed_shares = _compute_removed_shares(connection, frozenset(shas)) if is_removal else {}

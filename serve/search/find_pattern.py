@@ -69,9 +69,9 @@ from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
 from stores.vectors import quantize
 
-# Symbols that an answer names for each hit. A hunk that touches more changes most of its file.
+# Maximum number of symbols that an answer names for each hit. A hunk with more symbols changes most of its file.
 MAX_SHOWN_SYMBOLS: Final = 40
-# Files that an answer names for each commit, besides their number.
+# Maximum number of files that an answer names for each commit.
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
@@ -106,7 +106,7 @@ def find_pattern(
 class OpenSearch:
     """Open index, and the query parsed for its repository.
 
-    `load_snapshot` returns the snapshot for this query, `evidence` loads what the hits have besides the index.
+    `load_snapshot` returns the snapshot for this query. `evidence` loads the references, releases and copies of hits.
     """
 
     connection: Connection
@@ -212,6 +212,7 @@ class PatternSearcher:
             raise
 
     def _search(self, search: OpenSearch, reranker: Reranker | None) -> FindAnswer:
+        """Return the answer to the query of an open index. Without a reranker, hits have the order of rank fusion."""
         connection, query, status = search.connection, search.query, search.status
         if not status.commits:
             return FindAnswer((), build_meta(status, query, ()))
@@ -311,6 +312,7 @@ def _build_hit(
     query: Query,
     files: Sequence[tuple[str, int, int]],
 ) -> PatternHit:
+    """Build a hit. `files`: path, added and removed lines of each file of the commit. The file of the hit is first."""
     # A stable sort: the other files keep the order of the commit.
     shown_files = sorted(files, key=lambda file: file[0] != details.file_path)[:MAX_SHOWN_FILES]
     excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
@@ -372,8 +374,8 @@ def describe_hits(
 ) -> str:
     """Return a hint about hits that are missing or weak; empty if there is nothing to say.
 
-    Weak hits of a history that is not indexed completely say nothing about a precedent. Neither do missing hits,
-    unless the query has filters. Without vectors, only words find a change.
+    Weak hits of a partly indexed history give no hint. Missing hits of such a history give a hint only if the query has
+    filters. Without vectors, only words find a change.
     """
     lacks_words = FUNCTION_WORDS.issuperset(query.terms)
     if lacks_words and not (best_candidates or has_vectors):
@@ -388,6 +390,7 @@ def describe_hits(
 
 
 def _describe_no_hits(filters: QueryFilter, *, has_vectors: bool) -> str:
+    """Return the hint for an answer without hits; empty for an empty range, which has its own hint."""
     if not filters.has_conditions:
         return (
             "HEAD reaches no indexed change." if has_vectors else "No indexed change has a word of the query."

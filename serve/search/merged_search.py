@@ -1,8 +1,8 @@
-"""Search of several indexes at once, whose hits are merged by probability.
+"""Search of several indexes at once. The hits are merged by probability.
 
-Each index runs its own retrievers and fusion. The features of a candidate mean the same in every repository, so their
-probability, which needs no model, selects the best candidates of all indexes. Only these are reranked, as many in
-total as for one index. See "Answers from several repositories" in serve/README.md.
+Each index runs its own retrievers and fusion. The features of a candidate mean the same in every repository, so the
+probability that they give selects the best candidates of all indexes. No model is needed for that. Only the selected
+candidates are reranked, as many in total as for one index. See "Answers from several repositories" in serve/README.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from stores.compatibility import CompatibilityStatus
 from stores.database import NotIndexed
 from stores.errors import LineageError, to_lineage_error
 
-# Failures, and hints about indexes, that the answer quotes. It only gives the number of the others.
+# Maximum number of failures, and of hints about indexes, in an answer. Of the others, it gives only the number.
 MAX_QUOTED: Final = 3
 
 
@@ -79,9 +79,9 @@ def find_in_repositories(
 ) -> FindAnswer:
     """Return the commits of several repositories whose changes best match the request, merged by probability.
 
-    A commit that several repositories have is a hit of the one where it has the highest score. Without
+    A commit that several repositories have is a hit of the repository where it has the highest score. Without
     `request.rerank`, the probability is that of the features alone, because scores of fusion depend on the index. The
-    hint names the repositories that cannot answer. Raises NoAnswer if none can, and BadRequest.
+    hint names the repositories that cannot answer. Raises NoAnswer if no repository can answer, and BadRequest.
     """
     now = now or datetime.now(UTC)
     validate_request(request, now)
@@ -130,11 +130,12 @@ class _QueryVectorCache:
 class _IndexSearch:
     """Search of one index, which stays open until `close`, so that all steps read the same state.
 
-    A step that fails closes the index and raises a LineageError.
+    A step that fails closes the index and raises the error.
 
-    - `ranked_candidates`: candidates by the probability of their features.
-    - `rerank_ids`: hunks of those to rerank; `read_commits`: number of commits of them that the cross-encoder reads.
-    - `best_candidates`: reranked, one for each commit, the best first; in the end those that become hits.
+    - `ranked_candidates`: candidates in the order of the probability of their features.
+    - `rerank_ids`: ids of the hunks to rerank.
+    - `read_commits`: number of commits of these hunks that the cross-encoder reads.
+    - `best_candidates`: reranked candidates, one for each commit, the best first; in the end those that become hits.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class _IndexSearch:
                 self.ranked_candidates = self._rank(self._candidates, self._features, FeatureReranker())
 
     def rerank(self, reranker: Reranker) -> None:
-        """Rerank the candidates of `rerank_ids`, and find the best one of each commit."""
+        """Rerank the candidates of `rerank_ids`, and select the best one of each commit."""
         rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.rerank_ids]
         if not rows:
             return
@@ -197,7 +198,7 @@ class _IndexSearch:
             self.best_candidates = merge_copied_commits(self.best_candidates, self.open_search.evidence)
 
     def build_hits(self) -> None:
-        """Build the hits."""
+        """Build the hits of `best_candidates`."""
         if not self.best_candidates:
             return
         encoder = self._encoders.load_encoder(self.open_search.status.encoder_name)
@@ -217,6 +218,7 @@ class _IndexSearch:
         self._stack.close()
 
     def _open_repository(self) -> Repository:
+        """Open the repository. Raise NotARepository if its directory is no longer the root of a repository."""
         path = Path(self.repository.path)
         try:
             repository = open_repository(path)
@@ -233,6 +235,7 @@ class _IndexSearch:
     def _rank(
         self, candidates: Sequence[Candidate], features: CandidateFeatures, reranker: Reranker
     ) -> list[ScoredCandidate]:
+        """Return the candidates in the order of the reranker's scores, as `rerank_by_features`."""
         query = self.open_search.query
         return rerank_by_features(
             candidates,
@@ -254,7 +257,7 @@ class _IndexSearch:
 class _MergedSearch:
     """Searches of several indexes, in the order of the repositories' names.
 
-    `searches`: those without an error. `failures`: error of each other repository.
+    `searches`: searches that have not failed. `failures`: errors of the other searches.
     """
 
     def __init__(self, searches: list[_IndexSearch]) -> None:
@@ -278,7 +281,7 @@ class _MergedSearch:
 
         pool = ThreadPoolExecutor(count_usable_cpus(), "search")
         try:
-            # The threads check the flag of this request.
+            # With the context of this thread, the other threads check whether this request was cancelled.
             futures = [pool.submit(copy_context().run, run, search) for search in self.searches]
             results = [
                 (search, future.result()) for search, future in zip(self.searches, futures, strict=True)
@@ -380,7 +383,7 @@ class _MergedSearch:
 
 
 def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> tuple[bool, float]:
-    # Only the candidate: sorting is stable, and the searches have the order of the names.
+    # The search is not part of the key: sorting is stable, and the searches have the order of the names.
     return get_sort_key(entry[0])
 
 
@@ -399,9 +402,9 @@ def _format_error(error: LineageError) -> str:
 
 
 def _quote(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
-    """Yield the first `MAX_QUOTED` texts, after the repository's name and with its path in commands.
+    """Yield the first MAX_QUOTED texts, each after the name of its repository and with its path in commands.
 
-    `others`: format of the text with the number of the other ones, which comes last.
+    `others`: format of the last sentence, which gives the number of the other texts as `count`.
     """
     for repository, text in islice(texts.items(), MAX_QUOTED):
         yield f"{repository.name}: {add_path_to_commands(text, Path(repository.path))}"

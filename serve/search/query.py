@@ -1,7 +1,7 @@
 """Parsing of a search request into a `Query`.
 
 - `parse_query`: conversion of a request to query text, filters and retrieval profile.
-- `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. It determines the retrieval profile.
+- `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. The intent sets the retrieval profile.
 - `find_modifier`: whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 """
@@ -41,7 +41,7 @@ class Query:
 
     - `text`: text for the encoder and the cross-encoder. `terms`: its stemmed words, for the full-text lanes.
     - `symbols`: quoted names. `roles`: file roles that the query asks for besides source code.
-    - `query_profile`: description of the intent for the user.
+    - `retrieval_profile`: parameters of the search. `query_profile`: description of the intent for the user.
     - `k`: number of commits to return.
     - `now`: time from which ages count.
     - `modifier`: set for questions about an origin or a removal.
@@ -69,7 +69,7 @@ class Query:
 
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
-    """Parse a request. Only languages and paths that the history has (`context`) are hints. Raises BadRequest."""
+    """Parse a request. Raises BadRequest. Only languages and paths that the history has, by `context`, are hints."""
     requested_filters = parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
     classification = classify_intent(request.text)
@@ -149,17 +149,17 @@ def _describe_profile(
     classification: IntentClassification,
     hints: Hints,
     requested_filters: QueryFilter,
-    referring_commits: str,
+    referring_description: str,
 ) -> QueryProfile:
-    """Describe the intent and the hints that were applied; filters of the request override hints.
+    """Describe the intent and the hints that were applied. Filters of the request override hints.
 
-    `referring_commits`: phrase about the commits of the hints' numbers.
+    `referring_description`: phrase about the commits of the issues and pull requests in `hints.numbers`.
     """
     applied_hints = {
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
         "first released in": hints.release.tag if hints.release else None,
-        f"commits of {', '.join(hints.numbers)}": referring_commits if hints.numbers else None,
+        f"commits of {', '.join(hints.numbers)}": referring_description if hints.numbers else None,
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
@@ -194,12 +194,12 @@ class Modifier(Enum):
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
-# Requirements, not tuned values. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+# Required values, not tuned ones. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
 RECENCY_WEIGHT: Final = 0.05
 # Calls of a function differ more from each other than changes of it, so the reranker gets twice the candidates.
 API_CANDIDATES: Final = 100
-# A requirement: old bugs were fixed in code that no longer exists.
+# Required value, not a tuned one: old bugs were fixed in code that no longer exists.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
@@ -207,8 +207,9 @@ BUG_FIX_RECENCY_FACTOR: Final = 1.5
 class RetrievalProfile:
     """Parameters of a search that depend on the kind of question.
 
-    `candidate_count` is the number of hunks to rerank. `recency_weight` is the largest share by which recency raises
-    the score of a commit. `description` is a phrase for the user.
+    `uses_symbol_lane` is False if the lane of symbol names is off. `candidate_count` is the number of hunks to rerank.
+    `recency_weight` is the largest share by which recency raises the score of a commit. `description` is a phrase for
+    the user.
     """
 
     uses_symbol_lane: bool = True
@@ -232,7 +233,7 @@ PROFILES: Final = {
 
 
 def _compile_cues(cues: str) -> re.Pattern[str]:
-    """Compile comma-separated cue words; `*` matches the rest of a word."""
+    """Compile comma-separated cue words into a pattern. `*` matches the rest of a word."""
     patterns = (re.escape(cue.strip()).replace(r"\*", r"\w*") for cue in cues.split(","))
     return re.compile(rf"\b(?:{'|'.join(patterns)})(?!\w)")
 
@@ -320,7 +321,7 @@ class IntentClassification:
 
 
 def classify_intent(text: str) -> IntentClassification:
-    """Return the intent that has the most cues in the text."""
+    """Return the intent that has the most cues in the text, and the file roles and the modifier of the text."""
     cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}
     intent = max(cues, key=lambda intent: len(cues[intent]))
     roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
@@ -329,7 +330,7 @@ def classify_intent(text: str) -> IntentClassification:
 
 
 def find_modifier(text: str) -> Modifier | None:
-    """Return whether a question asks for an origin or a removal, by the most cues; None if it has none of them."""
+    """Return the modifier that has the most cues in a question; None if it has no cues."""
     cue_text = text.strip().lower()
     is_question = _QUESTION.match(cue_text) is not None
     if not _FIRST_TIME.match(cue_text):
@@ -353,6 +354,7 @@ def _describe_referring(commits: Collection[str], filters: QueryFilter) -> str:
 
 
 def _find_cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """Return the different cues in the text."""
     return tuple(dict.fromkeys(match.group() for match in pattern.finditer(text)))
 
 
@@ -370,8 +372,8 @@ def escape_pattern(path: str) -> str:
 def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callable[[str], bool]) -> str:
     """Return a path filter as a gitignore pattern relative to the repository's root.
 
-    Removes a leading `./` and turns an absolute path into `work_tree` into a relative one; without a work tree,
-    absolute paths stay. `has_path` checks for a path in the history. Raises BadRequest for a path outside.
+    A leading `./` is removed. An absolute path in `work_tree` becomes relative; without a work tree, absolute paths
+    stay. `has_path` checks for a path in the history. Raises BadRequest for a path outside the repository.
     """
     trimmed_pattern = pattern
     while trimmed_pattern.startswith("./"):
@@ -388,7 +390,7 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or a pattern already."""
+    """Return the gitignore pattern for a filter that begins with a slash, which is an absolute path or a pattern."""
     path, in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(in_tree):
         return pattern

@@ -36,7 +36,7 @@ _AGE: Final = re.compile(r"(\d+)([hdwmy])", re.ASCII | re.IGNORECASE)
 DATE_PATTERN: Final = r"\d{4}(?:-\d{2}(?:-\d{2})?)?"
 _DATE_REGEX: Final = re.compile(DATE_PATTERN, re.ASCII)
 
-# Words without a weight in a search: they are rare in code, so BM25 would give them a high one.
+# Words that have no weight in a search. They are rare in code, so BM25 would give them a high weight.
 FUNCTION_WORDS: Final = frozenset(
     count_terms(
         "a about all an and any are as at be been before being but by can could did do does doing done for from get"
@@ -70,16 +70,17 @@ _FILTERABLE_LANGUAGES: Final = (
     - {"make", "cmake", "sql", "graphql", "protobuf"}
 )
 
-# Paths of a query to look up. Each costs a query of the index, and a pasted text may have thousands of slashes.
+# Maximum number of paths to look up. Each needs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
-# Issues and pull requests of a query to find the commits of. A pasted log may name thousands.
+# Maximum number of issues and pull requests whose commits are searched. A pasted log may name thousands.
 MAX_NUMBERS: Final = 10
 
-# Phrases of a query that may name a release.
+# Maximum number of phrases that are looked up as the name of a release.
 MAX_RELEASES: Final = 20
 
-# Languages to list that the history lacks. A pasted text may have thousands of words that look like one.
+# Maximum number of listed languages that the history lacks. A pasted text may have thousands of words that look like
+# languages.
 MAX_ABSENT_LANGUAGES: Final = 5
 
 _LANGUAGE_FIELD: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
@@ -92,7 +93,7 @@ _LANGUAGE_MENTION: Final = re.compile(
 )
 # Text between two alternative languages: "in Java or Python" filters by neither.
 _CONJUNCTION: Final = r"\s*(?:,|/|&|\band\b|\bor\b)\s*"
-# Characters before a language in which to search for the previous alternative.
+# Number of characters before a language in which the previous alternative is searched.
 CONJUNCTION_WINDOW: Final = 60
 _NEXT_ALTERNATIVE: Final = re.compile(rf"{_CONJUNCTION}(?:in\s+)?([\w+#-]{{1,40}})", re.IGNORECASE)
 _PREVIOUS_ALTERNATIVE: Final = re.compile(rf"([\w+#-]{{1,40}}){_CONJUNCTION}$", re.IGNORECASE)
@@ -121,7 +122,7 @@ _RELEASE: Final = re.compile(
 _RELEASE_RANGE: Final = re.compile(
     r"\b(?:since|after|before|until|from|to)\s+(?:the\s+)?(?:version|release|tag)\s+\Z", re.IGNORECASE
 )
-# Characters before a release in which to look for `_RELEASE_RANGE`.
+# Number of characters before a release in which `_RELEASE_RANGE` is searched.
 RANGE_WINDOW: Final = 40
 _SINCE_DATE: Final = re.compile(rf"\b(?:since|after) ({DATE_PATTERN})(?![\d.-])", re.IGNORECASE)
 _NEXT_WORD: Final = re.compile(r"\s+([\w-]+)")
@@ -161,7 +162,7 @@ class RepositoryContext:
     - `has_language`: checks whether the history has files in a language.
     - `has_path`: checks whether a path of the history contains the given one as complete components.
     - `work_tree`: root of the work tree; None for a bare repository.
-    - `is_indexed`: False without an index, because the languages of the history are unknown then.
+    - `is_indexed`: False without an index. The languages of the history are then unknown.
     - `find_release`: returns the commits first released in a tag; None if there is no such tag.
     - `find_referring_commits`: returns the commits that belong to issues or pull requests.
     - `own_names`: names of the repository, as in `parse_references`.
@@ -203,6 +204,7 @@ def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
 
 
 def _find_absent_languages(text: str, context: RepositoryContext) -> tuple[str, ...]:
+    """Return the languages that the text names and the history lacks, at most MAX_ABSENT_LANGUAGES."""
     absent_languages = (
         name for name in dict.fromkeys(_find_languages(text)) if not context.has_language(name)
     )
@@ -210,9 +212,12 @@ def _find_absent_languages(text: str, context: RepositoryContext) -> tuple[str, 
 
 
 def _find_languages(text: str) -> Iterator[str]:
-    """Yield each language that the text names, also the alternatives in "in Java or Python"."""
+    """Yield each language that the text names, also both languages of "in Java or Python".
+
+    An unknown language of a field, as in `language:cobol`, is yielded too.
+    """
     for match in _LANGUAGE_FIELD.finditer(text):
-        # A colon and a space can end a clause, whose next word is no language: "add a language: support of plurals".
+        # After a colon and a space, the word may be no language: "add a language: support of plurals".
         is_field = " " not in match[0]
         if language := LANGUAGES.get(match[1].lower(), match[1] if is_field else None):
             yield language
@@ -229,18 +234,16 @@ def _extract_language(text: str, has_language: Callable[[str], bool]) -> tuple[s
             return text.replace(match[0], " "), language
     for match in _LANGUAGE_MENTION.finditer(text):
         language = _resolve_language_mention(match[1] or match[2])
-        if (
-            language
-            and has_language(language)
-            and not any(map(_resolve_language_mention, _find_alternatives(text, match)))
-        ):
+        if language is None or not has_language(language):
+            continue
+        if not any(map(_resolve_language_mention, _find_alternatives(text, match))):
             return text.replace(match[0], " ", 1), language
     return text, None
 
 
 def _find_alternatives(text: str, match: re.Match[str]) -> list[str]:
     """Return the words that are alternatives to the matched language, as in "in Java or Python"."""
-    # The search is limited, because a pasted text may name a language thousands of times.
+    # Only some characters before the language are searched: a pasted text may name a language thousands of times.
     before = _PREVIOUS_ALTERNATIVE.search(text, max(0, match.start() - CONJUNCTION_WINDOW), match.start())
     after = _NEXT_ALTERNATIVE.match(text, match.end())
     return [other[1] for other in (before, after) if other]
@@ -294,6 +297,7 @@ def _ends_phrase(text: str, match: re.Match[str]) -> bool:
 
 
 def _find_paths(text: str) -> Iterable[str]:
+    """Yield the words that may be paths: first those with a slash, then file names with a known suffix."""
     for match in _PATH.finditer(text):
         path = match[0].removeprefix("./").rstrip(".,:")
         if _WORD_CHARACTER.search(path):
@@ -304,6 +308,7 @@ def _find_paths(text: str) -> Iterable[str]:
 
 
 def _find_symbols(text: str) -> Iterable[QuotedSymbol]:
+    """Yield the quoted texts that can be names of symbols, such as `Flask.run()`."""
     for match in _QUOTED.finditer(text):
         symbol = _SYMBOL.fullmatch((match[1] or match[2] or match[3]).strip())
         if symbol:
@@ -312,7 +317,7 @@ def _find_symbols(text: str) -> Iterable[QuotedSymbol]:
 
 
 def parse_date(text: str, now: datetime) -> datetime:
-    """Parse an age or a date, in UTC; a day, month or year means its first instant. Raises BadRequest."""
+    """Parse an age or a date into a time in UTC. A day, month or year means its first instant. Raises BadRequest."""
     age = _AGE.fullmatch(text.strip())
     try:
         if age:
@@ -331,7 +336,7 @@ def parse_date(text: str, now: datetime) -> datetime:
 
 
 def format_date(moment: datetime) -> str:
-    """Format a UTC time so that `parse_date` accepts it: as a day at midnight, else to the second."""
+    """Format a time in UTC for `parse_date`: midnight as a day, any other time to the second."""
     if moment == moment.replace(hour=0, minute=0, second=0, microsecond=0):
         return moment.date().isoformat()
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -22,8 +22,8 @@ from serve.search.features import FEATURES, CandidateFeatures, MatchedTerms
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats
 
-# Learned by `python -m tests.eval.learn`, the last four chosen on the questions for development; see "How the reranker
-# was trained" in serve/README.md.
+# Learned by `python -m tests.eval.learn`. The last four were chosen on the questions for development. See "How the
+# reranker was trained" in serve/README.md.
 FEATURE_WEIGHTS: Final = {
     "hunk similarity": 2.754,
     "hunk similarity, whitened": 3.720,
@@ -47,11 +47,11 @@ CROSS_ENCODER_MEAN: Final = 14.0
 # Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
 # that have an answer, and for 4 in 7 of those that have none.
 WEAK_PROBABILITY: Final = 0.05
-# Added to the logit of a candidate that has a path or quoted name of the query: 0.5 becomes 0.82, 0.1 becomes 0.33.
-# These are hints, not filters, so a much likelier candidate without them still comes first.
+# Added to the logit of a candidate for each literal hint that it has: a probability of 0.5 becomes 0.82, 0.1 becomes
+# 0.33. Hints are not filters, so a much likelier candidate without them still comes first.
 LITERAL_BOOST: Final = 1.5
-# A hunk of a preferred role replaces the best one from this share of its probability on. See "Which hunk of a commit is
-# shown" in serve/README.md.
+# A hunk of a requested role replaces the best hunk of its commit if its probability is at least this share of the best
+# one. See "Which hunk of a commit is shown" in serve/README.md.
 MIN_RELATIVE_PROBABILITY: Final = 0.5
 
 
@@ -59,9 +59,9 @@ MIN_RELATIVE_PROBABILITY: Final = 0.5
 class ScoredCandidate:
     """A candidate with the score that orders it.
 
-    `matched_terms` counts the query terms in it. `probability` is the reranker's, without boosts. `has_message` is True
-    if its commit message is informative. `literal_matches` has a value for each of `LITERAL_HINTS`: True if the hunk
-    has the query's path or quoted name. Without reranking, only the candidate and the score are set.
+    `matched_terms` counts the query terms in the candidate. `probability` is that of the reranker, without boosts.
+    `has_message` is True if the commit message is informative. `literal_matches` has a value for each of LITERAL_HINTS:
+    True if the hunk has the query's path or quoted name. Without reranking, only the candidate and the score are set.
     """
 
     candidate: Candidate
@@ -161,8 +161,8 @@ def rerank_by_features(
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
-    Those of commits that belong to an issue or pull request of the query come first. Ties keep the order of
-    `candidates`, which is that of fusion.
+    Candidates of commits that belong to an issue or pull request of the query come first. Ties keep the order of
+    `candidates`, which is the order of fusion.
     """
     probabilities = reranker.predict(features)
     boosted_probabilities = _add_to_logits(
@@ -196,11 +196,10 @@ def get_sort_key(scored: ScoredCandidate) -> tuple[bool, float]:
 
 
 def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:
-    """Add the amounts to the logits of the probabilities. An amount of 0 leaves a probability bitwise unchanged."""
-    odds = np.exp(amounts)
-    return np.where(
-        amounts == 0, probabilities, probabilities * odds / (1 - probabilities + probabilities * odds)
-    )
+    """Return the probabilities after adding the amounts to their logits. An amount of 0 changes no bit."""
+    factors = np.exp(amounts)  # of the odds
+    scaled = probabilities * factors
+    return np.where(amounts == 0, probabilities, scaled / (1 - probabilities + scaled))
 
 
 def select_best_hunks(
@@ -208,9 +207,9 @@ def select_best_hunks(
 ) -> tuple[ScoredCandidate, ...]:
     """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    It is a hunk of source code, or of the file `roles` that the query also asks for, if one is likely enough
-    (`MIN_RELATIVE_PROBABILITY`); of several, the one with the highest product of its probability and the share of the
-    query's words in its path and change. Without such a hunk it is the commit's best one.
+    A likely hunk (MIN_RELATIVE_PROBABILITY) of source code, or of the file `roles` that the query also asks for, is
+    preferred. Of several, the one with the highest product of its probability and the share of the query's words in its
+    path and change is returned. Without such a hunk, the best hunk of the commit is returned.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for candidate in ranked_candidates:
@@ -222,9 +221,10 @@ def select_best_hunks(
 def merge_copies(
     best_candidates: Sequence[ScoredCandidate], copies: Mapping[str, Collection[str]]
 ) -> tuple[ScoredCandidate, ...]:
-    """Return the oldest candidate of each group of copies, with rank and score of the best one.
+    """Return the oldest candidate of each group of copies, with the rank and the score of the group's best one.
 
-    `copies`: other commits with the same patch, by commit. A candidate whose commit the query refers to stays.
+    `copies`: other commits with the same patch, by commit. A candidate whose commit the query refers to is not replaced
+    by one that the query does not refer to.
     """
     hits: list[ScoredCandidate] = []
     merged_commits: set[str] = set()
@@ -248,9 +248,12 @@ def merge_copies(
 
 
 def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
-    """Return the likely hunk with one of the roles that covers the query best, else the first; with its score."""
+    """Return the hunk of a commit to show, with the score of the commit's first hunk.
+
+    This is the likely hunk of one of the roles that covers the query best, or else the first hunk. `hunks`: best first.
+    """
     first = hunks[0]
-    if first.probability is None:  # without reranking, nothing tells how likely the other hunks are
+    if first.probability is None:  # without reranking, the probabilities are unknown
         return first
     minimum = MIN_RELATIVE_PROBABILITY * first.probability
     likely_hunks = (
@@ -271,6 +274,6 @@ def _compute_coverage(hunk: ScoredCandidate) -> float:
 
 
 def _has_literal_matches_of(hunk: ScoredCandidate, first: ScoredCandidate) -> bool:
-    """Return True if the hunk has every literal match of the first one."""
+    """Check whether a hunk has every literal match of the first hunk."""
     pairs = zip(hunk.literal_matches, first.literal_matches, strict=True)
     return all(is_match or not is_first_match for is_match, is_first_match in pairs)

@@ -33,7 +33,7 @@ from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# The constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
+# Constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
 RRF_CONSTANT: Final = 60
 
 
@@ -44,7 +44,7 @@ class RetrieverResults:
     `query_vector` is the encoded query. `term_lookup` has the postings of the query's terms. `filter_mask` marks the
     hunks of the snapshot that pass the query's filters. `messages` holds the message of every commit in a lane.
     `details` loads the details of hunks. `touched_parts` counts the parts of a quoted symbol that each hunk touched.
-    `referring_hunks` are those of the query's referring commits.
+    `referring_hunks` are hunks of the query's referring commits.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -76,7 +76,7 @@ class QueryEncoder(Protocol):
 def run_retrievers(
     connection: Connection, load_snapshot: Callable[[], LoadedSnapshot], query: Query, encoder: QueryEncoder
 ) -> RetrieverResults:
-    """Compute the lanes; the symbol lane is empty if the query's retrieval profile turns it off.
+    """Compute the lanes. The symbol lane is empty if the retrieval profile of the query turns it off.
 
     A thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
     """
@@ -128,14 +128,15 @@ def run_retrievers_with_vector(
 def _find_referring_hunks(
     snapshot: Snapshot, commits: frozenset[str], filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return hunks of these commits that pass the filter, at most as many as in a lane.
+    """Return hunks of these commits that pass the filter, at most LANE_DEPTH.
 
-    Every commit gets the same number of them, so that one with hundreds of files does not push out the others.
+    The first hunk of each commit comes first, then the second of each, so that a commit with hundreds of files does not
+    displace the others.
     """
     if not commits:
         return ()
     positions = np.flatnonzero(snapshot.hunks.mask_hunks_by_commit(commits) & filter_mask.is_included)
-    # The score falls with the number of a hunk within its commit, so the first hunks of all commits come first.
+    # The score is the negated number of the hunk within its commit.
     counts: defaultdict[str, int] = defaultdict(int)
     scores = np.zeros(len(positions))
     for index, sha in enumerate(snapshot.hunks.commit_info.column("commit_sha").take(positions).to_pylist()):
@@ -170,10 +171,11 @@ def _search_symbol_names(
     filter_mask: FilterMask,
     touched_parts: Ints,
 ) -> tuple[RankedHunk, ...]:
+    """Compute the symbol lane, from the quoted names if the query has any, or else from all of its words."""
     if not query.retrieval_profile.uses_symbol_lane:
         return ()
     if query.symbols:
-        # If the query quotes names, its other words are no symbols.
+        # If the query quotes names, its other words do not name symbols.
         term_lookup = fulltext.look_up_terms(connection, loaded_snapshot.snapshot, query.symbol_terms)
     return fulltext.search_symbol_names(
         connection,
@@ -187,9 +189,9 @@ def _search_symbol_names(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hunk after fusion: `score` is the sum of 1 / (60 + rank) over the lanes that contain it.
+    """A hunk after fusion. `score`: sum of 1 / (RRF_CONSTANT + rank) over the lanes that contain the hunk.
 
-    `is_referring`: the query names an issue or pull request of its commit, so it comes before all others.
+    `is_referring`: the query names an issue or pull request of the commit, so the candidate comes before all others.
     """
 
     hunk_id: int
@@ -201,7 +203,7 @@ class Candidate:
 
 
 def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
-    """Fuse the lanes, and put the hunks of the query's referring commits first, also those that no lane has."""
+    """Fuse the lanes. Put the hunks of the query's referring commits first, including those that no lane has."""
     candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
     referring_hunks = {hunk.hunk_id: hunk for hunk in results.referring_hunks}
     if not referring_hunks:
@@ -246,7 +248,7 @@ def _to_candidate(hunk: RankedHunk, score: float) -> Candidate:
 
 @lru_cache
 def _compute_reciprocal_ranks(count: int) -> tuple[int, ...]:
-    """Return a common denominator and the numerators of 1 / (60 + rank) for the ranks 1 to `count`.
+    """Return a common denominator and the numerators of 1 / (RRF_CONSTANT + rank) for the ranks 1 to `count`.
 
     Sums of integers are exact. Sums of floats depend on the order of the lanes, so equal scores could differ.
     """

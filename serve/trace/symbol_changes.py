@@ -1,7 +1,8 @@
-"""Changes of the symbols of one name: the commits that introduced, modified, moved, renamed or removed each.
+"""Changes of the symbols of one name: the commits that introduced, modified, moved, renamed or removed each symbol.
 
 The index says which commits touched a symbol. If a commit changed a line with the name, the definitions before and
-after it are read from git and compared. All other commits only modified the symbol.
+after the commit are read from git and compared. All other commits only modified the symbol. The parent of a symbol is
+the symbol that encloses it, such as the class of a method.
 """
 
 from __future__ import annotations
@@ -25,42 +26,42 @@ from serve.explain.changed_lines import find_blob
 from serve.explain.line_similarity import TOKEN, count_common_tokens
 from stores.history import SymbolTouch, get_definition_word
 
-# Tokens at the start of a definition that are compared: those of about 400 lines, which take 10 ms.
+# Maximum number of tokens at the start of a definition that are compared. These are about 400 lines, and take 10 ms.
 MAX_TOKENS: Final = 4_000
-# Definitions whose tokens are cached.
+# Maximum number of definitions whose tokens are cached.
 CACHED_TEXTS: Final = 256
 
-# Least similarity of a removed and an added symbol that are one moved symbol: with the same parent, which is evidence,
-# too, and with another one.
+# Minimum similarity of a removed and an added symbol that count as one moved symbol. It is lower with an equal parent,
+# which is evidence too.
 MIN_MOVE_SIMILARITY: Final = 0.5
 MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
-# Pairs of a removed and an added symbol that are compared, each in up to 10 ms.
+# Maximum number of pairs of a removed and an added symbol that are compared. Each pair takes up to 10 ms.
 MAX_COMPARISONS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Source of a symbol. Several definitions at one place, such as overloads, are joined."""
+    """Source of a symbol. The definitions of several symbols at one place, such as overloads, are joined."""
 
     text: str
     is_callable: bool
 
     @property
     def token_count(self) -> int:
-        """Number of tokens that are compared, at most `MAX_TOKENS`."""
-        return len(_split(self.text))
+        """Number of tokens that are compared, at most MAX_TOKENS."""
+        return len(_split_tokens(self.text))
 
     def compute_similarity(self, other: Body) -> float:
         """Return the similarity, 0 to 1: the share of the tokens that both have in the same order.
 
-        A function is not similar to any other kind of symbol.
+        The similarity of a function to another kind of symbol is 0, unless their texts are equal.
         """
         if self.text == other.text:
             return 1.0
-        tokens, others = _split(self.text), _split(other.text)
-        if not tokens or not others or self.is_callable != other.is_callable:
+        tokens, other_tokens = _split_tokens(self.text), _split_tokens(other.text)
+        if not tokens or not other_tokens or self.is_callable != other.is_callable:
             return 0.0
-        return 2 * count_common_tokens(tokens, others) / (len(tokens) + len(others))
+        return 2 * count_common_tokens(tokens, other_tokens) / (len(tokens) + len(other_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,9 @@ class DefinitionReader:
     _symbols_by_blob: dict[tuple[str, str], tuple[Symbol, ...] | None] = field(default_factory=dict)
 
     def list_symbols(self, commit: str, path: bytes, word: str = "") -> tuple[Symbol, ...] | None:
-        """Return the symbols of a file; none if the commit has no such file, or the file does not contain the word.
+        """Return the symbols of a file; None if the file cannot be read or parsed.
 
-        Return None instead of a tuple if the file cannot be read or parsed.
+        The result is empty if the commit has no such file, or if the file does not contain `word`.
         """
         name = decode_path(path)
         if get_grammar_name(name) is None:
@@ -94,7 +95,7 @@ class DefinitionReader:
         return self._symbols_by_blob[version]
 
     def find_bodies(self, commit: str, path: bytes, name: str) -> dict[str, Body] | None:
-        """Return each symbol of a name in a file by its parent; None if the file cannot be read or parsed."""
+        """Return the bodies of a name's symbols in a file, by parent; None if the file cannot be read or parsed."""
         symbols = self.list_symbols(commit, path, get_definition_word(name))
         if symbols is None:
             return None
@@ -103,7 +104,7 @@ class DefinitionReader:
 
 
 def group_bodies(symbols: Iterable[Symbol]) -> dict[tuple[str, str], Body]:
-    """Return the symbols by parent and name."""
+    """Return the bodies of the symbols, by parent and name."""
     bodies: dict[tuple[str, str], Body] = {}
     for symbol in symbols:
         qualified_name = (symbol.parent, symbol.name)
@@ -113,13 +114,13 @@ def group_bodies(symbols: Iterable[Symbol]) -> dict[tuple[str, str], Body]:
 
 
 @lru_cache(CACHED_TEXTS)
-def _split(text: str) -> tuple[str, ...]:
+def _split_tokens(text: str) -> tuple[str, ...]:
     return tuple(TOKEN.findall(text)[:MAX_TOKENS])
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SymbolPlace:
-    """Place of a symbol: its file, and its parent, the names of the enclosing symbols joined by dots."""
+    """Place of a symbol. `path`: its file. `parent`: names of the enclosing symbols, joined by dots; may be empty."""
 
     path: bytes
     parent: str
@@ -137,8 +138,9 @@ class SymbolPlace:
 class SymbolChange:
     """Change of a symbol by a commit.
 
-    `place`, `name`, `body`: after the change, or before a removal. `body` is None if the step is `modified`.
-    `old_place`, `old_name`: before a move or a rename. `is_exact`: False if the step is inferred.
+    `date`: in seconds since the epoch. `place`, `name`, `body`: after the change, or before a removal. `body` is None
+    if the step is `modified`. `old_place`, `old_name`: before a move or a rename. `is_exact`: False if the step is
+    inferred.
     """
 
     commit_sha: str
@@ -180,7 +182,7 @@ class NameHistory:
 
     @property
     def places(self) -> list[SymbolPlace]:
-        """All places at which a symbol of this name was touched, the last touched one first."""
+        """All places at which a symbol of this name was touched, the most recently touched place first."""
         places = dict.fromkeys(
             SymbolPlace(touch.path, touch.parent)
             for touch in reversed(self.touches)
@@ -212,7 +214,7 @@ class NameHistory:
                 self._shas_by_path[path][touch.commit_sha] = None
 
     def _add_parent_touches(self, place: SymbolPlace) -> None:
-        """Add the changes of the enclosing symbol, whose rename or move also renames or moves this one."""
+        """Add the changes of the enclosing symbols. Their renames and moves also change the place of this symbol."""
         parents = {parent for parent in place.parent.split(".") if parent} - self._searched_parents
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
@@ -221,6 +223,7 @@ class NameHistory:
                 self._changes.pop(touch.commit_sha, None)
 
     def _classify(self, sha: str) -> list[SymbolChange]:
+        """Return the changes of the symbols by a commit, from the cache if they were computed before."""
         if sha not in self._changes:
             touches = self._touches_by_commit[sha]
             may_define = any(touch.may_define for touch in touches)
@@ -251,11 +254,11 @@ class NameHistory:
         for touch in {touch.hunk_id: touch for touch in touches}.values():
             if not self.deadline.has_time():
                 return self._list_modified(sha, touches, set())
-            new = self.reader.find_bodies(sha, touch.path, self.name)
+            new_bodies = self.reader.find_bodies(sha, touch.path, self.name)
             old_versions = [self._find_old_bodies(parent, touch) for parent in parents]
-            olds = [old for old in old_versions if old is not None]
-            if new is not None and len(olds) == len(parents):
-                comparison.add_file(touch, olds, new)
+            readable_versions = [bodies for bodies in old_versions if bodies is not None]
+            if new_bodies is not None and len(readable_versions) == len(parents):
+                comparison.add_file(touch, readable_versions, new_bodies)
         changes = [
             replace(
                 change,
@@ -269,6 +272,7 @@ class NameHistory:
         return [*changes, *self._list_modified(sha, touches, comparison.changed_places)]
 
     def _find_old_bodies(self, parent: str, touch: SymbolTouch) -> dict[str, Body] | None:
+        """Return the bodies of the touched file in a parent commit, as `DefinitionReader.find_bodies`."""
         bodies = self.reader.find_bodies(parent, touch.old_path or touch.path, self.name)
         if not bodies and touch.old_path:  # a merge renames a file against one parent only
             return self.reader.find_bodies(parent, touch.path, self.name)
@@ -277,7 +281,10 @@ class NameHistory:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Symbols of a name that a commit added, removed, or renamed with their file; and their places, old and new."""
+    """Symbols of a name that a commit changed. The changes in `renamed` lack their commit and name.
+
+    `renamed`: symbols whose file was renamed. `changed_places`: old and new places of all changed symbols.
+    """
 
     added: dict[SymbolPlace, Body] = field(default_factory=dict)
     removed: dict[SymbolPlace, Body] = field(default_factory=dict)
@@ -285,23 +292,23 @@ class _Comparison:
     changed_places: set[SymbolPlace] = field(default_factory=set)
 
     def add_file(
-        self, touch: SymbolTouch, olds: Sequence[Mapping[str, Body]], new: Mapping[str, Body]
+        self, touch: SymbolTouch, old_versions: Sequence[Mapping[str, Body]], new: Mapping[str, Body]
     ) -> None:
-        """Add the symbols of a file, by the name of their parent.
+        """Add the changed symbols of a file. `new`: bodies in the commit, by the parent of the symbol.
 
-        `olds`: in each parent of the commit. `new`: in the commit. A merge adds what no parent commit has, and removes
-        what all of them have.
+        `old_versions`: bodies in each parent of the commit. A merge adds the symbols that none of its parents has, and
+        removes those that all of them have.
         """
         old_path = touch.old_path or touch.path
-        for parent in {parent for old in olds for parent in old} | new.keys():
+        for parent in {parent for old in old_versions for parent in old} | new.keys():
             place, old_place = SymbolPlace(touch.path, parent), SymbolPlace(old_path, parent)
-            is_old = any(parent in old for old in olds)
-            if parent in new and not is_old:
+            if parent in new and not any(parent in old for old in old_versions):
                 self.added[place] = new[parent]
-            elif parent not in new and all(parent in old for old in olds):
-                self.removed[old_place] = olds[0][parent]
+            elif parent not in new and all(parent in old for old in old_versions):
+                self.removed[old_place] = old_versions[0][parent]
             elif parent in new and place != old_place:
-                self.renamed.append(SymbolChange("", 0, "renamed", "", place, None, old_place, new[parent]))
+                change = SymbolChange("", 0, "renamed", "", place, old_place=old_place, body=new[parent])
+                self.renamed.append(change)
             else:
                 continue
             self.changed_places |= {place, old_place}
@@ -314,7 +321,7 @@ def match_places(
 
     The changes lack their commit and name.
     """
-    # In a mass move, only symbols of equal code are the same.
+    # In a mass move, only symbols with equal code are compared.
     is_mass_move = len(added) * len(removed) > MAX_COMPARISONS
     scores = [
         (score, old_place, place)
@@ -327,7 +334,9 @@ def match_places(
     for score, old_place, place in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):
         if place not in moved and old_place not in moved:
             moved |= {place, old_place}
-            yield SymbolChange("", 0, "moved", "", place, None, old_place, added[place], is_exact=score == 1)
+            yield SymbolChange(
+                "", 0, "moved", "", place, old_place=old_place, body=added[place], is_exact=score == 1
+            )
     for place in added.keys() - moved:
         yield SymbolChange("", 0, "introduced", "", place, body=added[place])
     for place in removed.keys() - moved:
@@ -337,15 +346,16 @@ def match_places(
 def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body: Body) -> float:
     """Return the similarity of a removed and an added symbol; 0 if it is too small for one symbol that moved."""
     similarity = old_body.compute_similarity(body)
-    least = MIN_MOVE_SIMILARITY if old_place.parent == place.parent else MIN_OTHER_PARENT_SIMILARITY
-    return similarity if similarity >= least else 0.0
+    has_same_parent = old_place.parent == place.parent
+    min_similarity = MIN_MOVE_SIMILARITY if has_same_parent else MIN_OTHER_PARENT_SIMILARITY
+    return similarity if similarity >= min_similarity else 0.0
 
 
 def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
     """Return the touches with the parents that are known from other touches.
 
-    A touch by git's hunk header names no parent. It gets that of the only symbol of this name in the file. It is left
-    out if the file has several.
+    A touch that is known from git's hunk header has no parent. It gets the parent of the only symbol of this name in
+    the file. It is left out if the file has several symbols of this name.
     """
     parents_by_path: dict[bytes, set[str]] = defaultdict(set)
     for touch in touches:

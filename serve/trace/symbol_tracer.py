@@ -1,6 +1,6 @@
 """Selection of the symbol that a name means, and its changes through moves and renames.
 
-Several symbols can have one name. A candidate is one of them: all of its places, and its changes.
+Several symbols can have one name. A candidate is one of these symbols, with all of its places and changes.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ from stores.errors import LineageError
 from stores.history import SymbolTouch
 from stores.hunk_details import Connection
 
-# Least similarity of a symbol to the one that it was renamed from. Half of the code can be edited in the same commit.
+# Minimum similarity of both symbols of a rename. The code can be edited in the same commit.
 MIN_RENAME_SIMILARITY: Final = 0.7
-# The second best symbol must be less similar by this much. Otherwise the symbol may have become either.
+# The second best symbol must be less similar by this much. Otherwise it is unclear which of the two the symbol became.
 MIN_ADVANTAGE: Final = 0.1
-# Shorter symbols are similar to others by chance.
+# Minimum number of tokens of a renamed symbol. Shorter symbols are similar to others by chance.
 MIN_TOKENS: Final = 12
-# Files of a commit that are searched for a renamed symbol. A commit with more is a mass edit.
+# Maximum number of other files of a commit that are searched for a renamed symbol.
 MAX_FILES: Final = 30
 
 # Seconds for reading definitions from git. Commits that are not checked in this time count as modifications.
 MAX_SECONDS: Final = 4.0
-# Places of a name that are joined to candidates. If there are more, the error for an ambiguous name lists them.
+# Maximum number of places of a name from which candidates are built. If there are more, the error for an ambiguous name
+# lists them.
 MAX_PLACES: Final = 40
-# Names of a symbol, former and later ones, that are followed.
+# Maximum number of former and later names of a symbol that are followed.
 MAX_NAMES: Final = 8
 # Languages that assign functions to properties of objects.
 LANGUAGES_WITH_PROPERTIES: Final = frozenset({"javascript", "typescript"})
-# Symbols that an error lists, and names that it suggests.
+# Maximum numbers of symbols that an error lists, and of names that it suggests.
 MAX_CANDIDATES: Final = 12
 MAX_SUGGESTIONS: Final = 3
-# Characters of a requested symbol that an error repeats. No name is suggested for a longer one.
+# Maximum number of characters of a requested symbol that an error repeats. For a longer one, no name is suggested.
 MAX_QUOTED: Final = 200
 
 
@@ -73,9 +74,9 @@ class RenameFinder:
     deadline: Deadline
 
     def find_partner(self, change: SymbolChange) -> Partner | None:
-        """Return the symbol that a removed one was renamed to, or that an introduced one was before.
+        """Return the symbol that a removed one was renamed to, or that an introduced one was before; None if unclear.
 
-        The files of the symbol are searched first, then the other files of the commit.
+        `change`: removal or introduction. The file of the symbol is searched first, then other files of the commit.
         """
         if change.body is None or change.body.token_count < MIN_TOKENS or not self.deadline.has_time():
             return None
@@ -97,6 +98,7 @@ class RenameFinder:
     def _find_in_files(
         self, change: SymbolChange, body: Body, parent: str, files: Sequence[FileChange]
     ) -> Partner | None:
+        """Return the symbol of the files that is clearly the most similar. `parent`: first parent of the commit."""
         is_removal = change.step == "removed"
         scored: list[tuple[float, Partner]] = []
         for file in files:
@@ -119,7 +121,7 @@ class RenameFinder:
         return partner if is_clear else None
 
     def _list_new_symbols(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
-        """Yield the symbols of the second version of a file, a commit and a path, that the first version lacks."""
+        """Yield the symbols that the second version of a file has and the first lacks. A version: commit and path."""
         first_symbols = group_bodies(self.reader.list_symbols(*first) or ())
         second_symbols = group_bodies(self.reader.list_symbols(*second) or ())
         for (parent, name), body in second_symbols.items():
@@ -137,7 +139,7 @@ class AmbiguousSymbol(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Symbol with the name, at all of its places, with its changes. As text: its newest place, for a list."""
+    """Symbol with the name, at all of its places, with its changes."""
 
     name: str
     places: frozenset[SymbolPlace]
@@ -145,7 +147,7 @@ class Candidate:
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Newest change; of several with the same date, the last one, because children follow parents."""
+        """Newest change. Of several with the same date, the last one: children follow their parents."""
         return max(reversed(self.changes), key=lambda change: change.date)
 
     @property
@@ -155,6 +157,7 @@ class Candidate:
         return classify_role(path) == "source" and not path.endswith(".pyi")
 
     def __str__(self) -> str:
+        """Return the newest place, the number of commits and the date of a removal, for a list of candidates."""
         commits = format_commit_count(len({change.commit_sha for change in self.changes}))
         newest = self.newest_change
         date = datetime.fromtimestamp(newest.date, UTC).date()
@@ -178,16 +181,19 @@ class SymbolTracer:
         self.reader = DefinitionReader(self.repository)
 
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
-        """Return the symbol that is meant, and others of the name: those outside of the source code, such as in tests.
+        """Return the symbol that a name means, and the other symbols of the name.
 
-        Raises UnknownSymbol and AmbiguousSymbol.
+        If there are several, the only one in source code is meant, not those in tests and the like. Raises
+        UnknownSymbol and AmbiguousSymbol.
         """
         path, qualified_name = parse_symbol(symbol)
         name, places = self._find_places(symbol, path, qualified_name)
         if len(places) > MAX_PLACES:
             raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
         candidates = self._find_candidates(name, places)
-        if not candidates:  # the commit that renamed the file removed the symbol: only the old path had it
+        if (
+            not candidates
+        ):  # only the old path of a file had the symbol: the commit that renamed the file removed it
             others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
@@ -205,7 +211,7 @@ class SymbolTracer:
         finder = RenameFinder(self.reader, self.deadline)
         changes: dict[SymbolChange, None] = {}
         names = {candidate.name}
-        # Changes of each name, and the change by which the symbol got that name or lost it.
+        # Changes under each name to follow, and the change that led to this name; None for the first name.
         pending: list[tuple[Sequence[SymbolChange], SymbolChange | None]] = [(candidate.changes, None)]
         while pending:
             changes_of_name, link = pending.pop()
@@ -229,7 +235,7 @@ class SymbolTracer:
                     new.body,
                     is_exact=False,
                 )
-                changes[rename] = None  # once, although the other name leads to the same rename
+                changes[rename] = None  # only once: the changes under the other name give an equal rename
                 if partner.name not in names:
                     names.add(partner.name)
                     partner_candidates = self._find_candidates(partner.name, [partner.place])
@@ -278,9 +284,9 @@ class SymbolTracer:
         )
 
     def _find_candidates(self, name: str, places: Sequence[SymbolPlace]) -> list[Candidate]:
-        """Return the symbols that were at these places. One symbol can have had several of them."""
+        """Return the symbols that were at these places. One symbol can have been at several of them."""
         name_history = self._get_history(name)
-        # A symbol that was removed from one file and added to another one by a later commit has two histories.
+        # A symbol that one commit removed from a file and a later commit added to another file has two histories.
         parents = {place.parent for place in places}
         relatives = [
             place for place in name_history.places if place.parent in parents and place not in places
@@ -298,6 +304,7 @@ class SymbolTracer:
         ]
 
     def _get_history(self, name: str) -> NameHistory:
+        """Return the changes of all symbols of a name. They are loaded once."""
         if name not in self._histories:
             self._histories[name] = NameHistory(
                 name,
@@ -334,25 +341,25 @@ def _is_at(place: SymbolPlace, name: str, qualified_name: str) -> bool:
 def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolPlace]]:
     """Return the names and places of a symbol that no later change removed it from. `changes`: newest first."""
     last_places: set[tuple[str, SymbolPlace]] = set()
-    seen: set[tuple[str, SymbolPlace]] = set()
+    changed_later: set[tuple[str, SymbolPlace]] = set()
     for change in changes:
         named_place = (change.name, change.place)
-        if named_place not in seen and change.step != "removed":
+        if named_place not in changed_later and change.step != "removed":
             last_places.add(named_place)
-        seen.add(named_place)
+        changed_later.add(named_place)
         if change.old_place:
-            seen.add((change.old_name or change.name, change.old_place))
+            changed_later.add((change.old_name or change.name, change.old_place))
     return last_places
 
 
 def _select_places(
     places: Sequence[SymbolPlace], name: str, path: str | None, qualified_name: str
 ) -> list[SymbolPlace]:
-    """Return the places that a name can mean.
+    """Return the places that `qualified_name` can mean. `name`: name of the symbols at `places`. `path`: may be None.
 
-    The name may lack enclosing symbols, and the path may lack directories. Places of the complete path are preferred,
-    and of these the places of the complete name. A function that JavaScript assigns to a property of an object has no
-    enclosing symbol, so `res.send` finds `send`.
+    The qualified name may lack enclosing symbols, and the path may lack directories. Places of the complete path are
+    preferred, and of these the places of the complete name. A function that JavaScript assigns to a property of an
+    object has no enclosing symbol, so `res.send` finds `send`.
     """
     matches = [place for place in places if _is_at(place, name, qualified_name)]
     if not matches:
@@ -369,7 +376,7 @@ def _select_places(
 
 
 def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Join symbols if one was removed before another one with similar code was introduced, as if it was restored."""
+    """Join symbols of which one was removed before the other was introduced with similar code: it was restored."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:
@@ -389,6 +396,7 @@ def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _is_restored(earlier: Candidate, later: Candidate) -> bool:
+    """Check whether the later symbol was introduced with similar code after the earlier one was removed."""
     removal = earlier.newest_change
     introduction = min(later.changes, key=lambda change: change.date)
     return (
@@ -406,9 +414,9 @@ def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
 
 
 def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
-    """Check whether a change under another name is on the other side of the rename, which `link` found.
+    """Check whether a change under another name belongs to the symbol. `link`: change that led to the other name.
 
-    If `link` removed the symbol, the other name is the later one.
+    If `link` removed the symbol, the other name is the later one, so the change must be later too.
     """
     if change.commit_sha == link.commit_sha:
         return False
@@ -435,7 +443,7 @@ def _build_ambiguous_error(symbol: str, places: Sequence[str]) -> AmbiguousSymbo
 
 
 def format_places(heading: str, places: Sequence[str]) -> str:
-    """Return a sentence with the first `MAX_CANDIDATES` places, and the number of the others."""
+    """Return a sentence with the first MAX_CANDIDATES places, and the number of the others."""
     others = f", and {len(places) - MAX_CANDIDATES:,} more" if len(places) > MAX_CANDIDATES else ""
     names = ", ".join(map(escape_in_sentence, places[:MAX_CANDIDATES]))
     return f"{heading}: {names}{others}."

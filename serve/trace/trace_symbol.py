@@ -52,11 +52,12 @@ from serve.trace.symbol_tracer import (
 from stores import index_copy
 from stores.history import build_reachability_test
 
+# Steps in the order of their counts in an answer.
 STEPS: Final[tuple[TraceStep, ...]] = ("introduced", "restored", "modified", "moved", "renamed", "removed")
 
 
 def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
-    """Return the history of a symbol of the repository at `path`, of this file if `path` is one.
+    """Return the history of a symbol of the repository at `path`. If `path` is a file, the symbol is in this file.
 
     Raises UnknownSymbol, AmbiguousSymbol, and NotIndexed without an index.
     """
@@ -102,7 +103,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
 
 
 def _add_file(symbol: str, path: Path, repository: Repository) -> str:
-    """Return the symbol with the file at `path`, unless it names a file itself."""
+    """Return the symbol with the file at `path`. Return it unchanged if it names a file, or if `path` is no file."""
     file = path.resolve()
     if parse_symbol(symbol)[0] or not file.is_file() or not file.is_relative_to(repository.root):
         return symbol
@@ -110,13 +111,13 @@ def _add_file(symbol: str, path: Path, repository: Repository) -> str:
 
 
 def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list[SymbolChange]:
-    """Sort the changes in the order of their commits; those of one commit by place."""
+    """Sort the changes by the order of their commits. The changes of one commit are sorted by place."""
     positions = {sha: position for position, sha in enumerate(order)}
     return sorted(changes, key=lambda change: (positions[change.commit_sha], change.place, change.step))
 
 
 def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
-    """Return the changes, newest first. An introduction of a symbol that was removed before becomes `restored`."""
+    """Replace `introduced` by `restored` for a symbol that was removed before. Return the changes, newest first."""
     marked: list[SymbolChange] = []
     removal: SymbolChange | None = None
     for change in reversed(changes):
@@ -135,7 +136,10 @@ def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
 
 
 def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
-    """Return as many changes as requested. If there are more, modifications are left out first, then the oldest."""
+    """Return as many changes as requested. If there are more, leave out modifications first, then the oldest changes.
+
+    `changes`: newest first.
+    """
     preferred = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
     selected = [changes[index] for index in sorted(preferred[: request.limit])]
     return selected[::-1] if request.oldest_first else selected
@@ -178,30 +182,31 @@ def _describe_limitations(
     repository: Repository,
     deadline: Deadline,
 ) -> Iterator[str]:
+    """Yield sentences about what the trace may lack. `others`: other symbols of the name."""
     if others:
         yield format_places("Also outside of the source code", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.place.path)) is None for change in changes):
         yield (
-            "Files of this language are not parsed: git's hunk headers name the symbol, so commits that introduced or "
-            "removed it count as modifications, and some can be missing."
+            "Files of this language are not parsed. The symbol was found in git's hunk headers, so commits that "
+            "introduced or removed it are shown as `modified`, and some commits can be missing."
         )
         return
     if deadline.is_exceeded:
-        yield "Time ran out: some commits shown as `modified` may have moved, renamed or removed it."
+        yield "Time ran out: some commits shown as `modified` may have moved, renamed or removed the symbol."
     steps = {change.step for change in changes}
     if "introduced" not in steps:
         reason = (
             "this is a shallow clone"
             if repository.is_shallow
-            else "it may be in a path that the index ignores"
+            else "the index may ignore the path of the symbol at that time"
         )
-        yield f"The commit that introduced it was not found: {reason}."
+        yield f"The commit that introduced the symbol was not found: {reason}."
     if not at_head and changes[0].step != "removed":
-        yield "HEAD has no such symbol, but no commit that removed it was found."
+        yield "HEAD has no such symbol, but no commit that removed the symbol was found."
 
 
 def _build_hints(status: IndexStatus) -> Iterator[str]:
     yield from build_index_hints(status)
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
-        yield f"{count} could not be read and may have changed it. {UNREADABLE_HINT}"
+        yield f"{count} could not be read and may have changed the symbol. {UNREADABLE_HINT}"

@@ -61,7 +61,7 @@ def save_diagrams(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
     for number, (name, table) in enumerate(tables.items(), 1):
         axes = figure.add_subplot(rows, min(len(tables), DIAGRAMS_PER_ROW), number)
         _draw_diagram(axes, name, table)
-        axes.set_ylabel(SHARE if number % DIAGRAMS_PER_ROW == 1 else "", color=charts.FAINT)
+        axes.set_ylabel(SHARE if number % DIAGRAMS_PER_ROW == 1 else "", color=charts.MUTED_TEXT_COLOR)
     figure.savefig(file)
 
 
@@ -71,11 +71,15 @@ def _draw_diagram(axes: Axes, name: str, table: pl.DataFrame) -> None:
     center = (share * hits + _PSEUDO_COUNT) / n
     error = 2 * np.sqrt(center * (1 - center) / n)
     axes.plot([0, 1], [0, 1], color=charts.GREY, linewidth=1, linestyle="--")
-    axes.bar(mean, hits / hits.sum(), width=0.03, color=charts.GRID)
+    axes.bar(mean, hits / hits.sum(), width=0.03, color=charts.GRID_COLOR)
     axes.errorbar(mean, center, yerr=error, fmt="none", color=charts.BLUE, linewidth=1.2)
     axes.plot(mean, share, "o", color=charts.BLUE, markersize=5)
     charts.style_axes(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
     axes.set_xticks((0, 0.2, 0.4, 0.6, 0.8))
     axes.set_title(
-        charts.shorten(name, MAX_NAME_LENGTH), loc="left", fontsize=10, color=charts.INK, fontweight="bold"
+        charts.shorten(name, MAX_NAME_LENGTH),
+        loc="left",
+        fontsize=10,
+        color=charts.TEXT_COLOR,
+        fontweight="bold",
     )
