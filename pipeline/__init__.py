@@ -20,7 +20,6 @@ Used by the stages:
 - `syntax`: parsing of source code with tree-sitter: symbols and chunks of a file, symbols that a hunk touches
 - `encoders`: embedding models and the cross-encoder, and their runtime
 - `ignore`: ignore rules: built-in defaults, git attributes, `.lineageignore`
-- `wildmatch`: glob patterns as git matches them, in linear time
 - `ignore_suggestions`: ignore patterns that `lineage plan` suggests
 - `directory_stats`: changes per directory, from the history
 - `file_classification`: language, kind (code, prose, data) and role (source, tests, prose) of a file; generated files

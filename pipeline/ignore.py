@@ -19,11 +19,10 @@ from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from pipeline import wildmatch
 from pipeline.git import attributes, git_dir
+from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 from pipeline.git.changes import list_parent_directories
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
-from pipeline.wildmatch import MAX_PATTERN_CHARACTERS
 from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
@@ -114,7 +113,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     def __init__(self, pattern: str, include: bool | None = None) -> None:
         super().__init__(pattern, include)
         if self.regex is not None:
-            self.regex = wildmatch.compile_regex(self.regex.pattern)
+            self.regex = attributes.compile_regex(self.regex.pattern)
 
     @classmethod
     def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
@@ -125,7 +124,7 @@ class LinearPattern(GitIgnoreSpecPattern):
     @staticmethod
     def _translate_segment_glob(pattern: str, range_error: str) -> str:  # noqa: ARG004 - signature of pathspec
         """Return the regular expression of a path segment, in place of pathspec's. Raises ValueError."""
-        return "".join(map(wildmatch.translate_part, wildmatch.GLOB_PART.finditer(pattern)))
+        return "".join(map(attributes.translate_part, attributes.GLOB_PART.finditer(pattern)))
 
 
 @dataclass(slots=True)
@@ -191,7 +190,7 @@ def _mask_bracket_slashes(line: str) -> str:
     As any other `/`, it anchors the pattern to the root, so a `/` is added in front of the pattern.
     """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
-    masked = wildmatch.mask_bracket_slashes(pattern)
+    masked = attributes.mask_bracket_slashes(pattern)
     is_unchanged = masked == pattern or line.startswith("#")
     return line if is_unchanged else f"{negation}/{masked.removeprefix('/')}"
 

@@ -139,8 +139,8 @@ def open_git(path: str) -> GitRunner:
     Threads that need the same command at the same time share its run.
     """
     from pipeline.git.commit_graph import create_git_program
+    from pipeline.git.git_cli import SharedGitRunner, run_shared
     from pipeline.git.repository import open_repository
-    from serve.shared_runs import SharedGitRunner, run_shared
 
     program = run_shared(path, lambda: create_git_program(open_repository(Path(path))))
     return SharedGitRunner(replace(program, timeout_seconds=MINDMAP_GIT_SECONDS))

@@ -13,16 +13,19 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, TypeVar
 
 from pipeline import interrupts
 from pipeline.git.errors import build_blocking_file_error
 from stores.errors import LineageError
+
+Result = TypeVar("Result")
 
 # Environment variables that replace the inherited ones.
 ENVIRONMENT: Final = {
@@ -323,3 +326,51 @@ def _build_config_variables(settings: Sequence[tuple[str, str]]) -> dict[str, st
 def _quote_path(path: str) -> str:
     """Quote a path for the colon-separated list of GIT_ALTERNATE_OBJECT_DIRECTORIES."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+_runs_lock: Final = threading.Lock()
+_shared_runs: Final[dict[Hashable, Future[Any]]] = {}
+
+
+def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
+    """Return the result of a function, or raise its error. If a thread already runs one with this key, wait for that.
+
+    So simultaneous requests start git once, which some ignore patterns keep busy until its time limit. If the request
+    of the running thread is cancelled, the function runs again for the others.
+    """
+    while True:
+        own_future: Future[Result] = Future()
+        with _runs_lock:
+            future: Future[Result] = _shared_runs.setdefault(key, own_future)
+        if future is own_future:
+            return _run(key, future, function)
+        while not wait([future], CANCEL_POLL_SECONDS).done:
+            interrupts.check_cancelled()
+        if not isinstance(future.exception(), interrupts.RequestCancelled):
+            return future.result()
+
+
+def _run(key: Hashable, future: Future[Result], function: Callable[[], Result]) -> Result:
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+    with _runs_lock:
+        del _shared_runs[key]
+    return future.result()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGitRunner:
+    """Git program whose runs threads share: the same command in the same work tree runs once at a time."""
+
+    program: GitProgram
+
+    @property
+    def root(self) -> Path | None:
+        """The root of the work tree; None for a bare repository."""
+        return self.program.root
+
+    def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
+        """Run a git command, with `stdin` as its input, until it exits."""
+        return run_shared((self.program, arguments, stdin), lambda: self.program.run(*arguments, stdin=stdin))

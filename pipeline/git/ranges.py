@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Final
 
+from pipeline.git.attributes import MAX_PATTERN_CHARACTERS, NamePattern
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
-from pipeline.wildmatch import MAX_PATTERN_CHARACTERS, NamePattern
 from stores.errors import LineageError
 
 RANGE_HINT: Final = (

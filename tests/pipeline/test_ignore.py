@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 from pygit2.enums import ConfigLevel
 
-from pipeline import ignore, wildmatch
-from pipeline.git import git_dir
+from pipeline import ignore
+from pipeline.git import attributes, git_dir
 from pipeline.git.repository import open_repository
 from pipeline.hunks import extract_hunks
 from pipeline.ignore import (
@@ -302,7 +302,7 @@ def find_differences(
 
 def test_unsupported_pattern_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern that RE2 rejects is an error that names its line, because it may exclude secrets."""
-    monkeypatch.setattr(wildmatch, "MAX_PATTERN_MEMORY_BYTES", 10_000)
+    monkeypatch.setattr(attributes, "MAX_PATTERN_MEMORY_BYTES", 10_000)
     repo.write(".lineageignore", "a\n" + "?" * 4_000 + "\n")
     with pytest.raises(UnsupportedPattern, match=r"^Line 2 of \.lineageignore cannot be matched: "):
         check_ignored(repo, "a")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.git import commit_graph
+from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.ranges import (
     BadRange,
@@ -19,7 +20,6 @@ from pipeline.git.ranges import (
     read_commits,
 )
 from pipeline.git.repository import open_repository
-from pipeline.wildmatch import MAX_PATTERN_CHARACTERS
 from tests.repos import Repo
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.wildmatch import NamePattern
+from pipeline.git.attributes import NamePattern
 from tests.repos import Repo
 
 NAMES = [

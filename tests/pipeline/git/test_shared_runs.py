@@ -14,9 +14,9 @@ import pytest
 
 from mindmap.git_sync import WorkspaceSync
 from mindmap.map_store import MapStore
+from pipeline.git.git_cli import run_shared
 from pipeline.interrupts import RequestCancelled, check_cancelled, use_cancellation_flag
 from serve.repositories import open_git
-from serve.shared_runs import run_shared
 from tests.mindmap.sample_maps import create_map
 from tests.repos import Repo
 
