@@ -145,6 +145,8 @@ def find_possible_copies(
         return {}
     sql = _POSSIBLE_COPIES.format(commits=", ".join(f"'{sha}'" for sha in shas))
     rows = connection.execute(sql, {"limit": MAX_POSSIBLE_COPIES}).fetchall()
+    if not rows:
+        return {}
     copies: dict[str, list[str]] = {}
     is_reachable = build_reachability_test(connection, reachability)
     for sha, other in rows:
@@ -165,6 +167,8 @@ def load_messages_with_issue_numbers(
     pattern = rf"(?:[#!/]|[Gg][Hh]-)(?:{'|'.join(map(re.escape, numbers))})(?:[^0-9]|$)"
     sql = "SELECT commit_sha, message FROM commits WHERE regexp_matches(message, $pattern)"
     rows = connection.execute(sql, {"pattern": pattern}).fetchall()
+    if not rows:
+        return {}
     is_reachable = build_reachability_test(connection, reachability)
     return {sha: message for sha, message in rows if is_reachable(sha)}
 

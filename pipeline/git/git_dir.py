@@ -108,8 +108,7 @@ def blocks_on_open(file: Path) -> bool:
     Regular files, directories and `/dev/null` do not block.
     """
     try:
-        mode = file.stat().st_mode
-        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
+        return _may_block(file, file.stat().st_mode)
     except OSError:
         return False
 
@@ -124,7 +123,16 @@ def is_too_large(file: Path) -> bool:
 
 def blocks_git(file: Path) -> bool:
     """Check whether git would wait forever for a file, such as a pipe, or read a huge one into memory."""
-    return blocks_on_open(file) or is_too_large(file)
+    try:
+        status = file.stat()
+        is_large = status.st_size > MAX_TEXT_BYTES and file.name not in _LARGE_FILES
+        return is_large or _may_block(file, status.st_mode)
+    except OSError:
+        return False
+
+
+def _may_block(file: Path, mode: int) -> bool:
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
 
 
 def find_blocking_git_file(git_dir: Path) -> Path | None:
@@ -133,23 +141,46 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     It blocks as by `blocks_git`, or by an include condition that git takes exponential time to match.
     """
     common_dir = resolve_common_dir(git_dir)
-    files = {directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_GIT}
-    if blocking_file := next(filter(blocks_git, sorted(files)), None):
+    files = [
+        directory / name for directory in dict.fromkeys((git_dir, common_dir)) for name in _FILES_READ_BY_GIT
+    ]
+    files.append(common_dir / _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:")))
+    if blocking_file := next(filter(blocks_git, files), None):
         return blocking_file
-    branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
-    config_files = (common_dir / "config", git_dir / "config.worktree")
-    included_files = [*_list_included_files(*config_files)]
-    if blocking_file := next(filter(blocks_git, (common_dir / branch, *included_files)), None):
-        return blocking_file
-    return next(filter(_has_slow_condition, (*config_files, *included_files)), None)
+    return _find_blocking_config(common_dir / "config", git_dir / "config.worktree")
 
 
-def _has_slow_condition(config_file: Path) -> bool:
-    """Check a configuration file for a condition of `includeIf` with more than MAX_CONDITION_STARS."""
-    parts = _CONFIG_PART.finditer(read_or_empty(config_file, MAX_CONFIG_BYTES))
+def _find_blocking_config(*config_files: Path) -> Path | None:
+    """Return the first of the configuration files, and of those that they include, that blocks git.
+
+    An included file counts under any condition, and also if another included file includes it.
+    """
+    pending = list(config_files)
+    visited: set[str] = set()
+    while pending:
+        config_file = pending.pop()
+        real_path = os.path.realpath(config_file)
+        if real_path in visited:
+            continue
+        visited.add(real_path)
+        if blocks_git(config_file):
+            return config_file
+        content = read_or_empty(config_file, MAX_CONFIG_BYTES)
+        if b"include" not in content.lower():
+            continue
+        if _has_slow_condition(content):
+            return config_file
+        # `Path.expanduser` would raise for an unknown user.
+        paths = (os.path.expanduser(path) for path in _parse_include_paths(content))  # noqa: PTH111
+        pending += (config_file.parent / path for path in paths)
+    return None
+
+
+def _has_slow_condition(config: bytes) -> bool:
+    """Check the content of a configuration file for an `includeIf` with more than MAX_CONDITION_STARS."""
     conditions = (
         part["subsection"].removeprefix(_URL_CONDITION)
-        for part in parts
+        for part in _CONFIG_PART.finditer(config)
         if part["subsection"] and part["section"].lower() == b"includeif"
     )
     return any(
@@ -171,23 +202,6 @@ def find_file_blocking_commands(
     # `Path.expanduser` would raise for an unknown user.
     files += [(root or git_dir) / os.path.expanduser(name) for name in configured_files]  # noqa: PTH111
     return next(filter(blocks_git, files), None)
-
-
-def _list_included_files(*config_files: Path) -> Iterator[Path]:
-    """Yield the files that configuration files include, directly or indirectly and under any condition."""
-    pending = list(config_files)
-    visited: set[str] = set()
-    while pending:
-        config_file = pending.pop()
-        real_path = os.path.realpath(config_file)
-        if real_path in visited:
-            continue
-        visited.add(real_path)
-        for path in _parse_include_paths(read_or_empty(config_file, MAX_CONFIG_BYTES)):
-            # `Path.expanduser` would raise for an unknown user.
-            file = config_file.parent / os.path.expanduser(path)  # noqa: PTH111
-            yield file
-            pending.append(file)
 
 
 def _parse_include_paths(config: bytes) -> Iterator[str]:

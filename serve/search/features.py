@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
 from operator import mul
 from typing import Final
 
@@ -150,7 +150,9 @@ class QueryTerms:
 
     def compute_pair_share(self, text: TermsByToken) -> float:
         """Return the share of the query's word pairs that the text contains."""
-        return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / (len(self.word_pairs) or 1)
+        if not self.word_pairs:
+            return 0.0
+        return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / len(self.word_pairs)
 
     def compute_weight_share(self, counts: Ints, mask: Bools) -> Floats:
         """Return, for each row of counts, the weight of the terms in the mask with a count, as a share of the total."""
@@ -191,14 +193,10 @@ class MatchedTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankInputs:
-    """Input of the cross-encoder: the question, and a function that loads the changes of some rows.
-
-    `max_commits`: how many commits the cross-encoder reads, the likeliest first.
-    """
+    """Input of the cross-encoder: the question, and a function that loads the changes of some rows."""
 
     question: str
     load_changes: Callable[[Sequence[int]], list[ChangeText]]
-    max_commits: int = READ_COMMITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,15 +214,41 @@ class CandidateFeatures:
     literal_matches: Bools
     rerank_inputs: RerankInputs
 
-    def select(self, rows: Sequence[int], rerank_inputs: RerankInputs) -> CandidateFeatures:
-        """Return the features of some candidates, with the cross-encoder's input for them."""
+    def select(self, rows: Sequence[int]) -> CandidateFeatures:
+        """Return the features of some candidates."""
+
+        def load_changes(selected_rows: Sequence[int]) -> list[ChangeText]:
+            return self.rerank_inputs.load_changes([rows[row] for row in selected_rows])
+
         return CandidateFeatures(
             self.rows[rows],
             tuple(self.commits[row] for row in rows),
             tuple(self.matched_terms[row] for row in rows),
             self.has_message[rows],
             self.literal_matches[rows],
-            rerank_inputs,
+            replace(self.rerank_inputs, load_changes=load_changes),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[CandidateFeatures]) -> CandidateFeatures:
+        """Return the features of the candidates of several indexes, for the question of the first one."""
+        starts = list(accumulate((len(part.commits) for part in parts), initial=0))
+
+        def load_changes(rows: Sequence[int]) -> list[ChangeText]:
+            changes: dict[int, ChangeText] = {}
+            for part, start, end in zip(parts, starts, starts[1:], strict=False):
+                if part_rows := [row for row in rows if start <= row < end]:
+                    loaded = part.rerank_inputs.load_changes([row - start for row in part_rows])
+                    changes |= zip(part_rows, loaded, strict=True)
+            return [changes[row] for row in rows]
+
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            tuple(chain.from_iterable(part.commits for part in parts)),
+            tuple(chain.from_iterable(part.matched_terms for part in parts)),
+            np.concatenate([part.has_message for part in parts]),
+            np.concatenate([part.literal_matches for part in parts]),
+            RerankInputs(parts[0].rerank_inputs.question, load_changes),
         )
 
 
@@ -239,8 +263,10 @@ def compute_features(
 
     messages, message_similarities = _load_messages(results, candidates)
     subjects = [message.partition("\n")[0] for message in messages]
-    subject_terms = [tokenize(subject) for subject in subjects]
-    body_terms = [tokenize(message.partition("\n")[2]) for message in messages]
+    bodies = [message.partition("\n")[2] for message in messages]
+    terms_by_text = {text: tokenize(text) for text in {*subjects, *bodies}}  # many candidates share a commit
+    subject_terms = [terms_by_text[subject] for subject in subjects]
+    body_terms = [terms_by_text[body] for body in bodies]
     message_terms = [subject + body for subject, body in zip(subject_terms, body_terms, strict=True)]
 
     all_counts = term_lookup.text_scores.postings.count_terms(positions)

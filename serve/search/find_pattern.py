@@ -254,7 +254,7 @@ def rank_candidates(
     return rerank_by_features(
         fused_candidates,
         features,
-        reranker,
+        reranker.predict(features),
         lambda candidate: compute_recency_weight(candidate.commit_date, query),
     )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -320,6 +321,7 @@ class IntentClassification:
         return replace(profile, recency_weight=0.0) if self.modifier is Modifier.ORIGIN else profile
 
 
+@lru_cache
 def classify_intent(text: str) -> IntentClassification:
     """Return the intent that has the most cues in the text, and the file roles and the modifier of the text."""
     cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}

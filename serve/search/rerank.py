@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.file_classification import FileRole, classify_role
-from serve.search.features import FEATURES, CandidateFeatures, MatchedTerms
+from serve.search.features import FEATURES, READ_COMMITS, CandidateFeatures, MatchedTerms
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats
 
@@ -128,7 +128,7 @@ class CrossEncoderReranker:
         row_by_commit: dict[str, int] = {}
         for row in np.argsort(-logits, kind="stable").tolist():
             row_by_commit.setdefault(features.commits[row], row)
-        rows = list(islice(row_by_commit.values(), inputs.max_commits))
+        rows = list(islice(row_by_commit.values(), READ_COMMITS))
         if not rows:
             return _to_probabilities(logits)
         scores = self.load_model().score_changes(inputs.question, inputs.load_changes(rows)).tolist()
@@ -156,15 +156,14 @@ def order_by_fusion(candidates: Sequence[Candidate]) -> list[ScoredCandidate]:
 def rerank_by_features(
     candidates: Sequence[Candidate],
     features: CandidateFeatures,
-    reranker: Reranker,
+    probabilities: Floats,
     compute_recency_weight: Callable[[Candidate], float],
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
     Candidates of commits that belong to an issue or pull request of the query come first. Ties keep the order of
-    `candidates`, which is the order of fusion.
+    `candidates`, which is the order of fusion. `probabilities`: prediction of a reranker for the features.
     """
-    probabilities = reranker.predict(features)
     boosted_probabilities = _add_to_logits(
         probabilities, LITERAL_BOOST * features.literal_matches.sum(axis=1)
     )

@@ -19,11 +19,12 @@ from serve.errors import BadRequest
 from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import list_repositories, resolve_repositories
 from serve.search import find_pattern, merged_search
-from serve.search.features import READ_COMMITS, CandidateFeatures
+from serve.search.features import CandidateFeatures
 from serve.search.find_pattern import PatternSearcher
 from serve.search.merged_search import NoAnswer, find_in_repositories
-from serve.search.rerank import FeatureReranker
+from serve.search.rerank import FeatureReranker, Reranker
 from stores import database, history
+from stores.hunk_details import HunkDetailsCache
 from stores.snapshot import Floats, Snapshot
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
@@ -32,14 +33,14 @@ from tests.serve.search.helpers import NOW, find
 
 
 class CountingReranker:
-    """Reranker that counts the candidates that it has seen, and the commits that it may read."""
+    """Reranker that counts its calls and the candidates that it has seen."""
 
     def __init__(self) -> None:
-        self.count = self.read_commits = 0
+        self.count = self.calls = 0
 
     def predict(self, features: CandidateFeatures) -> Floats:
         self.count += len(features.rows)
-        self.read_commits += features.rerank_inputs.max_commits
+        self.calls += 1
         return FeatureReranker().predict(features)
 
 
@@ -81,7 +82,7 @@ def find_all(
     text: str = "timeout of the socket",
     *,
     names: Sequence[str] = ("*",),
-    reranker: CountingReranker | None = None,
+    reranker: Reranker | None = None,
     **options: object,
 ) -> FindAnswer:
     request = FindRequest(text, **options)  # type: ignore[arg-type]
@@ -157,7 +158,7 @@ def test_reranked_candidates_and_encoded_queries_are_bounded(
     reranker = CountingReranker()
     find_all(home, "timeout", reranker=reranker)
     assert reranker.count == 50
-    assert reranker.read_commits == READ_COMMITS
+    assert reranker.calls == 1
     assert CountingEncoder.texts == ["timeout"]
 
 
@@ -236,6 +237,40 @@ def test_index_that_fails_in_the_last_step(
     assert len(answer.hits) == 3
     assert "beta: no answer, because: A block is damaged." in (answer.meta.hint or "")
     assert not get_location(repos[0], home).damage.exists()
+
+
+class ReadingReranker:
+    """Reranker that reads the changes of all candidates, as a cross-encoder does."""
+
+    def predict(self, features: CandidateFeatures) -> Floats:
+        changes = features.rerank_inputs.load_changes(range(len(features.rows)))
+        assert len(changes) == len(features.rows)
+        return FeatureReranker().predict(features)
+
+
+@pytest.mark.usefixtures("repos")
+def test_index_that_fails_while_it_is_reranked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error while the changes of one index are read is that index's error, and the other hits are kept."""
+    load = HunkDetailsCache.load
+
+    def fail_for_beta(cache: HunkDetailsCache, hunk_ids: Sequence[int]) -> object:
+        details = load(cache, hunk_ids)
+        if any("Retry" in hunk.commit_message for hunk in details):
+            raise database.DamagedIndex("A block is damaged.")
+        return details
+
+    monkeypatch.setattr(HunkDetailsCache, "load", fail_for_beta)
+    answer = find_all(home, reranker=ReadingReranker())
+    assert {hit.repository for hit in answer.hits} == {"alpha", "gamma"}
+    assert "beta: no answer, because: A block is damaged." in (answer.meta.hint or "")
+
+
+@pytest.mark.usefixtures("repos")
+def test_threads_do_not_change_the_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes that are searched in threads of their own give the same answer."""
+    answer = find_all(home)
+    monkeypatch.setattr(merged_search, "LARGE_INDEX_COMMITS", 1)
+    assert find_all(home) == answer
 
 
 def test_hints_name_the_repository_and_its_path(repos: list[Repo], home: Path) -> None:

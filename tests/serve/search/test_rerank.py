@@ -53,16 +53,6 @@ NO_MATCH = MatchedTerms(
 
 
 @dataclass(frozen=True)
-class FixedReranker:
-    """Reranker with fixed probabilities."""
-
-    results: tuple[float, ...]
-
-    def predict(self, features: CandidateFeatures) -> Floats:
-        return np.array(self.results[: len(features.rows)])
-
-
-@dataclass(frozen=True)
 class FixedScorer:
     """Cross-encoder with a fixed score for each candidate, and the rows that it has read."""
 
@@ -150,7 +140,7 @@ def test_order_by_probability() -> None:
     ranked_candidates = rerank_by_features(
         make_candidates(4),
         make_features(np.zeros((4, len(FEATURES)))),
-        FixedReranker((0.1, 0.7, 0.1, 0.9)),
+        np.array((0.1, 0.7, 0.1, 0.9)),
         lambda _: 0,
     )
     assert [hit.candidate.hunk_id for hit in ranked_candidates] == [3, 1, 0, 2]
@@ -163,7 +153,7 @@ def test_recency_only_breaks_ties(older: float, leader: int) -> None:
     ranked = rerank_by_features(
         make_candidates(2),
         make_features(np.zeros((2, len(FEATURES)))),
-        FixedReranker((older, 0.50)),
+        np.array((older, 0.50)),
         lambda hit: 0.05 * hit.hunk_id,
     )
     assert ranked[0].candidate.hunk_id == leader
@@ -175,7 +165,7 @@ def test_literal_matches_are_boosted() -> None:
     probabilities = (0.70, 0.50, 0.50, 0.50, 0.99)
     literal = np.array([[False, False], [True, False], [True, True], [False, False], [False, True]])
     features = replace(make_features(np.zeros((5, len(FEATURES)))), literal_matches=literal)
-    ranked = rerank_by_features(make_candidates(5), features, FixedReranker(probabilities), lambda _: 0)
+    ranked = rerank_by_features(make_candidates(5), features, np.array(probabilities), lambda _: 0)
     assert [hit.candidate.hunk_id for hit in ranked] == [4, 2, 1, 0, 3]
     assert all(0 < hit.score < 1 for hit in ranked)
     assert ranked[3].score == 0.70 and ranked[4].score == 0.50
@@ -189,7 +179,7 @@ def test_literal_matches_do_not_change_the_probability() -> None:
         make_features(np.zeros((2, len(FEATURES)))), literal_matches=literal, has_message=np.ones(2, np.bool_)
     )
     ranked = rerank_by_features(
-        make_candidates(2), features, FixedReranker((0.3, rerank.WEAK_PROBABILITY * 0.9)), lambda _: 0
+        make_candidates(2), features, np.array((0.3, rerank.WEAK_PROBABILITY * 0.9)), lambda _: 0
     )
     assert [hit.candidate.hunk_id for hit in ranked] == [0, 1]
     assert (ranked[1].is_weak, ranked[1].probability) == (True, rerank.WEAK_PROBABILITY * 0.9)
@@ -202,7 +192,7 @@ def test_weak_hits() -> None:
     ranked = rerank_by_features(
         make_candidates(4),
         make_features(np.zeros((4, len(FEATURES)))),
-        FixedReranker(probabilities),
+        np.array(probabilities),
         lambda _: 0,
     )
     assert [hit.is_weak for hit in ranked] == [False, False, True, None]
