@@ -233,6 +233,19 @@ def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) ->
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WhitenedQuery:
+    """Encoded query, whitened for the texts of one index.
+
+    `unit`: whitened query of length 1. `direction`, `offset`: the cosine of a vector is the product of the vector and
+    `direction`, less `offset`, divided by the norm of the whitened vector.
+    """
+
+    unit: Floats
+    direction: Floats
+    offset: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
     """Vectors of the texts of an index's hunks.
 
@@ -253,17 +266,17 @@ class TextVectors:
         size = self.rows.nbytes + self.vectors.bytes + self.whitening.axes.nbytes + self.norms.nbytes
         return size + (self.hnsw.bytes if self.hnsw else 0)
 
-    def compute_scores(self, query: Vectors, rows: Ints | slice = _ALL_ROWS) -> Floats:
-        """Return the cosine between the whitened query and the whitened vector of each of these rows."""
-        # The score is (vector - mean) @ axes @ whitened query, divided by the norm. The product of `axes` and the query
-        # is the same for all vectors.
-        direction = self.whitening.axes @ self.whiten_query(query)
-        products = self.vectors.take(rows).multiply(direction) - self.whitening.mean @ direction
-        return np.asarray(products / self.norms[rows])
+    def whiten_query(self, query: Vectors) -> WhitenedQuery:
+        """Return the query for searches in these vectors."""
+        unit = normalize(self.whitening.transform_query(query.astype(np.float64)))
+        # The score of a vector is (vector - mean) @ axes @ unit, divided by its norm.
+        direction = self.whitening.axes @ unit
+        return WhitenedQuery(unit, direction, float(self.whitening.mean @ direction))
 
-    def whiten_query(self, query: Vectors) -> Floats:
-        """Return the whitened query, scaled to length 1."""
-        return normalize(self.whitening.transform_query(query.astype(np.float64)))
+    def compute_scores(self, query: WhitenedQuery, rows: Ints | slice = _ALL_ROWS) -> Floats:
+        """Return the cosine between the whitened query and the whitened vector of each of these rows."""
+        products = self.vectors.take(rows).multiply(query.direction) - query.offset
+        return np.asarray(products / self.norms[rows])
 
 
 def load_text_vectors(
@@ -329,7 +342,7 @@ def _iterate_whitened_blocks(texts: TextVectors) -> Iterator[Vectors]:
 def search(
     snapshot: Snapshot,
     text_vectors: TextVectors,
-    query: Vectors,
+    query: WhitenedQuery,
     mask: FilterMask,
     *,
     limit: int = LANE_DEPTH,
@@ -345,7 +358,7 @@ def search(
         else:
             scores = text_vectors.compute_scores(query)[rows]
     else:
-        is_candidate = np.isin(rows, hnsw.find_candidates(text_vectors.whiten_query(query), limit))
+        is_candidate = np.isin(rows, hnsw.find_candidates(query.unit, limit))
         positions = positions[is_candidate]
         scores = text_vectors.compute_scores(query, rows[is_candidate])
     scores += PREFERRED_PATH_COSINE_BOOST * mask.is_preferred[positions]

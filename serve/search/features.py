@@ -361,7 +361,7 @@ def _compute_whitened_similarities(results: RetrieverResults, positions: Ints) -
     rows = texts.rows[positions]
     has_vector = rows >= 0
     similarities = np.zeros(len(rows))
-    similarities[has_vector] = texts.compute_scores(results.query_vector, rows[has_vector])
+    similarities[has_vector] = texts.compute_scores(results.whitened_query, rows[has_vector])
     return np.round(similarities, vector_search.COSINE_DECIMALS)
 
 

@@ -28,7 +28,7 @@ from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
 from stores.snapshot import LANE_DEPTH, FilterMask, Ints, RankedHunk, Snapshot, apply_filter, select_top_k_at
-from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
+from stores.vector_search import MESSAGE_WEIGHT, CommitMessages, WhitenedQuery
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,16 +41,20 @@ RRF_CONSTANT: Final = 60
 class RetrieverResults:
     """The three lanes of a search, and the data they were computed from.
 
-    `query_vector` is the encoded query. `term_lookup` has the postings of the query's terms. `filter_mask` marks the
-    hunks of the snapshot that pass the query's filters. `messages` holds the message of every commit in a lane.
-    `details` loads the details of hunks. `touched_parts` counts the parts of a quoted symbol that each hunk touched.
-    `referring_hunks` are hunks of the query's referring commits.
+    - `query_vector`: the encoded query. `whitened_query`: the same for the texts of the index.
+    - `term_lookup`: postings of the query's terms.
+    - `filter_mask`: marks the hunks of the snapshot that pass the query's filters.
+    - `messages`: message of every commit in a lane.
+    - `details`: loads the details of hunks.
+    - `touched_parts`: number of parts of a quoted symbol that each hunk touched.
+    - `referring_hunks`: hunks of the query's referring commits.
     """
 
     vector_lane: tuple[RankedHunk, ...]
     hunk_text_lane: tuple[RankedHunk, ...]
     symbol_lane: tuple[RankedHunk, ...]
     query_vector: npt.NDArray[np.float32]
+    whitened_query: WhitenedQuery
     term_lookup: TermLookup
     loaded_snapshot: LoadedSnapshot
     filter_mask: FilterMask
@@ -105,7 +109,9 @@ def run_retrievers_with_vector(
     )
     query_vector = vectors.result()[0]
     check_cancelled()
-    nearest_hunks = vector_search.search(snapshot, loaded_snapshot.text_vectors, query_vector, filter_mask)
+    text_vectors = loaded_snapshot.text_vectors
+    whitened_query = text_vectors.whiten_query(query_vector)
+    nearest_hunks = vector_search.search(snapshot, text_vectors, whitened_query, filter_mask)
     referring_hunks = _find_referring_hunks(snapshot, query.referring_commits, filter_mask)
     hunks = chain(nearest_hunks, hunk_text_lane, symbol_lane, referring_hunks)
     shas = dict.fromkeys(hunk.commit_sha for hunk in hunks)
@@ -115,6 +121,7 @@ def run_retrievers_with_vector(
         hunk_text_lane=hunk_text_lane,
         symbol_lane=symbol_lane,
         query_vector=query_vector,
+        whitened_query=whitened_query,
         term_lookup=term_lookup,
         loaded_snapshot=loaded_snapshot,
         filter_mask=filter_mask,

@@ -70,7 +70,7 @@ def measure(name: str, location: IndexLocation, encoder: Encoder) -> Row:
     whitening = fit_whitening(embeddings[first_hunks])
     overlaps = []
     for query in encoder.encode(subjects):
-        hits = vector_search.search(loaded, texts, query, everything, limit=DEPTH)
+        hits = vector_search.search(loaded, texts, texts.whiten_query(query), everything, limit=DEPTH)
         best = np.argsort(-_compute_scores(embeddings, whitening, query), kind="stable")[:DEPTH]
         overlaps.append(len({hit.hunk_id for hit in hits} & set(loaded.hunks.ids[best].tolist())) / DEPTH)
     detail = f"{len(subjects)} queries, lowest overlap {min(overlaps):.2f}; {len(texts.vectors):,} texts"

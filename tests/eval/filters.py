@@ -161,7 +161,7 @@ def _create_lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, loade
 
     def search_vectors(texts: TextVectors) -> Lane:
         return lambda query, mask, limit: vector_search.search(
-            snapshot, texts, encoder.encode([query])[0], mask, limit=limit
+            snapshot, texts, texts.whiten_query(encoder.encode([query])[0]), mask, limit=limit
         )
 
     def search_text(query: str, mask: FilterMask, limit: int) -> Sequence[RankedHunk]:

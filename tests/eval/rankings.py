@@ -130,7 +130,9 @@ class Ranker:
     def _rank_lanes(self, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
         index, snapshot = self.index, self.loaded.snapshot
         mask = apply_filter(index, snapshot, parsed.filters)
-        raw_hits = vector_search.search(snapshot, self.unwhitened, results.query_vector, mask)
+        raw_hits = vector_search.search(
+            snapshot, self.unwhitened, self.unwhitened.whiten_query(results.query_vector), mask
+        )
         yield _rank_hunks("vector, raw", raw_hits)
         yield _rank_hunks("vector, whitened", results.vector_lane)
         yield _rank_hunks("BM25, hunk text", results.hunk_text_lane)

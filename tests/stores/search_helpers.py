@@ -63,7 +63,7 @@ def search_vectors(
     loaded_snapshot = snapshot.load_snapshot(connection, reachability)
     texts = vector_search.load_text_vectors(connection, loaded_snapshot, whitening=whitening)
     mask = apply_filter(connection, loaded_snapshot, query_filter)
-    return vector_search.search(loaded_snapshot, texts, query, mask, **options)
+    return vector_search.search(loaded_snapshot, texts, texts.whiten_query(query), mask, **options)
 
 
 def _load_snapshot(

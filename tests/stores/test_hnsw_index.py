@@ -67,7 +67,7 @@ def search(
 ) -> tuple[RankedHunk, ...]:
     loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
     mask = apply_filter(connection, loaded_snapshot, query_filter)
-    return vector_search.search(loaded_snapshot, texts, query, mask)
+    return vector_search.search(loaded_snapshot, texts, texts.whiten_query(query), mask)
 
 
 def test_hits_are_those_of_the_scan(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
@@ -80,7 +80,7 @@ def test_hits_are_those_of_the_scan(connection: duckdb.DuckDBPyConnection, file:
         hits = search(connection, texts, query)
         assert set(hits) & set(expected)
         found_count += len(set(hits) & set(expected))
-        assert len(texts.hnsw.find_candidates(texts.whiten_query(query), 50)) == 200
+        assert len(texts.hnsw.find_candidates(texts.whiten_query(query).unit, 50)) == 200
     assert found_count >= 0.95 * len(QUERIES) * len(search_vectors(connection, QUERIES[0]))
 
 
