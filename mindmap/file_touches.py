@@ -37,7 +37,7 @@ from stores.errors import LineageError
 RENAME: Final = "rename"
 # Label of the node that files attach to when no task is in progress.
 TOUCHED_FILES: Final = "Touched Files"
-# Most symbols, or changes, in one touch; agents list a few dozen.
+# Maximum number of symbols, and of changes, in one touch. Agents list a few dozen.
 MAX_SYMBOLS: Final = 1_000
 # Summaries that git sync and the watcher generate.
 _GENERATED_SUMMARY: Final = re.compile(r"Git [a-z]+ \(\+\d+/-\d+ lines\)|Auto-detected file [a-z]+", re.ASCII)

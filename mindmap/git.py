@@ -208,9 +208,10 @@ LIST_IGNORED_DIRECTORIES: Final = (
     "--directory",
     "-z",
 )
-# Most directories in one git command, since a command line is limited in length.
+# Maximum number of directories in one git command, since a command line is limited in length.
 MAX_DIRECTORY_ARGUMENTS: Final = 500
-# Most runs for one list of paths. check-ignore exits at a path that it rejects, and runs again for those after it.
+# Maximum number of runs for one list of paths. check-ignore exits at a path that it rejects, and runs again for those
+# after it.
 MAX_GIT_RUNS: Final = 20
 
 

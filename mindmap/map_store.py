@@ -72,7 +72,7 @@ def _is_consistent(document: Mindmap) -> bool:
 
 
 def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return the parent of every node except the root. Nodes with the same parent are in the order of its children."""
+    """Return the parent of every node except the root. Siblings have the order of their parent's children."""
     parents: dict[str, str] = {}
     _assign_descendants(nodes, ROOT, parents)
     for node_id in nodes:
@@ -111,7 +111,7 @@ def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[
 def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
     """Return a node and the nodes above it by `parent`, topmost first, without those that are in the tree.
 
-    The list is empty if `node_id` is in the tree. It ends at a missing parent; a cycle is followed once.
+    The list is empty if `node_id` is in the tree. The way up ends at a missing parent, or where a cycle closes.
     """
     orphans: dict[str, None] = {}
     orphan: str | None = node_id
@@ -131,7 +131,7 @@ Result = TypeVar("Result", bound=EditResult | None)
 
 # Errors of one map file; the other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
-# Most messages about unreadable files in one list, since each costs an agent tokens.
+# Maximum number of messages about unreadable files in a list. Each costs an agent tokens.
 MAX_PROBLEMS: Final = 10
 
 

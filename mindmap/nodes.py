@@ -354,8 +354,8 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
 def _convert_status(node: Node, node_type: str) -> str | None:
     """Return the status of a node, with `node_type` as its new type, after an update that sets no status.
 
-    A task keeps its status or gets the default. A type that only a newer version of mindmap defines keeps the status,
-    too. Other nodes have none.
+    A task keeps its status or gets the default. A node whose type only a newer version of mindmap knows also keeps its
+    status. Other nodes have none.
     """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS

@@ -1,4 +1,4 @@
-"""File-system observer of one workspace, a directory whose changed files attach to a mindmap.
+"""File-system observer of one workspace, a directory whose changed files are recorded in a mindmap.
 
 inotify (Linux) needs one watch for each directory, and the system limits the number of watches. So every directory that
 is not ignored has its own watch, and an ignored `node_modules` has none. On other systems one recursive watch covers
@@ -39,20 +39,21 @@ FILE_EVENTS: Final[list[type[FileSystemEvent]]] = [
 ]
 EVENTS: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
 
-# Most watches of one workspace. watchdog starts a thread for each: 2,000 took 45 MB and 2.5 s (two shared cores).
+# Maximum number of watches of one workspace. watchdog starts a thread for each: 2,000 took 45 MB and 2.5 s (two shared
+# cores).
 MAX_WATCHES: Final = 2_048
 # A workspace may use a quarter of the user's watches, since editors and other servers need some too.
 SYSTEM_LIMIT_DIVISOR: Final = 4
 SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
-# watchdog waits 0.5 s for the second event of a rename before it reports the first; then every event has arrived.
+# watchdog holds the first event of a rename back for up to 0.5 s. After this delay, all earlier events have arrived.
 EVENT_DELAY_SECONDS: Final = 0.6
 
 OWN_LIMIT_REACHED: Final = (
-    "Only {:,} directories are watched. Git sync finds changes in the others. "
+    "Only {:,} directories are watched. A git sync of the map finds changes in the others. "
     "Add directories that nobody edits to .gitignore, or choose a smaller workspace."
 )
 SYSTEM_LIMIT_REACHED: Final = (
-    "The system's limit of watched directories is reached. Git sync finds changes in the others. "
+    "The system's limit of watched directories is reached. A git sync of the map finds changes in the others. "
     "Increase fs.inotify.max_user_watches to watch all directories."
 )
 

@@ -32,7 +32,7 @@ from stores.errors import LineageError
 MAX_QUESTION_LENGTH: Final = 2_000
 MAX_OPTIONS: Final = 10
 MAX_OPTION_LENGTH: Final = 200
-# Most questions, and most comments, of one node. All of them are read and written with every change of the map.
+# Maximum number of questions, and of comments, of one node. Every change of the map reads and writes all of them.
 MAX_MESSAGES: Final = 100
 # Characters of a label, question or answer that a log entry or message quotes.
 MAX_QUOTE_LENGTH: Final = 100

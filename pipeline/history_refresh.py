@@ -61,8 +61,8 @@ class HistoryRefresh:
 
     `components`: component versions of this run. `new_commits`: commits that this run has indexed, which are up to
     date.
-    `commit_batch`: commits per transaction. `batches_per_task`: most consecutive batches in a task.
-    `tasks_per_worker`: tasks per worker in a group.
+    `commit_batch`: commits per transaction. `batches_per_task`: maximum number of batches in a task.
+    `tasks_per_worker`: tasks that are submitted at a time, for each worker.
     `workers`: number of worker processes; None leaves it to `joblib.parallel_config`.
     """
 

@@ -1,7 +1,7 @@
 """Hunk extraction. A hunk is the diff of one file in one commit, with all of its `@@` parts.
 
-A commit without changed files (an empty commit, or a merge that differs from no parent) has one hunk without a file,
-for its message.
+A commit without changed files (an empty commit, or a merge in which each file equals that of a parent) has one hunk
+without a file, for its message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "mes
 # size.
 OVERSIZE_BYTES: Final = 1 << 20
 
-# Most files that the hunk of a clean merge names. Longer texts would match the words of any question.
+# Maximum number of files that the hunk of a clean merge lists. Longer texts would match the words of any question.
 MAX_MERGED_PATHS: Final = 50
 
 
@@ -52,8 +52,8 @@ class Hunk:
     new_blob: str | None  # blob of the regular file after the change; None if there is none
     added_lines: int  # number before truncation; 0 for binary and oversize
     removed_lines: int  # the same for removed lines
-    # Text of the `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty except for text and changes of type. For a
-    # message, the files of a merge, one per line.
+    # Text of the `@@` parts of a text file or a change of type, truncated after patches.MAX_DIFF_BYTES; the files of a
+    # clean merge, one per line; else empty.
     diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
@@ -90,7 +90,7 @@ def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], 
 
 
 def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
-    """Return the hunk of a commit without changed files. `merged_paths`: files for the hunk of a merge to list."""
+    """Return the hunk of a commit without changed files. `merged_paths`: files that the hunk of a merge lists."""
     listed_paths = merged_paths[:MAX_MERGED_PATHS]
     # Indented, so that no line looks like the header of a part.
     lines = [" " + path.replace("\n", "\\n") for path in listed_paths]
@@ -222,7 +222,7 @@ def _build_merge_hunk(
 def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileChange]) -> Hunk | None:
     """Return the hunk of a file that has the content of one parent, but a path or mode that no parent has.
 
-    None if the path and the mode are those of another parent.
+    None if another parent has this path and mode, with another content: then the merge has only chosen a parent.
     """
     if any(change.kind == "modified" for change in parent_changes):
         return None
@@ -233,7 +233,7 @@ def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileC
 
 
 def _classify_without_content(repository: Repository, change: FileChange) -> ContentKind:
-    """Return the content kind by size and mode: `text` also for a binary file, which only the diff shows."""
+    """Return the content kind by size and mode: `text` also for a binary file, because only its diff shows this."""
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
         return "oversize"
     if change.mode == SUBMODULE_MODE:

@@ -54,7 +54,7 @@ MAX_CODE_SHARE: Final = 0.2
 MIN_FILES: Final = 3
 # From this many directories of the same name, one pattern by name is suggested instead of one for each.
 MIN_DIRECTORIES_BY_NAME: Final = 3
-# Most files whose content is read, spread evenly over the tree. Reading them takes half a second.
+# Maximum number of files whose content is read, spread evenly over the tree. Reading them takes half a second.
 MAX_INSPECTED_FILES: Final = 5_000
 
 VENDORED_NAMES: Final = frozenset(

@@ -55,8 +55,9 @@ from stores.maintenance import delete_index
 # Commits per batch, which is written in one transaction. A killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100
 
-# Most consecutive batches per task, which reuses the syntax trees of its batches. Compared with one worker, two workers
-# spend 40 % more time on parsing with one batch per task, and 13 % with four: "Batches per task" in README.md.
+# Maximum number of consecutive batches per task, which reuses the syntax trees of its batches. Compared with one
+# worker, two workers spend 40 % more time on parsing with one batch per task, and 13 % with four: "Batches per task" in
+# README.md.
 BATCHES_PER_TASK: Final = 4
 # Tasks per worker in a group. More would take more memory, fewer more time: the workers wait for each other at the end
 # of a group.

@@ -28,7 +28,7 @@ MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
 # Characters to read per character of a limit, because indentation and blank lines are dropped. In nearly every change
 # these are less than 3/4 of the text.
 READ_AHEAD_FACTOR: Final = 4
-# Most symbol names in a semantic text. More names would only show that the change is broad.
+# Maximum number of symbol names in a semantic text. More names would only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12
 # Longest token that has terms. Longer ones are hashes, keys or minified code, which nobody searches for.
 MAX_TOKEN_CHARACTERS: Final = 64

@@ -1,4 +1,4 @@
-"""Writes of an index run: its start, batches of commits with the watermark, the HEAD snapshot, and its end.
+"""Write operations of an index run: start, batches of commits with the watermark, snapshot of HEAD, and end.
 
 The watermark is a commit whose whole history the index has. Each batch is one transaction that also moves the
 watermark, so an interrupted run loses at most the batch in progress. `embed` writes the vectors.
@@ -93,8 +93,8 @@ class RunStart:
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
         """Return the watermark after a batch of these commits; None if it does not move.
 
-        It moves to the last commit of HEAD in the batch that no earlier run tried to read. Commits that are tried again
-        are before the present watermark.
+        It moves to the last commit of the batch that HEAD reaches and that no earlier run tried to read. Commits that
+        are tried again come before the current watermark.
         """
         skipped_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
         new_commits = [sha for sha in shas if sha not in skipped_commits]
@@ -139,7 +139,7 @@ def start_run(
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # The other ones cannot be read: this clone has lost them, or they are at its shallow boundary.
+    # Leave out those that cannot be read: this clone has lost them, or they are at its shallow boundary.
     commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
@@ -158,7 +158,7 @@ def start_run(
         branch_patterns=branch_patterns,
     )
     if summary is None:
-        # Record now, because a rebuild has deleted these settings, and the walk may be interrupted.
+        # Record the settings before the walk: a rebuild has deleted them, and an interrupted walk would lose them.
         with writer.open_batch() as connection:
             record_start(connection, unreachable=())
     # Outside of a transaction, because walking a long history takes seconds, and queries can read the index meanwhile.
@@ -295,7 +295,8 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that the new HEAD does not reach. `delta`: difference to the recorded HEAD.
 
-    Unless the delta lists all commits that HEAD reaches, only those that may be unreachable are looked up.
+    A delta that does not list all commits that HEAD reaches names the few whose reachability may have changed. Only
+    these are looked up.
     """
     previously_unreachable = history.load_unreachable_commits(connection)
     candidates = {*previously_unreachable, *delta.removed_commits}
@@ -326,7 +327,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    # The other modes are interchangeable: only in diff mode the vectors are those of other texts.
+    # Only diff mode embeds other texts. A change between the other modes needs no rebuild.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"

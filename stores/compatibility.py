@@ -28,7 +28,7 @@ HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
 # Components whose change makes the stored vectors or tables unusable. Parsers are not among them: the semantic text has
-# names of symbols, but a vector stays usable if a parser finds others.
+# names of symbols, but a vector stays usable if another version of a parser finds other names.
 VECTOR_AFFECTING: Final = frozenset(
     {"schema", "embedding_model", "embedding_dimension", "embed_cache", "semantic_text_version"}
 )
@@ -60,7 +60,7 @@ class ComponentVersions:
     parser_kotlin: str | None = None
     parser_typescript: str | None = None
     parser_javascript: str | None = None
-    words_version: str | None = None
+    words_version: str | None = None  # of term splitting
     embed_cache: str | None = None
 
 
@@ -225,6 +225,7 @@ def get_component_version(components: ComponentVersions, name: str) -> str | Non
 
 def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
     """Read the component versions recorded in the index."""
+    # `writer`: version that the newest run writes with. `version`: that of the newest finished run.
     metadata = connection.execute("SELECT component, version, writer FROM metadata").fetchall()
     version_by_component = {component: version for component, version, _ in metadata}
     writer_by_component = {component: writer for component, _, writer in metadata}
@@ -255,7 +256,7 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
 def _find_outdated_versions(
     recorded: RecordedVersions, current: ComponentVersions, name: str
 ) -> tuple[str, ...]:
-    """Return the recorded versions that differ from the current one; none if the component's rows are yet to come."""
+    """Return the recorded versions that differ from the current one. None are outdated if the component has no rows."""
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
@@ -299,8 +300,8 @@ def _is_equivalent(name: str, recorded_version: str | None, current_version: str
     """Return whether rows of the recorded version of a component are as good as rows of the current version."""
     if name != "embed_cache":
         return recorded_version == current_version
-    # Queries have no cache mode and accept every mode. `off` and `semantic` give the same vectors; with `diff`, index
-    # runs embed another text.
+    # Queries have no cache mode and accept every mode. `off` and `semantic` give the same vectors; with `diff`,
+    # another text is embedded.
     return current_version is None or (recorded_version == "diff") == (current_version == "diff")
 
 

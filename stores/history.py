@@ -301,8 +301,7 @@ def _load_changes_by_path(
     while pending_paths:
         current_path = pending_paths.pop()
         rows = connection.execute(_FILE_CHANGES, {"path": current_path}).fetchall()
-        all_changes = [_FileChange(*row) for row in rows]
-        changes = [change for change in all_changes if is_reachable(change.commit_sha)]
+        changes = [change for row in rows if is_reachable((change := _FileChange(*row)).commit_sha)]
         changes_by_path[current_path] = changes
         for old_path in dict.fromkeys(change.old_path for change in changes if change.old_path):
             if old_path not in changes_by_path and old_path not in pending_paths:

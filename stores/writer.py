@@ -4,8 +4,8 @@ Each public function is one transaction, so a process that is killed loses only 
 hunks or symbols are numbered from 0; the transaction adds the first free id.
 
 A refresh replaces the symbols and terms of recorded hunks if an outdated parser or term splitting wrote them. Commits,
-hunks, semantic texts and vectors stay. The recorded versions become current in the last transaction, so an interrupted
-refresh leaves the index outdated but consistent.
+hunks, semantic texts and vectors stay. The outdated versions stay recorded until the last transaction, so an
+interrupted refresh leaves the index outdated but consistent.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RefreshedRows:
     symbol_terms: Rows
 
 
-# `writer` becomes the version of this run. `version` stays the one that the newest finished run confirmed.
+# `writer` becomes the version that this run writes with. `version` stays that of the newest finished run.
 _INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
@@ -142,8 +142,9 @@ INSERT INTO made_by
 SELECT $part, component, writer FROM metadata
 WHERE component IN (SELECT unnest($components)) AND writer IS NOT NULL
 EXCEPT FROM made_by"""
-# Commits with hunks that depend on the components, oldest first. A file that was renamed from another suffix may have
-# been of a parser's language. `merged_paths`: files of a clean merge; the `diff` of its only row has one per line.
+# Commits with hunks that depend on the components, oldest first. A renamed file with another suffix is included,
+# because its old version may be in a parser's language. `merged_paths`: files of a clean merge, which the `diff` of its
+# message hunk lists.
 _OUTDATED_HUNKS: Final = """
 SELECT commit_sha, list(hunk_id) AS hunk_ids, list(file_path) AS file_paths, list(old_path) AS old_paths,
        list_transform(string_split(string_agg(diff, '\n') FILTER (content_kind = 'message'), '\n'),
@@ -162,7 +163,7 @@ _DELETE_SYMBOLS_AND_POSTINGS: Final = (
 _UPDATE_WORD_COUNTS: Final = """
 UPDATE hunks SET word_count = hunks_in.word_count, symbol_word_count = hunks_in.symbol_word_count
 FROM hunks_in WHERE hunks.hunk_id = hunks_in.hunk_id"""
-# The postings of the refreshed hunks move to the end of their tables, where they are not sorted by term.
+# Postings of hunks below `clustered_hunks` are sorted by term. Those of refreshed hunks are appended and not sorted.
 _UPDATE_CLUSTERED_HUNKS: Final = """
 UPDATE repository SET clustered_hunks = least(clustered_hunks, (SELECT min(hunk_id) FROM hunks_in))"""
 _DELETE_OUTDATED_VERSIONS: Final = """
@@ -253,7 +254,7 @@ def write_vectors(
     """Insert the vectors of texts that have none, and record the usage of the embedding cache by the run so far.
 
     `vectors`: rows of `schema.EMBEDDINGS`, which the transaction quantizes. `cache_usage`: None leaves the record
-    unchanged. `completed_commit`: HEAD that the run has indexed completely, with its last vectors; None before.
+    unchanged. `completed_commit`: HEAD, once the run has indexed it completely; None while vectors are missing.
     """
     with run_transaction(connection, vectors_in=quantize_table(_drop_duplicates(vectors))):
         connection.execute(_INSERT_VECTORS)
@@ -318,7 +319,7 @@ def record_run_end(
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        # An incomplete run clears the record of an earlier run that completed this HEAD with fewer branches.
+        # An earlier run with fewer branches may have recorded this HEAD as complete. An incomplete run clears that.
         completed = "$head" if is_complete else "nullif(completed_commit, $head)"
         connection.execute(f"UPDATE repository SET completed_commit = {completed}", {"head": head})
     return confirmed_versions

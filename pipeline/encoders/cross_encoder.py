@@ -35,9 +35,9 @@ Result = TypeVar("Result")
 # Name and version of the model. Raise the version whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Most tokens of a pair, special tokens included; in training it was 112.
+# Maximum number of tokens of a pair, special tokens included; in training it was 112.
 MAX_PAIR_TOKENS: Final = 128
-# Most tokens of the question and of the commit message. The change of the file gets the rest.
+# Maximum number of tokens of the question and of the commit message. The change of the file gets the rest.
 MAX_QUESTION_TOKENS: Final = 32
 MAX_MESSAGE_TOKENS: Final = 56
 SPECIAL_TOKENS: Final = 4  # [CLS] before the question and the text, [SEP] after each

@@ -6,9 +6,9 @@
   file, so nothing is downloaded. Token lookup and normalization are done in NumPy, so that every node runs on every
   provider. The bytes of the model are the same on every machine, and their digest is checked.
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
-  separately and the last layers together. The score combines four parts: the similarity of the tokens before and after
-  the last layers (MaxSim of late interaction: Khattab and Zaharia, 2020), the cosine of the two mean vectors, and a
-  dense layer over the mean vectors.
+  separately and the last layers together. The score combines four parts: MaxSim of the tokens before the last layers,
+  and after them (late interaction: Khattab and Zaharia, 2020), the cosine of the two mean vectors, and a dense layer
+  over the mean vectors.
 
 Import this module only to load a model: it imports NumPy, which most commands do not need.
 """
@@ -194,8 +194,8 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # In the int8 file, the weights of each input channel are multiplied by a divisor, and the tensor `.divisor` has
-        # its reciprocal. Query, key and value share the divisors of the query.
+        # In the int8 file, the weights of each input channel are scaled by a factor, and the tensor `.divisor` has its
+        # reciprocal, which undoes this. Key and value have the factors of the query.
         parent, _, part = name.rpartition(".")
         reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
         weights = self.source[f"{name}.weight"].astype(np.float32) * self.source[f"{name}.scale"]

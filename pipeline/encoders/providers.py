@@ -196,7 +196,7 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-# Most tokens of a text. The model has no position embeddings for more.
+# Maximum number of tokens of a text. The model has no position embeddings for more.
 MAX_TOKENS: Final = 256
 
 
@@ -204,7 +204,7 @@ MAX_TOKENS: Final = 256
 class BatchShape:
     """Shape of a batch, with a text per row.
 
-    `texts`: most rows of a batch. `token_multiple`: rows are padded to a multiple of this many tokens.
+    `texts`: maximum number of rows of a batch. `token_multiple`: rows are padded to a multiple of this many tokens.
     `is_fixed`: every batch has exactly `texts` rows of `token_multiple` tokens, because compiling a shape takes the
     provider half a minute.
     """

@@ -29,13 +29,13 @@ from pipeline.git.git_dir import MAX_TEXT_BYTES, blocks_git, read_or_empty
 FILE_NAME: Final = ".gitattributes"
 # A run of `*`.
 STARS: Final = re.compile(rb"\*+")
-# Most runs of `*` in a pattern. Matching takes time L ** N for N times `*` and a name of length L, and for N times `**`
-# and a path of L levels. The patterns of 75 repositories have at most two.
+# Maximum number of runs of `*` in a pattern. Matching takes time L ** N for N times `*` and a name of length L, and for
+# N times `**` and a path of L levels. The patterns of 75 repositories have at most two.
 MAX_STARS: Final = 3
-# Most directories of a path. The attributes file of each is looked up from the root, which took 9 s at 2,500 levels.
-# git itself reads at most 2,048 levels.
+# Maximum number of directories of a path. The attributes file of each is looked up from the root, which took 9 s at
+# 2,500 levels. git itself reads at most 2,048 levels.
 MAX_LEVELS: Final = 1_000
-# Most entries of each cache. An entry takes about 150 bytes.
+# Maximum number of entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
 
 # A longer pattern costs RE2 more than 10 ms a path. git has no such limit.

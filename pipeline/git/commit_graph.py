@@ -70,7 +70,7 @@ FILE_SETTING: Final = r"^(blame\.ignorerevsfile|core\.(attributes|excludes)file|
 # Arguments for git to print each commit with its parents, children first. Append the commits to start from.
 HISTORY_ARGUMENTS: Final = ("rev-list", "--date-order", "--parents")
 
-# Most commits to read from the repository if the graph lacks them.
+# Maximum number of commits to read from the repository if the graph lacks them.
 MAX_MISSING_COMMITS: Final = 400
 HASH_BYTES: Final = 20  # SHA-1, like everywhere in this package
 # Bits of the committer date in the 64-bit number that also has the generation number.
@@ -254,7 +254,7 @@ def sort_newest_first(
     This holds even if a committer's clock was wrong, as in `git log --date-order`. The history is walked only if the
     commit-graph does not prove the dates right. If git cannot read the history, only the dates decide.
     `dates`: committer date of each commit, in seconds, by SHA. `walked_history`: output of git for `HISTORY_ARGUMENTS`
-    and HEAD; empty if not at hand.
+    and HEAD; empty if not available.
     """
     shas = sorted(dates, key=lambda sha: (-dates[sha], sha))
     if len(shas) < 2 or _do_dates_agree(shas, dates, repository, git):

@@ -57,10 +57,10 @@ _QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
 _STARS: Final = re.compile(rb"\*+")
 # Start of an include condition whose `*` is no wildcard.
 _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
-# Most wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the length of
-# the path to the power of this number. A `*` in place of a directory takes no time.
+# Maximum number of wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the
+# length of the path to the power of this number. A `*` in place of a directory takes no time.
 MAX_CONDITION_STARS: Final = 4
-# Most bytes to read of a configuration file.
+# Maximum number of bytes to read of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
 
 
@@ -83,7 +83,7 @@ def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
 def read_small_file(file: Path, max_bytes: int = -1) -> bytes:
     """Return the content of a file; empty if it does not exist or is no regular file, as reading a pipe would block.
 
-    `max_bytes`: most bytes to read; -1 for all. Raises OSError if the file cannot be read.
+    `max_bytes`: maximum number of bytes to read; -1 for all. Raises OSError if the file cannot be read.
     """
     if not file.is_file():
         return b""

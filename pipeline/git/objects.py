@@ -22,7 +22,7 @@ TreeEntries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
 # Mode of a directory in a tree object.
 DIRECTORY_MODE: Final = b"40000"
 
-# Most directory entries to cache for the diff of the next commit. An entry takes about 200 bytes.
+# Maximum number of directory entries to cache for the diff of the next commit. An entry takes about 200 bytes.
 MAX_CACHED_NAMES: Final = 4_000
 
 

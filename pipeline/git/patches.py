@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 MAX_DIFF_BYTES: Final = 64 << 10
 # Limit on the added text, and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Most lines of a patch to parse. Nobody writes longer patches by hand. The numbers of added and removed lines of a hunk
-# are exact nevertheless, except for merges.
+# Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The numbers of added and removed
+# lines of a hunk are exact nevertheless, except for merges.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

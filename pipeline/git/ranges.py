@@ -27,7 +27,7 @@ from stores.errors import LineageError
 RANGE_HINT: Final = (
     "Give a range as for `git log`: `v1.2..v1.3`, `main...topic`, `^main topic`, or one branch or tag."
 )
-# Most branches and tags that an error suggests for a misspelled name.
+# Maximum number of branches and tags that an error suggests for a misspelled name.
 MAX_SUGGESTIONS: Final = 3
 # A plumbing command, because user settings do not change the output. It lists no files for merges.
 _DIFF_TREE: Final = (

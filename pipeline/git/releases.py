@@ -21,7 +21,8 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
-# Most commits in each cache, which evicts the repositories used least recently. Releases of this many take 300 MB.
+# Maximum number of commits in each cache, which evicts the repositories used least recently. Their releases take
+# 300 MB.
 MAX_CACHED_COMMITS: Final = 1_000_000
 
 Value = TypeVar("Value", bound=Sized)
@@ -44,7 +45,7 @@ class _Entry(Generic[Value]):
 
     @property
     def size(self) -> int:
-        """Number of commits that count towards `MAX_CACHED_COMMITS`, which is the largest size of an entry."""
+        """Number of commits, plus 1 for an empty value. At most the size of the cache, which takes no larger entry."""
         return min(1 + len(self.value or ()), MAX_CACHED_COMMITS)
 
 
@@ -161,7 +162,7 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
 
 
 def find_merges(parents: Mapping[str, tuple[str, ...]], head: str) -> dict[str, str]:
-    """Return the oldest merge of the first-parent history of `head` that reaches each other commit: commit -> merge.
+    """Map each commit outside the first-parent history of `head` to the oldest merge in it that reaches the commit.
 
     `parents`: parents of each commit.
     """

@@ -12,7 +12,7 @@ from pipeline.syntax.grammars import Grammar, Node, load_grammar_for_path
 from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, find_definitions, get_last_row
 from pipeline.syntax.trees import FileContent, parse_version
 
-# Most siblings to list before a symbol, and after it, because a chunk may have a thousand symbols.
+# Maximum number of siblings to list before a symbol, and after it, because a chunk may have a thousand symbols.
 MAX_SIBLINGS: Final = 50
 # Token budget of a chunk.
 CHUNK_TOKENS: Final = 500

@@ -52,11 +52,11 @@ HUNK_HEADER: Final = "HunkHeader"
 # Length to which names are cut: computed property names and generated code may have long code in place of a name.
 MAX_NAME_CHARACTERS: Final = 200
 
-# Most levels of nested symbols. Deeper ones are omitted, because each level repeats their source text. Handwritten code
-# has up to six.
+# Maximum number of levels of nested symbols. Deeper ones are omitted, because each level repeats their source text.
+# Handwritten code has up to six.
 MAX_NESTING: Final = 16
 
-# Most comments and decorators to visit next to a definition, because each step takes longer than the last.
+# Maximum number of comments and decorators to visit next to a definition, because each step takes longer than the last.
 MAX_VISITED_SIBLINGS: Final = 200
 
 # Patterns of definitions in hunk headers, most reliable first: `impl Trait for Name`; a keyword before the name, with

@@ -1,7 +1,7 @@
 """Syntax trees of file versions, parsed incrementally from the trees of earlier versions.
 
 A tree must not depend on which trees are in the cache. So an incremental parse is used only if it gives the same tree
-as a full parse. This excludes grammars in which the two gave different trees for some version of a history
+as a full parse. This excludes grammars with which both gave different trees for a file of the histories that were tried
 (`Grammar.is_incremental`), and files with syntax errors, where the tree depends on the state of the parser.
 
 Like git, tree-sitter ends a line at a line feed only.
@@ -25,23 +25,24 @@ MAX_PARSED_BYTES: Final = 500_000
 # Longest line of a file to parse. Longer lines are minified code, in which a line has many symbols.
 MAX_LINE_BYTES: Final = 20_000
 
-# Most children of an error node. A file with more is not parsable, because queries would take quadratic time.
+# Maximum number of children of an error node. A file with more is not parsable, because queries would take quadratic
+# time.
 MAX_ERROR_CHILDREN: Final = 5_000
 
 # Size of the largest change that is parsed without a limit on steps. Checking the limit takes a sixth of the time of a
 # parse, and none of 1,800 random changes of this size reached it.
 SMALL_EDIT_BYTES: Final = 4_000
 
-# Most bytes before an edit among which `extend_edits_back` looks for a non-blank character.
+# Number of bytes before an edit in which `extend_edits_back` looks for a non-blank character.
 MAX_LOOKBACK_BYTES: Final = 1_000
 
-# Most bytes of source in the version cache. The trees take 20 to 40 times as much memory.
+# Maximum number of bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
-# Least size of an entry in the version cache, so that entries without a tree are evicted too. The key takes about as
-# much memory as the tree of this many bytes.
+# Minimum size that an entry counts as, so that entries without a tree are evicted too. A key takes about as much memory
+# as the tree of 10 bytes of source.
 MIN_ENTRY_BYTES: Final = 10
 
-# Most paths to keep without a cached version. With many, they have to be deleted less often.
+# Number of paths without a cached version that may stay until all of them are deleted at once.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -92,7 +93,7 @@ class DiffPart(Protocol):
 
     @property
     def old_start(self) -> int:
-        """Number of the first old line; without old lines, of the line before the part."""
+        """Number of the first old line, or of the line before the part if it has no old lines."""
 
     @property
     def old_count(self) -> int:
@@ -100,7 +101,7 @@ class DiffPart(Protocol):
 
     @property
     def new_start(self) -> int:
-        """Number of the first new line; without new lines, of the line before the part."""
+        """Number of the first new line, or of the line before the part if it has no new lines."""
 
     @property
     def new_count(self) -> int:
@@ -189,9 +190,9 @@ class VersionCache:
     def get_successor(
         self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, blobs: ContentSource
     ) -> Version | None:
-        """Return the version of a blob, parsed from the previous version if that is cached; that one is evicted then.
+        """Return the version of a blob; None if the file is not parsable.
 
-        None if the file is not parsable.
+        If the previous version is cached, the blob is parsed from it, and it is evicted.
         """
         old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
         old_version = self._versions.get(old_key)
@@ -337,7 +338,7 @@ def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
 
 
 def _get_old_end_point(edit: Edit) -> tuple[int, int]:
-    """Return row and column of the end of an edit's old range, after the start has moved to that of the new range."""
+    """Return row and column of the end of an edit's old range, moved so that the range starts at `new_start`."""
     rows = edit.old_end.row_column[0] - edit.old_start.row_column[0]
     row, column = edit.new_start.row_column
     return row + rows, edit.old_end.row_column[1] + (0 if rows else column - edit.old_start.row_column[1])
@@ -345,7 +346,7 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # If a part has no lines of a file, its start is the line before it.
+    # Rows count from 0. A start that is the line before the part, which has no lines there, is already the row.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     context_above = min(

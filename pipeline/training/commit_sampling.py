@@ -37,7 +37,7 @@ GROUP_SIZE: Final = 2
 MIN_SUBJECT_WORDS: Final = 3
 # Words of a usable sentence. Shorter ones ("As discussed.") fit any commit; longer ones are lists or code.
 SENTENCE_WORDS: Final = range(6, 41)
-# Most sentences of a message, so that long messages do not outweigh the others.
+# Maximum number of sentences of a message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
 # A commit with more files is a mass edit: its message describes no single file.
 MAX_FILES: Final = 20

@@ -47,15 +47,18 @@ HIDDEN_MESSAGE_SHARE: Final = 0.2
 QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
 
 QUERIES_PER_BATCH: Final = 32
-# Most tokens of a query.
+# Maximum number of tokens of a query.
 QUERY_TOKENS: Final = 40
-# Most tokens of a text: under half of the 256 of an index, since the beginning of a change shows its topic.
+# Maximum number of tokens of a text: under half of the 256 of an index, since the beginning of a change shows its
+# topic.
 TEXT_TOKENS: Final = 112
-# Most tokens of a message: about as many as an index embeds, or a subject line if the query is one of its sentences.
+# Maximum number of tokens of a message: about as many as an index embeds, or a subject line if the query is one of its
+# sentences.
 MESSAGE_TOKENS: Final = 64
 SUBJECT_TOKENS: Final = 14
 
-# Most tokens of a pair. Fewer than at query time saves an eighth of the time; the ends of long changes matter little.
+# Maximum number of tokens of a pair. Fewer than at query time saves an eighth of the time; the ends of long changes
+# matter little.
 TRAINED_TOKENS: Final = 112
 # Negatives per list in training; the evaluation uses all of them.
 NEGATIVES: Final = 5

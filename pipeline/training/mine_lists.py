@@ -37,12 +37,12 @@ from stores.fulltext import K1, B, compute_inverse_document_frequency
 from stores.vector_search import MESSAGE_WEIGHT
 from stores.vectors import Whitening, fit_whitening
 
-# Most commits to read and queries to mine per repository.
+# Maximum number of commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
 # Seed of the order of queries, the same for every --seed.
 SHUFFLE_SEED: Final = 7
-# Most characters of a message for BM25, and for its vector (as in an index).
+# Maximum number of characters of a message for BM25, and for its vector (as in an index).
 MAX_MESSAGE_CHARS: Final = 1_600
 MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 # Smaller repositories have too few hard negatives.

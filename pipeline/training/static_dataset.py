@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 MAX_WORDS: Final = 49_152
 # Words of fewer repositories are specific to them: names, keys, typos.
 MIN_REPOSITORIES: Final = 3
-# Most occurrences of a word that count in one repository, so that its words do not outweigh common ones.
+# Maximum number of occurrences of a word that count in one repository, so that its words do not outweigh common ones.
 MAX_COUNT_PER_REPOSITORY: Final = 200
 # The same for the words of commit messages, by which the form of a stem is chosen.
 MAX_MESSAGE_WORD_COUNT: Final = 1_000

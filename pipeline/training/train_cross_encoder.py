@@ -1,4 +1,6 @@
-"""Training of the cross-encoder: softmax over the candidates of a query, from the text alone and with the lane scores.
+"""Training of the cross-encoder with a softmax over the candidates of a query.
+
+The loss is that of the scores from the text alone, plus that of the scores from the text and the retrievers.
 
 python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
@@ -48,8 +50,8 @@ LEARNING_RATE: Final = 1.5e-4
 WARMUP_STEPS: Final = 200
 # Maximum learning rate of the few weights of similarities and lane scores; higher than that of the layers.
 SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
-# Share of lists with hard negatives: it rises from the first number by elapsed time / HARD_RAMP_SHARE. All lists have
-# them once (1 - 0.3) * 0.15, a tenth of the time, is over.
+# The share of lists with hard negatives is INITIAL_HARD_SHARE + elapsed share of the time / HARD_RAMP_SHARE, at most 1.
+# All lists have them after a tenth of the time.
 INITIAL_HARD_SHARE: Final = 0.3
 HARD_RAMP_SHARE: Final = 0.15
 # Weight of the loss from the text alone, relative to the loss with the lane scores.
@@ -113,7 +115,8 @@ def train(
             group["lr"] = max_rate * compute_learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
         hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
         pairs = lists.build_pairs(list_ids, generator, hard_share)
-        # A sentence of the message shares its words with the answer: the lane scores alone would rank it first.
+        # A query that is a sentence of a commit message shares its words with the answer, the commit. The lane scores
+        # alone would rank the answer first.
         ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
         loss = compute_listwise_loss(model, pairs, ignore_lanes)
         optimizer.zero_grad(set_to_none=True)
@@ -166,7 +169,7 @@ def main() -> None:
                 onnx_graph.load_cross_encoder_weights(arguments.onto)
             ).items()
         }
-        # A bundled file has no lane weights: only training uses them.
+        # An exported model (`--onto`) has no lane weights, because only training uses them.
         model.load_state_dict({"lane_weights": model.lane_weights, **initial_state})
     logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
 

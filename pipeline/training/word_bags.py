@@ -35,7 +35,7 @@ from pipeline.training.commit_sampling import (
 
 logger = logging.getLogger(__name__)
 
-# Most commits to read of a repository.
+# Maximum number of commits to read of a repository.
 MAX_COMMITS: Final = 3_500
 # Hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file in one commit.
 MAX_HUNKS: Final = 4

@@ -1,6 +1,7 @@
 """Files that change together with a file or directory, its owners and its hot spots: `find_related_files`.
 
-Commits are counted as in the notebooks (`metrics`). git blames the file while this process reads the index.
+`metrics` has the rules by which commits count, here and in the notebooks. git blames the file while this process reads
+the index.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class History:
 
     @cached_property
     def changed_files(self) -> pl.DataFrame:
-        """Result of `list_changed_files`."""
+        """Row for each file of each commit that counts; see `metrics.list_changed_files`."""
         return metrics.list_changed_files(self.frames)
 
     @cached_property
@@ -188,10 +189,10 @@ class _Finder:
         symbol_lines: dict[str, int] = {}
         if not requested.is_directory:
             renamed = replace(renamed, symbols=frames.read_symbols(connection, hunks["hunk_id"].to_list()))
-            hunks_as_indexed = hunks.select("hunk_id").join(
+            hunks_with_original_paths = hunks.select("hunk_id").join(
                 history.hunks, on="hunk_id", how="left", maintain_order="left"
             )
-            paths = hunks_as_indexed["file_path"].unique(maintain_order=True)
+            paths = hunks_with_original_paths["file_path"].unique(maintain_order=True)
             old_paths = tuple(path for path in paths if path != requested.path)[:MAX_OLD_PATHS]
             lines = frames.read_symbol_lines(connection, requested.path).select(
                 metrics.QUALIFIED_NAME, "start_line"

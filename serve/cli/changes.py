@@ -145,12 +145,14 @@ def trace_command(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", metavar="N", help="Number of changes to show; modifications are left out first."
+            "--limit",
+            metavar="N",
+            help="Number of changes to show. Of more, those that only modify the code are left out first.",
         ),
     ] = 20,
     as_json: FormatOption = None,
 ) -> None:
-    """Show when a symbol was introduced, changed, moved, renamed and removed, also a deleted one."""
+    """Show when a symbol was introduced, changed, moved, renamed and removed. It need not exist any more."""
     from serve.cli import render_changes
     from serve.commit_types import TraceRequest
     from serve.trace.trace_symbol import trace_symbol
@@ -179,7 +181,10 @@ def related_command(
         int, typer.Option("--limit", metavar="N", help="Number of files, owners and hot spots to show.")
     ] = 10,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Show only three of each; on a terminal, without their commits.")
+        bool,
+        typer.Option(
+            "--compact", help="Show three files, owners and hot spots. A terminal shows no commits."
+        ),
     ] = False,
     fields: FieldsOption = None,
     as_json: FormatOption = None,

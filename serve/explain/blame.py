@@ -198,15 +198,13 @@ class RunningBlame:
     def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
         """Wait for git and return its result. Raises GitTimeout.
 
-        git reads its index for a file of the work tree, and fails if the index is damaged, but blames a committed file
-        without it. So if it fails, it runs again without.
+        git reads its index for a file of the work tree, and fails if the index is damaged. So it runs again without it.
         """
         result = read_blame(self.process, timeout_seconds)
         if isinstance(result, BlameFailed) and self.start_without_index:
             with self.start_without_index() as process:
-                result_without_index = read_blame(process, timeout_seconds)
-            if isinstance(result_without_index, BlameResult):
-                return result_without_index
+                second_result = read_blame(process, timeout_seconds)
+            return second_result if isinstance(second_result, BlameResult) else result
         return result
 
 

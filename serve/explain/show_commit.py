@@ -102,7 +102,7 @@ def show_commit(
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
     """Cut the message, and the list of files, the diff or the content, so that both together have about `max_tokens`.
 
-    The message may take half of the length, or more if the other part leaves room. At least its subject stays, up to
+    The message may take half of the length, or more if the other part is shorter. At least its subject stays, up to
     MAX_SUBJECT_CHARS characters.
     """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD

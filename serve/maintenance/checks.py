@@ -1,6 +1,6 @@
-"""Types of the checks of `lineage doctor`, and the checks of the index directory and of an index.
+"""Checks of the index directory and of an index for `lineage doctor`, and the classes that all checks share.
 
-They check permissions, disk space, content, version, locks and DuckDB extensions.
+The checks are about permissions, disk space, content, version, locks and DuckDB extensions.
 """
 
 from __future__ import annotations
@@ -203,7 +203,9 @@ def _check_vector_index(location: IndexLocation, connection: Connection) -> Chec
         found = f"HNSW, but {hnsw.stale_share:.0%} of the texts have changed; queries scan all vectors"
         return report_warning("vector index", found, "Run `lineage index` to write it again.")
     texts = f"{len(hnsw.digests) - len(hnsw.new_rows):,} of {len(hnsw.digests):,} texts"
-    return report_ok("vector index", f"HNSW of {texts}, for queries without filters; others scan all vectors")
+    return report_ok(
+        "vector index", f"HNSW of {texts}, for queries without filters; queries with filters scan all vectors"
+    )
 
 
 def check_commit_graph(context: CheckContext) -> Iterator[CheckResult]:
@@ -284,7 +286,7 @@ def _check_status(repository: Repository, connection: Connection) -> Iterator[Ch
 def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     """Check that the index is compatible with this program and up to date with HEAD.
 
-    If no index run has finished yet, this is the only result.
+    If no index run has finished yet, a warning about that is the only result.
     """
     if status.verdict is not None and status.verdict.has_no_finished_run:
         yield report_warning(

@@ -26,7 +26,7 @@ from stores.errors import LineageError
 MAX_SHOWN_ARGUMENT: Final = 200
 # Items of a list that a call answers. Each scans the index or git anew.
 MAX_ITEMS: Final = 10
-# Most items that a note about omitted ones names.
+# Maximum number of items that a note about omitted ones names.
 MAX_NAMED: Final = 10
 
 

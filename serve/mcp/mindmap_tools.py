@@ -43,7 +43,7 @@ from stores.errors import LineageError
 
 # Longest wait for an answer. The default is below the time after which clients end a call, 60 s for some.
 MAX_WAIT_SECONDS: Final = 300
-# Most maps that list_mindmaps returns. If there are more, an agent should search with a query.
+# Maximum number of maps that list_mindmaps returns. If there are more, an agent should search with a query.
 MAX_LISTED: Final = 50
 
 NOT_A_REPOSITORY: Final = "The workspace is not in a git repository: sync_git_status will fail."

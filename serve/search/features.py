@@ -59,8 +59,8 @@ FEATURES: Final = (
     "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
-    "similarity of other files",  # sum for the commit's second and third best hunk, whitened and weighted
-    "file asked for",  # 1 if the commit changes source code, or another file of a role that the query asks for
+    "similarity of other files",  # weighted sum of the whitened ones of the commit's second and third hunk
+    "file asked for",  # 1 if the commit changes source code, or a file of a role that the query names
     "subject as asked",  # 1 if the subject says "add" for a query about an origin, "remove" for one about a removal
     "removed lines",  # share of removed lines if the query asks for a removal
 )
@@ -155,11 +155,11 @@ class QueryTerms:
         return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / len(self.word_pairs)
 
     def compute_weight_share(self, counts: Ints, mask: Bools) -> Floats:
-        """Return, for each row of counts, the weight of the terms in the mask with a count, as a share of the total."""
+        """Return, for each row of counts, the weight of the masked terms that occur, as a share of `total_weight`."""
         return np.asarray((counts > 0) @ (self.weights * mask) / self.total_weight)
 
     def list_rarest_words(self, counts: Ints) -> tuple[str, ...]:
-        """Return the content terms with a count as typed, the rarest first; ties in alphabetical order."""
+        """Return the content terms that occur, as the user typed them, the rarest first; ties in alphabetical order."""
         present_columns = np.flatnonzero((counts > 0) & self.is_content)
         sorted_columns = sorted(
             present_columns, key=lambda column: (-self.weights[column], self.terms[column])
@@ -171,14 +171,15 @@ class QueryTerms:
 class MatchedTerms:
     """Counts of the query's terms (columns) in each field of a candidate (rows, as in `FIELDS`).
 
-    If the index has only the beginning of a message, terms in the rest count for the field "change".
+    The counts are those of the full-text index. If only the beginning of a message is stored, terms in the rest of it
+    count for the field "change".
     """
 
     query_terms: QueryTerms
     counts: Ints
 
     def compute_change_share(self) -> float:
-        """Return the weight of the words in path, symbols and change, as a share of all; the message does not count."""
+        """Return the weight of the query's terms in path, symbols or change, as a share of that of all its terms."""
         counts = self.counts[FIELDS.index("path") :].max(axis=0, keepdims=True)
         return float(self.query_terms.compute_weight_share(counts, self.query_terms.is_content)[0])
 
@@ -314,7 +315,7 @@ def build_rerank_inputs(
 def build_change(details: HunkDetails) -> ChangeText:
     """Build the text of a hunk for the cross-encoder: the commit message, and path, symbols and lines of the diff."""
     lines = details.diff.split("\n")
-    added_sign = "+" if details.file_path else " "  # without a file, the lines are indented paths
+    added_sign = "+" if details.file_path else " "  # the message hunk of a merge lists indented paths
     text = build_semantic_text(
         message="",
         path=details.file_path,
@@ -329,7 +330,8 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 def _match_literal_hints(results: RetrieverResults) -> Bools:
     """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
-    # 1 if the hunk changes a symbol of a quoted name, 2 if the symbol also has the quoted parent.
+    # `is_preferred`: the query names the path. `parts`: 1 if the hunk changes a symbol of a quoted name, 2 if the
+    # symbol also has the quoted parent.
     parts = results.touched_parts
     return np.column_stack((results.filter_mask.is_preferred, parts >= 1, parts == 2))
 
@@ -390,7 +392,7 @@ def _compute_commit_features(
 def _compare_other_files(
     query: Query, results: RetrieverResults, commits: frozenset[str]
 ) -> tuple[dict[str, float], dict[str, bool]]:
-    """Return "similarity of other files" and "file asked for" of each commit, by its hunks that pass the filters."""
+    """Return "similarity of other files" and "file asked for" of each commit, from its hunks that pass the filters."""
     hunks = results.loaded_snapshot.snapshot.hunks
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
     commit_info = hunks.commit_info.take(positions)

@@ -49,8 +49,8 @@ decide, not after.
   Ask before you change or delete code whose reason you do not know. The hits are exact: the commits that wrote
   these lines, newest first, with their messages.
 
-- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It is
-  exact and counted. `explain_change` with `symbol`, or `lineage trace NAME`, follows a function or class, also a
+- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It
+  finds all of them. `explain_change` with `symbol`, or `lineage trace NAME`, follows a function or class, also a
   deleted one, through renames. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file
   as it was.
 
@@ -180,7 +180,7 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
 
 
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
-    """Plan to install the hook, or to skip it if that is not possible: the post-commit hook updates the index, too."""
+    """Plan to install the hook, or to skip it if it is unsupported. The post-commit hook also updates the index."""
     try:
         return git_hooks.plan_install(file, repository)
     except UnsupportedHook as error:

@@ -26,7 +26,7 @@ SECTION: Final = ManagedSection(
     b"# >>> lineage plan (generated: write your own lines below the end) >>>",
     b"# <<< lineage plan <<<",
 )
-# Suffix of the copy that --replace makes of a file that git does not have.
+# Suffix of the copy that --replace makes of the old file if HEAD does not have its content.
 BACKUP_SUFFIX: Final = ".bak"
 
 # Characters of a bar that stands for 100 %.
@@ -153,7 +153,7 @@ def plan_replacement(repository: Repository, suggestions: Sequence[Suggestion]) 
 
 
 def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
-    # Without the part of a reason after its colon: it has figures, which every commit would change.
+    # Omit the text after the colon of a reason: its figures would change with every commit.
     lines = [
         line
         for suggestion in suggestions
@@ -174,7 +174,7 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
     """Yield the lines of the survey: totals, the share of each directory, suggested patterns."""
     head = plan.head[:SHA_DIGITS]
     hunks = format_count(plan.hunks, "hunk")
-    yield f"{format_commit_count(plan.commits)} up to {head}, {hunks} (changed files, commit by commit)"
+    yield f"{format_commit_count(plan.commits)} up to {head}, {hunks} (one for each file that a commit changes)"
     if plan.ignored_hunks:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
@@ -217,8 +217,8 @@ def _format_suggestions(plan: IgnorePlan) -> Iterator[str]:
 def _format_effect(effect: PatternEffect, plan: IgnorePlan) -> str:
     share = effect.hunks / max(plan.hunks, 1)
     return (
-        f"excludes {format_count(effect.hunks, 'hunk')} ({share:.0%}) of {format_commit_count(effect.commits)}, "
-        f"{effect.skipped_commits:,} of them entirely"
+        f"excludes {format_count(effect.hunks, 'hunk')} ({share:.0%} of all) in {format_commit_count(effect.commits)}, "
+        f"{effect.skipped_commits:,} of these commits entirely"
     )
 
 

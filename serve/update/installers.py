@@ -2,7 +2,7 @@
 
 With pip, a new environment is created next to the one in use, and activated after its program has run once (see
 `receipt`). pipx and uv change their environment in place, so it is backed up first and restored on failure. A killed
-process restores nothing, so the user is told beforehand which command restores the environment.
+process restores nothing, so a message names the command that restores the environment before the change.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ MAX_LENGTH_DIGITS: Final = 15
 SEND_TIMEOUT_SECONDS: Final = 60.0
 # Value of `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
 RETRY_AFTER_SECONDS: Final = "5"
-# Most open event streams: far more than the pages that one user opens, and below the limit of open files.
+# Maximum number of open event streams: far more than the pages that one user opens, and below the limit of open files.
 MAX_LISTENERS: Final = 500
 # Interval of heartbeats. Proxies and tunnels close silent connections, usually after 30 s or more.
 HEARTBEAT_SECONDS: Final = 15.0

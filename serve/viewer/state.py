@@ -48,12 +48,12 @@ from serve.viewer.watcher import DirectoryWatcher, FileSignature, read_signature
 from stores.errors import LineageError
 from stores.mindmap_files import FolderUnusable, NoSuchMindmap
 
-# Most changed maps in the change log. A client that has missed more reloads everything.
+# Maximum number of changed maps in the change log. A client that has missed more reloads everything.
 MAX_CHANGES: Final = 10_000
 QUICK_THREADS: Final = 4
 # Each slow thread runs git or waits for the daemon.
 SLOW_THREADS: Final = 4
-# Most slow tasks that run or wait: more than a page requests at once.
+# Maximum number of slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
 # Length of a commit's message and diff: about 1,000 lines.
 MAX_COMMIT_TOKENS: Final = 20_000

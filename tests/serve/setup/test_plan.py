@@ -45,7 +45,7 @@ def run_failing_plan(capsys: pytest.CaptureFixture[str], *arguments: str | Path,
 def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --write: shares, suggestions with reason and effect, how to write them, and no file."""
     assert run_plan(capsys, repo.path / "src") == (
-        f"19 commits up to {repo.head[:12]}, 25 hunks (changed files, commit by commit)\n"
+        f"19 commits up to {repo.head[:12]}, 25 hunks (one for each file that a commit changes)\n"
         "\n"
         "directory    commits  share                          hunks  mostly\n"
         "src/              18  ███████████████████   95%         18  code\n"
@@ -53,7 +53,7 @@ def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFi
         "A commit counts in each directory it changes, so the shares add up to more than 100 %.\n"
         "\n"
         "Suggested for .lineageignore:\n"
-        "  /docs/  excludes 7 hunks (28%) of 7 commits, 1 of them entirely\n"
+        "  /docs/  excludes 7 hunks (28% of all) in 7 commits, 1 of these commits entirely\n"
         "          documentation: 100% of its 6 files are prose\n"
         "\n"
         "Nothing was written. `lineage plan --write` puts these lines into lineage's section of .lineageignore.\n"
