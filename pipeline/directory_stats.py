@@ -16,7 +16,7 @@ import polars as pl
 from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path, list_parent_directories
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.ranges import find_read_error
 from pipeline.git.repository import Repository
 
 # `-c`: for a merge, list the paths that differ from every parent. `--name-status`: print a status before each path, so
@@ -59,17 +59,9 @@ def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     changes = _read_changes(repository, shas)
     if changes.read_commits < len(shas):  # git stops at the first missing tree
-        readable = [sha for sha in shas if _is_readable(repository, sha)]
+        readable = [sha for sha in shas if not find_read_error(repository, sha)]
         changes = replace(_read_changes(repository, readable), total_commits=len(shas))
     return changes
-
-
-def _is_readable(repository: Repository, sha: str) -> bool:
-    try:
-        repository.list_changed_paths(sha)
-    except UnreadableObject:
-        return False
-    return True
 
 
 def _read_changes(repository: Repository, shas: Sequence[str]) -> HistoryChanges:

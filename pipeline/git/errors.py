@@ -7,7 +7,15 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_dir import MAX_CONDITION_STARS, MAX_TEXT_BYTES, blocks_on_open, is_too_large
+from pipeline.git.git_dir import (
+    MAX_CONDITION_DOUBLE_STARS,
+    MAX_CONDITION_STARS,
+    MAX_CONDITIONS,
+    MAX_CONFIG_BYTES,
+    MAX_TEXT_BYTES,
+    blocks_on_open,
+    is_too_large,
+)
 from stores.errors import LineageError
 
 
@@ -97,9 +105,10 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
         )
     if not blocks_on_open(file):
         return DamagedRepository(
-            f"{file} has an includeIf condition with more than {MAX_CONDITION_STARS} wildcards `*`, which can take git "
-            "exponential time.",
-            hint="Shorten or remove the condition.",
+            f"{file} can take git exponential time. A configuration file may have at most {MAX_CONFIG_BYTES >> 20} MiB "
+            f"and {MAX_CONDITIONS:,} includeIf conditions, each with at most {MAX_CONDITION_STARS} wildcards `*` and "
+            f"{MAX_CONDITION_DOUBLE_STARS} wildcards `**`.",
+            hint="Shorten or remove the conditions.",
         )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",

@@ -329,35 +329,53 @@ def _quote_path(path: str) -> str:
 
 
 _runs_lock: Final = threading.Lock()
-_shared_runs: Final[dict[Hashable, Future[Any]]] = {}
+# By key: the run that has not started yet, which others may join, and the one that is running.
+_pending_runs: Final[dict[Hashable, Future[Any]]] = {}
+_running_runs: Final[dict[Hashable, Future[Any]]] = {}
 
 
 def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
-    """Return the result of a function, or raise its error. If a thread already runs one with this key, wait for that.
+    """Return the result of a function, or raise its error. Of several threads with the same key, one runs it for all.
 
-    So simultaneous requests start git once, which some ignore patterns keep busy until its time limit. If the request
-    of the running thread is cancelled, the function runs again for the others.
+    So simultaneous requests start git once, which some ignore patterns keep busy until its time limit. A thread does
+    not join a run that has already started, because that may not see what was changed before this call. If the request
+    of the thread that runs the function is cancelled, another one runs it.
     """
     while True:
         own_future: Future[Result] = Future()
         with _runs_lock:
-            future: Future[Result] = _shared_runs.setdefault(key, own_future)
+            future: Future[Result] = _pending_runs.setdefault(key, own_future)
         if future is own_future:
-            return _run(key, future, function)
-        while not wait([future], CANCEL_POLL_SECONDS).done:
-            interrupts.check_cancelled()
-        if not isinstance(future.exception(), interrupts.RequestCancelled):
+            return _run_next(key, future, function)
+        _wait_for(future)
+        error = future.exception()
+        if error is None or (
+            isinstance(error, Exception) and not isinstance(error, interrupts.RequestCancelled)
+        ):
             return future.result()
 
 
-def _run(key: Hashable, future: Future[Result], function: Callable[[], Result]) -> Result:
+def _run_next(key: Hashable, future: Future[Result], function: Callable[[], Result]) -> Result:
+    """Run the function after the run that has already started, if there is one."""
     try:
+        while running := _running_runs.get(key):
+            _wait_for(running)
+        with _runs_lock:
+            del _pending_runs[key]
+            _running_runs[key] = future
         future.set_result(function())
     except BaseException as error:
         future.set_exception(error)
     with _runs_lock:
-        del _shared_runs[key]
+        for runs in (_pending_runs, _running_runs):
+            if runs.get(key) is future:
+                del runs[key]
     return future.result()
+
+
+def _wait_for(future: Future[Any]) -> None:
+    while not wait([future], CANCEL_POLL_SECONDS).done:
+        interrupts.check_cancelled()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ GIT_ENTRY = ".git"
 _CONFIG_PART: Final = re.compile(
     rb"""
     [#;] [^\n]*+
-    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t]*+ "(?P<subsection> (?: [^"\\\n] | \\. )*+ )" )?+ \]
+    | \[ (?P<section> [A-Za-z0-9.-]*+ ) (?: [ \t\r]*+ "(?P<subsection> (?: [^"\\\n] | \\. )*+ )" )?+ \]
     | (?P<name> [A-Za-z0-9-]++ ) [ \t]*+ (?: = (?P<value> (?: "(?: [^"\\\n] | \\. )*+" | \\. | [^"\\\n\#;] )*+ ) )?+
     """,
     re.DOTALL | re.VERBOSE,
@@ -58,9 +58,12 @@ _STARS: Final = re.compile(rb"\*+")
 # Start of an include condition whose `*` is no wildcard.
 _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
 # Maximum number of wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the
-# length of the path to the power of this number. A `*` in place of a directory takes no time.
+# length of the path to the power of this number. Without `**`, a `*` in place of a directory takes no time.
 MAX_CONDITION_STARS: Final = 4
-# Maximum number of bytes to read of a configuration file.
+# The same of `**`, and the maximum number of include conditions in a file.
+MAX_CONDITION_DOUBLE_STARS: Final = 2
+MAX_CONDITIONS: Final = 1_000
+# Maximum size of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
 
 
@@ -165,10 +168,8 @@ def _find_blocking_config(*config_files: Path) -> Path | None:
         visited.add(real_path)
         if blocks_git(config_file):
             return config_file
-        content = read_or_empty(config_file, MAX_CONFIG_BYTES)
-        if b"include" not in content.lower():
-            continue
-        if _has_slow_condition(content):
+        content = read_or_empty(config_file, MAX_CONFIG_BYTES + 1)
+        if len(content) > MAX_CONFIG_BYTES or _has_slow_conditions(content):
             return config_file
         # `Path.expanduser` would raise for an unknown user.
         paths = (os.path.expanduser(path) for path in _parse_include_paths(content))  # noqa: PTH111
@@ -176,17 +177,21 @@ def _find_blocking_config(*config_files: Path) -> Path | None:
     return None
 
 
-def _has_slow_condition(config: bytes) -> bool:
-    """Check the content of a configuration file for an `includeIf` with more than MAX_CONDITION_STARS."""
-    conditions = (
+def _has_slow_conditions(config: bytes) -> bool:
+    """Check the content of a configuration file for `includeIf` conditions above the limits."""
+    conditions = [
         part["subsection"].removeprefix(_URL_CONDITION)
         for part in _CONFIG_PART.finditer(config)
         if part["subsection"] and part["section"].lower() == b"includeif"
-    )
-    return any(
-        sum(len(_STARS.findall(name)) for name in condition.split(b"/") if name != b"*") > MAX_CONDITION_STARS
-        for condition in conditions
-    )
+    ]
+    return len(conditions) > MAX_CONDITIONS or any(map(_is_slow_condition, conditions))
+
+
+def _is_slow_condition(condition: bytes) -> bool:
+    double_stars = condition.count(b"**")
+    counted_names = [name for name in condition.split(b"/") if name != b"*" or double_stars]
+    stars = sum(len(_STARS.findall(name)) for name in counted_names)
+    return stars > MAX_CONDITION_STARS or double_stars > MAX_CONDITION_DOUBLE_STARS
 
 
 def find_file_blocking_commands(

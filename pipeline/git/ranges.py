@@ -22,8 +22,11 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
+from pipeline.interrupts import check_cancelled
 from stores.errors import LineageError
 
+# From the last `/` before the first wildcard of a pattern on.
+_WILDCARD_PART: Final = re.compile(r"/[^/*?\[\\]*[*?\[\\].*", re.DOTALL)
 RANGE_HINT: Final = (
     "Give a range as for `git log`: `v1.2..v1.3`, `main...topic`, `^main topic`, or one branch or tag."
 )
@@ -88,15 +91,14 @@ def _list_damaged_range(
 ) -> tuple[str, ...]:
     """Return the commits of a range of which one is missing or damaged, newest first. That one counts as a root.
 
-    The result is empty if git does not resolve the range to commits that this clone has.
+    The result is empty if git does not resolve the range, or if a commit that it names cannot be read.
     """
     output = git.run("rev-parse", "--revs-only", *words, "--")
-    tips: list[str] = []
-    hidden_commits = list(excluded)
-    for name in [] if output.exit_code else output.stdout.decode("ascii").split():
-        with suppress(UnreadableObject):
-            if sha := repository.resolve_revision(name.removeprefix("^")):
-                (hidden_commits if name.startswith("^") else tips).append(sha)
+    names = [] if output.exit_code else output.stdout.decode("ascii").split()
+    if not all(repository.is_commit(name.removeprefix("^")) for name in names):
+        return ()
+    tips = [name for name in names if not name.startswith("^")]
+    hidden_commits = [*excluded, *(name.removeprefix("^") for name in names if name.startswith("^"))]
     excluded_commits = collect_reachable(hidden_commits, repository.read_parents)
     reached_commits = collect_reachable(tips, repository.read_parents, excluded_commits)
 
@@ -119,7 +121,7 @@ def read_commits(
     if len(commits) == len(shas):
         return commits, []
     # git ends at the first commit that it cannot read.
-    errors = [error for sha in shas if (error := _find_error(repository, sha))]
+    errors = [error for sha in shas if (error := find_read_error(repository, sha))]
     unreadable = {error.sha for error in errors}
     readable = [sha for sha in shas if sha not in unreadable]
     commits = _read_with_git(repository, git, readable)
@@ -127,11 +129,14 @@ def read_commits(
     return commits, errors
 
 
-def _find_error(repository: Repository, sha: str) -> UnreadableObject | None:
-    """Return the error of reading a commit or, unless it is a merge, the directories that it changes."""
+def find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
+    """Return the error of reading a commit and the directories that it changes; None if they are readable."""
+    check_cancelled()
     try:
         if len(repository.read_commit(sha).parents) < 2:
             repository.list_changed_paths(sha)
+        else:
+            repository.diff_with_parents(sha)
     except UnreadableObject as error:
         return UnreadableObject(sha, error.reason)
     return None
@@ -212,11 +217,15 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
 
-    git itself would take exponential time for some globs, so it lists all refs. Raises UnreadableObject if it cannot,
-    and BadRange for a pattern that is too long.
+    git itself would take exponential time for some globs, so it lists all refs in the directories that they name.
+    Raises UnreadableObject if it cannot, and BadRange for a pattern that is too long.
     """
-    name_patterns = [name_pattern for pattern in patterns for name_pattern in _compile_pattern(pattern)]
-    output = git.run("for-each-ref", "--format=%(objectname) %(refname)")
+    full_patterns = [full for pattern in patterns for full in _list_full_patterns(pattern)]
+    if not full_patterns:  # git would list all refs
+        return []
+    name_patterns = [NamePattern(os.fsencode(full)) for full in full_patterns]
+    directories = dict.fromkeys(_WILDCARD_PART.sub("", full) for full in full_patterns)
+    output = git.run("for-each-ref", "--format=%(objectname) %(refname)", *directories)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
     lines = (line.partition(b" ") for line in output.stdout.splitlines())
@@ -227,7 +236,7 @@ def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     ]
 
 
-def _compile_pattern(pattern: str) -> list[NamePattern]:
+def _list_full_patterns(pattern: str) -> list[str]:
     """Return the patterns of full names of refs. Raises BadRange."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise BadRange(
@@ -235,7 +244,7 @@ def _compile_pattern(pattern: str) -> list[NamePattern]:
             hint="Give a shorter pattern.",
         )
     folders = ("",) if pattern.startswith("refs/") else ("refs/heads/", "refs/remotes/", "refs/tags/")
-    return [NamePattern(os.fsencode(folder + pattern)) for folder in folders]
+    return [folder + pattern for folder in folders]
 
 
 def suggest_references(repository: Repository, name: str) -> str:

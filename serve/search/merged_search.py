@@ -7,6 +7,7 @@ candidates are reranked, as many in total as for one index. See "Answers from se
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,14 +93,18 @@ def find_in_repositories(
     validate_request(request, now)
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
+    # An index that is not in the cache has to be read, and git can take seconds for ranges, releases and issues.
+    is_cached = len(searcher.collect_cache_stats()) >= len(repositories)
+    opens_slowly = not is_cached or bool(request.commit_range or re.search(r"\d", request.text))
     with ExitStack() as stack:
         encoders = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))
-        merged = _MergedSearch(
-            [
-                stack.enter_context(closing(_IndexSearch(searcher, repository, request, now, encoders)))
-                for repository in sorted(repositories)
-            ]
-        )
+        searches = [
+            _IndexSearch(searcher, repository, request, now, encoders) for repository in sorted(repositories)
+        ]
+        for search in searches:
+            stack.callback(search.close)
+            search.needs_thread = opens_slowly
+        merged = _MergedSearch(searches)
         merged.run_step(_IndexSearch.open)
         merged.run_step(_IndexSearch.retrieve)
         merged.select_candidates()
@@ -139,7 +144,7 @@ class _IndexSearch:
     A step that fails closes the index and raises the error.
 
     - `error`: why the index could not be read for the cross-encoder.
-    - `is_large`: True for an open index of at least LARGE_INDEX_COMMITS.
+    - `needs_thread`: True if the next step is run in another thread; after `open`, for large indexes.
     - `ranked_candidates`: candidates in the order of the probability of their features.
     - `rerank_ids`: ids of the hunks to rerank.
     - `best_candidates`: reranked candidates, one for each commit, the best first; in the end those that become hits.
@@ -155,7 +160,7 @@ class _IndexSearch:
     ) -> None:
         self.repository = repository
         self.error: LineageError | None = None
-        self.is_large = False
+        self.needs_thread = False
         self.ranked_candidates: list[ScoredCandidate] = []
         self.rerank_ids: set[int] = set()
         self.best_candidates: tuple[ScoredCandidate, ...] = ()
@@ -173,7 +178,7 @@ class _IndexSearch:
             self.open_search = self._stack.enter_context(
                 self._searcher.open_search(self._request, self._open_repository(), self._now)
             )
-        self.is_large = self.open_search.status.commits >= LARGE_INDEX_COMMITS
+        self.needs_thread = self.open_search.status.commits >= LARGE_INDEX_COMMITS
 
     def retrieve(self) -> None:
         """Rank the candidates of the index by their features."""
@@ -288,7 +293,7 @@ class _MergedSearch:
         self._best_candidates: list[tuple[ScoredCandidate, _IndexSearch]] = []
 
     def run_step(self, step: Callable[[_IndexSearch], None]) -> None:
-        """Run a step of every search, of large indexes in parallel. Searches that fail are left out from then on."""
+        """Run a step of every search. Searches that fail are left out from then on."""
 
         def run(search: _IndexSearch) -> LineageError | None:
             check_cancelled()
@@ -307,9 +312,9 @@ class _MergedSearch:
             futures = {
                 search: pool.submit(copy_context().run, run, search)
                 for search in self.searches
-                if search.is_large
+                if search.needs_thread
             }
-            errors = {search: run(search) for search in self.searches if not search.is_large}
+            errors = {search: run(search) for search in self.searches if not search.needs_thread}
             errors |= {search: future.result() for search, future in futures.items()}
         finally:
             pool.shutdown(cancel_futures=True)
@@ -374,11 +379,8 @@ class _MergedSearch:
         hits = {search.repository: iter(search.hits) for search in self.searches}
         statuses = [search.open_search.status for search in self.searches]
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
-        incompatible = [
-            compatibility
-            for compatibility in compatibilities
-            if compatibility.status != CompatibilityStatus.COMPATIBLE.value
-        ]
+        compatible = CompatibilityStatus.COMPATIBLE.value
+        incompatible = [other for other in compatibilities if other.status != compatible]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
             tuple(next(hits[search.repository]) for _, search in self._best_candidates),
@@ -420,8 +422,7 @@ class _MergedSearch:
 
 
 def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> tuple[bool, float]:
-    # The search is not part of the key: sorting is stable, and the searches have the order of the names.
-    return get_sort_key(entry[0])
+    return get_sort_key(entry[0])  # sorting is stable, and the searches have the order of the names
 
 
 def _build_index_hints(search: _IndexSearch) -> Iterator[str]:

@@ -151,9 +151,12 @@ class ConfigFile:
             )
 
     def _has_backup_without(self, server: Server) -> bool:
-        """Return whether the file was backed up before it got the server's entry."""
-        backup = file_edit.read_file(self._backup)
-        return backup is not None and self._find_entry(backup.decode(), server) is None
+        """Return whether the file was backed up before it got the server's entry. True for an unreadable backup."""
+        try:
+            backup = file_edit.read_file(self._backup)
+            return backup is not None and self._find_entry(backup.decode(), server) is None
+        except (LineageError, ValueError, RecursionError, AttributeError):
+            return True
 
     def _replace_file(
         self, before: bytes | None, after: str, *, is_update: bool = False, is_deletion: bool = False

@@ -375,9 +375,7 @@ class GitSyncHandler(JsonPostHandler):
         request = _parse_body(bytes(self.body), SyncRequest, SYNC_HINT)
         mindmap_id = check_id(request.mindmap_id)
         sync = WorkspaceSync(self.viewer.documents.store, mindmap_id, open_git, request.workspace_path)
-        result = await self.viewer.threads.run_slow_shared(
-            (mindmap_id, request.workspace_path), sync.attach_changes
-        )
+        result = await self.viewer.threads.run_slow(sync.attach_changes)
         await self.send_map(mindmap_id, synced=result.file_count)
 
 

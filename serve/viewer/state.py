@@ -16,14 +16,14 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from cachetools import LRUCache
@@ -144,7 +144,6 @@ class ThreadPools:
         self._quick_pool = ThreadPoolExecutor(QUICK_THREADS, "quick")
         self._slow_pool = ThreadPoolExecutor(SLOW_THREADS, "slow")
         self.slow_task_count = 0
-        self._shared_futures: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def run_quick(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that takes milliseconds."""
@@ -156,25 +155,11 @@ class ThreadPools:
         Raises TooBusy if MAX_SLOW_TASKS run or wait, and TookTooLong after SLOW_TASK_SECONDS; then the function
         continues in the background.
         """
-        return await self._wait_for_slow_task(self._start_slow_task(function, *arguments))
-
-    async def run_slow_shared(self, key: Hashable, function: Callable[[], Result]) -> Result:
-        """Run a function as `run_slow`; if one with this key runs or waits, wait for it and return its result."""
-        future = self._shared_futures.get(key)
-        if future is None:
-            future = self._shared_futures[key] = self._start_slow_task(function)
-            future.add_done_callback(lambda _: self._shared_futures.pop(key))
-        return await self._wait_for_slow_task(future)
-
-    def _start_slow_task(self, function: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
         if self.slow_task_count >= MAX_SLOW_TASKS:
             raise TooBusy("The viewer has too many slow requests.", hint="Try again in a few seconds.")
         self.slow_task_count += 1
         future = asyncio.get_running_loop().run_in_executor(self._slow_pool, function, *arguments)
         future.add_done_callback(self._on_slow_task_done)
-        return future
-
-    async def _wait_for_slow_task(self, future: asyncio.Future[Result]) -> Result:
         try:
             return await asyncio.wait_for(asyncio.shield(future), SLOW_TASK_SECONDS)
         except TimeoutError as error:

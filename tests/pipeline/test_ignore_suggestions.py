@@ -205,3 +205,19 @@ def test_damaged_history(tmp_path: Path) -> None:
     (repo.path / ".git/objects" / tree[:2] / tree[2:]).unlink()
     plan = plan_ignore_patterns(open_repository(repo.path), ())
     assert (plan.commits, plan.unreadable_commits, plan.hunks) == (4, 2, 4)
+
+
+def test_merge_of_a_damaged_commit(tmp_path: Path) -> None:
+    """A missing tree of the second parent of a merge leaves out the merge and this parent, and no later commit."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "0\n")
+    repo.branch("side")
+    repo.commit_file("b.py", "1\n")
+    side_tree = repo.git("rev-parse", "HEAD^{tree}")
+    repo.switch("main")
+    repo.commit_file("c.py", "2\n")
+    repo.git("merge", "--quiet", "--no-ff", "--message=Merge", "side")
+    repo.commit_file("d.py", "3\n")
+    (repo.path / ".git/objects" / side_tree[:2] / side_tree[2:]).unlink()
+    plan = plan_ignore_patterns(open_repository(repo.path), ())
+    assert (plan.commits, plan.unreadable_commits) == (3, 2)

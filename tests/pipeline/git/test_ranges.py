@@ -11,6 +11,7 @@ import pytest
 from pipeline.git import commit_graph
 from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.ranges import (
     BadRange,
     list_branch_tips,
@@ -224,3 +225,35 @@ def test_names_of_included_revisions() -> None:
     """The names are those whose commits the range has, and HEAD where one is omitted."""
     assert list_included_names("main..topic") == ["topic"]
     assert list_included_names("v1...v2 ^v3 ..v4 v5..") == ["v1", "v2", "v4", "HEAD"]
+
+
+@pytest.mark.parametrize("text", ["topic..main", "main ^topic", "topic...main"])
+def test_range_from_a_missing_commit(tmp_path: Path, text: str) -> None:
+    """A range is refused if a commit that it names is missing, because its other commits are then unknown."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "x = 1\n")
+    repo.branch("topic")
+    topic = repo.commit_file("topic.py", "x = 1\n")
+    repo.switch("main")
+    repo.commit_file("main.py", "x = 1\n")
+    (repo.path / ".git/objects" / topic[:2] / topic[2:]).unlink()
+    repository = open_repository(repo.path)
+    with pytest.raises(BadRange):
+        list_range(repository, commit_graph.create_git_program(repository), text)
+
+
+def test_branches_are_listed_by_directory(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git lists only the refs below the directory that a pattern names, not thousands of others."""
+    arguments: list[str] = []
+    run = GitProgram.run
+
+    def record(program: GitProgram, *words: str, stdin: bytes | None = None) -> object:
+        arguments.extend(words)
+        return run(program, *words, stdin=stdin)
+
+    monkeypatch.setattr(GitProgram, "run", record)
+    repository = open_repository(repo.path)
+    git = commit_graph.create_git_program(repository)
+    patterns = ["refs/heads/feature/v*.x", "refs/changes/0[12]/3", "refs/heads/main", r"refs/x/a\*b"]
+    list_branch_tips(repository, git, patterns)
+    assert arguments[-4:] == ["refs/heads/feature", "refs/changes", "refs/heads/main", "refs/x"]

@@ -101,9 +101,15 @@ def is_head_indexed(repo: Repo, home: Path) -> bool:
 
 def find_index_runs(folder: Path) -> list[int]:
     """Return the process ids of the real program in this directory."""
-    command = ["ps", "-axww", "-o", "pid=", "-o", "command="]
+    command = ["ps", "-axww", "-o", "pid=", "-o", "ppid=", "-o", "command="]
     process_lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return [int(line.split()[0]) for line in process_lines if f"{PROCESS_MARKER}{folder} " in line]
+    parents = {
+        int(line.split()[0]): int(line.split()[1])
+        for line in process_lines
+        if f"{PROCESS_MARKER}{folder} " in line
+    }
+    # A child has the command of its parent until it executes its own program.
+    return [process_id for process_id, parent in parents.items() if parent not in parents]
 
 
 def _write_program(file: Path, text: str) -> Path:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mindmap.document import Mindmap, encode
-from mindmap.git_sync import SyncResult, WorkspaceSync
 from mindmap.map_store import MapStore
-from serve.viewer import server
 from stores import mindmap_files
 from tests.mindmap.sample_maps import assert_consistent, create_map
 from tests.repos import Repo
-from tests.serve.viewer.helpers import ViewerClient, wait_until
+from tests.serve.viewer.helpers import ViewerClient
 
 
 @pytest.fixture
@@ -69,35 +66,6 @@ def test_workspace_of_the_request(
     assert client.post("/api/sync-git", request).json["synced"] == 2
     other_workspace = {**request, "workspacePath": str(maps.path)}
     assert client.post("/api/sync-git", other_workspace).error == (400, "bad_path")
-
-
-def test_simultaneous_requests_share_one_sync(
-    client: ViewerClient, maps: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Requests for a map while it is synced occupy no thread, and get the outcome of that sync."""
-    document = create_map(workspace=str(repo.path))
-    maps.create(document)
-    calls: list[str] = []
-    requested_ids: list[str] = []
-    is_finished = threading.Event()
-
-    def wait_and_attach(_: WorkspaceSync) -> SyncResult:
-        calls.append("sync")
-        is_finished.wait(20)
-        return SyncResult(document, 7, None)
-
-    def record_id(mindmap_id: str) -> str:
-        requested_ids.append(mindmap_id)
-        return mindmap_id
-
-    monkeypatch.setattr(server, "check_id", record_id)
-    monkeypatch.setattr(WorkspaceSync, "attach_changes", wait_and_attach)
-    with ThreadPoolExecutor(20) as pool:
-        futures = [pool.submit(client.post, "/api/sync-git", {"mindmapId": document.id}) for _ in range(20)]
-        wait_until(lambda: len(requested_ids) == 20)
-        is_finished.set()
-        assert [future.result().json["synced"] for future in futures] == [7] * 20
-    assert calls == ["sync"]
 
 
 @pytest.mark.parametrize(
