@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -25,7 +24,7 @@ from stores import database, snapshot, vector_search
 from stores.filters import QueryFilter
 from stores.history import ReachabilityDelta
 from stores.index_location import IndexLocation
-from stores.snapshot import Snapshot
+from stores.snapshot import FilterMask, Snapshot
 from stores.vectors import Vectors
 from tests.bench import synthetic_index
 
@@ -60,11 +59,14 @@ def _measure(location: IndexLocation, queries: Vectors, hnsw_file: Path | None) 
             lambda: vector_search.load_text_vectors(connection, loaded, hnsw_file=hnsw_file)
         )
     assert (texts.hnsw is None) == (hnsw_file is None)
-    search = partial(vector_search.search, loaded, texts)
+
+    def search(query: Vectors, mask: FilterMask) -> list[int]:
+        return [hit.hunk_id for hit in vector_search.search(loaded, texts, texts.whiten_query(query), mask)]
+
     figures, hits_by_filter = _measure_searches(
         list(queries),
-        lambda query: [hit.hunk_id for hit in search(query, all_hunks)],
-        lambda query: [hit.hunk_id for hit in search(query, newest)],
+        lambda query: search(query, all_hunks),
+        lambda query: search(query, newest),
     )
     return figures | {"opened": opening_seconds, "own": texts.bytes}, hits_by_filter
 
