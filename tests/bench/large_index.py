@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.git.repository import open_repository
+from serve import config
 from serve.repositories import locate_index
 from stores.index_location import IndexLocation
 from tests.bench import synthetic_index
@@ -106,6 +107,7 @@ def _compute_recall(hits: np.ndarray, exact_hits: np.ndarray) -> float:
 def _run_method(clone: Path, location: IndexLocation, method: str) -> dict[str, Any]:
     result_file = location.home / f"{method}.npz"
     arguments = (str(location.home), str(clone.absolute()), method, str(QUERIES), str(result_file))
+    config.configure_libraries()  # the process inherits the settings that the daemon has
     result = run_program(
         (sys.executable, "-m", "tests.bench.vector_search_process", *arguments),
         home=location.home,
