@@ -256,7 +256,7 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
 def _find_outdated_versions(
     recorded: RecordedVersions, current: ComponentVersions, name: str
 ) -> tuple[str, ...]:
-    """Return the recorded versions that differ from the current one. None are outdated if the component has no rows."""
+    """Return the recorded versions that differ from the current one; none if its rows are not written yet."""
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:

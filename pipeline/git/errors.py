@@ -118,11 +118,12 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
 
 def build_work_tree_error(git_dir: Path, value: str) -> DamagedRepository:
     """Return the error for a `core.worktree` setting whose value names no directory."""
-    # Without `--work-tree`, git refuses every command if the value is a relative path.
-    command = f"git --git-dir={shlex.quote(str(git_dir))} --work-tree=. config --unset core.worktree"
+    # Without `--work-tree`, git refuses every command if the value is a relative path. The command has no path, because
+    # a path could have characters that end it.
     return DamagedRepository(
         f"The setting core.worktree of {git_dir} names {value!r}, which is not a directory.",
-        hint=f"Run `{command}`, or set it to an existing directory.",
+        hint="Run `git --git-dir=. --work-tree=. config --unset core.worktree` in that git directory, or set it to an "
+        "existing directory.",
     )
 
 

@@ -363,14 +363,21 @@ def _run_next(key: Hashable, future: Future[Result], function: Callable[[], Resu
         with _runs_lock:
             del _pending_runs[key]
             _running_runs[key] = future
-        future.set_result(function())
+        result = function()
     except BaseException as error:
+        _remove_run(key, future)
         future.set_exception(error)
+        raise
+    _remove_run(key, future)
+    future.set_result(result)
+    return result
+
+
+def _remove_run(key: Hashable, future: Future[Any]) -> None:
     with _runs_lock:
         for runs in (_pending_runs, _running_runs):
             if runs.get(key) is future:
                 del runs[key]
-    return future.result()
 
 
 def _wait_for(future: Future[Any]) -> None:

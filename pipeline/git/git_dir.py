@@ -119,7 +119,7 @@ def blocks_on_open(file: Path) -> bool:
 def is_too_large(file: Path) -> bool:
     """Check for a file of more than MAX_TEXT_BYTES; False for one that git does not read into memory."""
     try:
-        return file.name not in _LARGE_FILES and file.stat().st_size > MAX_TEXT_BYTES
+        return _exceeds_text_limit(file, file.stat().st_size)
     except OSError:
         return False
 
@@ -128,14 +128,17 @@ def blocks_git(file: Path) -> bool:
     """Check whether git would wait forever for a file, such as a pipe, or read a huge one into memory."""
     try:
         status = file.stat()
-        is_large = status.st_size > MAX_TEXT_BYTES and file.name not in _LARGE_FILES
-        return is_large or _may_block(file, status.st_mode)
+        return _exceeds_text_limit(file, status.st_size) or _may_block(file, status.st_mode)
     except OSError:
         return False
 
 
 def _may_block(file: Path, mode: int) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.samefile(os.devnull))
+
+
+def _exceeds_text_limit(file: Path, size: int) -> bool:
+    return size > MAX_TEXT_BYTES and file.name not in _LARGE_FILES
 
 
 def find_blocking_git_file(git_dir: Path) -> Path | None:

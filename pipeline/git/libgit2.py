@@ -74,9 +74,8 @@ def open_without_index(path: str) -> pygit2.Repository:
 
 def _check_work_tree(path: str) -> None:
     """Raise DamagedRepository if `core.worktree` names no directory, for which libgit2's error is misleading."""
-    with suppress(
-        pygit2.GitError, OSError, KeyError, ValueError
-    ):  # other problems: the caller has their error
+    # The caller has the error of any other problem.
+    with suppress(pygit2.GitError, OSError, KeyError, ValueError):
         git_dir = pygit2.discover_repository(path) or path
         value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
         if value and not (Path(git_dir) / value).is_dir():
@@ -112,7 +111,7 @@ def describe_head_repair(git_dir: Path, common_dir: Path) -> str:
     if not branch.startswith("refs/") or "\0" in branch or not pygit2.reference_is_valid_name(branch):
         return f"Write `ref: refs/heads/BRANCH` into {git_dir / 'HEAD'}, with the name of your branch."
     return (
-        f"Write the sha of a commit into {common_dir / branch}: {git_dir / 'logs' / 'HEAD'} lists earlier ones, the "
+        f"Write the SHA of a commit into {common_dir / branch}: {git_dir / 'logs' / 'HEAD'} lists earlier ones, the "
         "newest last. If an object is missing, another clone may have it."
     )
 

@@ -346,7 +346,7 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # Rows count from 0. A start that is the line before the part, which has no lines there, is already the row.
+    # Lines count from 1, rows from 0. If a part has no lines, its start is the line before it, so already the row.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     context_above = min(

@@ -219,13 +219,13 @@ def test_a_work_tree_named_by_core_worktree(
 
 @pytest.mark.parametrize("value", ["/dev/null", "../a.py", "../missing", "{repo}/a.py", "{repo}/missing"])
 def test_core_worktree_names_no_directory(repo: Repo, value: str) -> None:
-    """The error names the setting and its value, and the command of the hint removes it."""
+    """The error names the setting and its value, and the command of the hint removes it in the git directory."""
     value = value.format(repo=repo.path)
     (repo.path / ".git/config").write_text(f"[core]\n\tbare = false\n\tworktree = {value}\n")
     with pytest.raises(DamagedRepository, match=re.escape(f" names '{value}', which is")) as error_info:
         open_repository(repo.path)
     command = str(error_info.value.hint).split("`")[1]
-    subprocess.run(command, shell=True, check=True, cwd=repo.path)  # noqa: S602 - the hint is for a shell
+    subprocess.run(command, shell=True, check=True, cwd=repo.path / ".git")  # noqa: S602 - it is for a shell
     assert open_repository(repo.path).root == repo.path
 
 

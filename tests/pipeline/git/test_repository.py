@@ -270,7 +270,7 @@ def test_damaged_branch_is_repaired_as_the_hint_says(repo: Repo, content: str) -
     with pytest.raises(UnreadableObject) as error:
         open_repository(repo.path).read_head()
     assert (
-        f"Write the sha of a commit into {file}: {log} lists earlier ones, the newest last."
+        f"Write the SHA of a commit into {file}: {log} lists earlier ones, the newest last."
         in error.value.hint
     )
     file.write_text(f"{log.read_text().splitlines()[-1].split()[1]}\n")
