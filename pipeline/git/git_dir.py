@@ -234,22 +234,26 @@ def is_partial_clone(configuration: Settings) -> bool:
     return any(PROMISOR_SETTING.fullmatch(name) for name, _ in configuration)
 
 
-def find_repositories(directory: Path, on_error: Callable[[OSError], None] | None = None) -> Iterator[Path]:
-    """Yield the root of every repository in `directory` and below it, in the order of their paths.
+def find_repositories(directory: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:
+    """Return the root of every repository in `directory` and below it, in the order of their paths.
 
     It finds bare repositories, and repositories inside a work tree, too. Symbolic links and hidden directories are not
     followed. Linked work trees are left out, because they share the index of their repository. Submodules are left out,
     because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """
+    roots: dict[Path, Path] = {}  # by git directory: a separate one is found with its work tree, too
     for root, directories, files in os.walk(directory, onerror=on_error):
         path = Path(root)
-        has_git_entry = GIT_ENTRY in directories or GIT_ENTRY in files
-        if has_git_entry and _is_main_work_tree(path / GIT_ENTRY):
-            yield path
+        git_dir = (
+            _find_own_git_dir(path / GIT_ENTRY) if GIT_ENTRY in directories or GIT_ENTRY in files else None
+        )
+        if git_dir is not None:
+            roots[git_dir.resolve()] = path
         elif is_git_directory(path):
-            yield path
+            roots.setdefault(path.resolve(), path)
             directories.clear()
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        directories[:] = [name for name in directories if not name.startswith(".")]
+    return sorted(roots.values())
 
 
 def is_git_directory(path: Path) -> bool:
@@ -257,17 +261,19 @@ def is_git_directory(path: Path) -> bool:
     return os.path.lexists(path / "HEAD") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
-def _is_main_work_tree(git_entry: Path) -> bool:
-    """Check whether a `.git` belongs to a main work tree, and not to a linked work tree or a submodule.
+def _find_own_git_dir(git_entry: Path) -> Path | None:
+    """Return the git directory of a main work tree, and None for a linked work tree and for a submodule.
 
-    `git_entry`: path of a git directory, or of a file that names one.
+    `git_entry`: the `.git` of the work tree, a git directory or a file that names one.
     """
     if git_entry.is_dir():
-        return is_git_directory(git_entry)
+        return git_entry if is_git_directory(git_entry) else None
     try:
         link = git_entry.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return False
+        return None
     git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()
-    return is_git_directory(git_dir) and not is_linked and "modules" not in git_dir.parts
+    # Git keeps the git directory of a submodule in `modules/` of the git directory of its repository.
+    is_submodule = any(path.name == "modules" and is_git_directory(path.parent) for path in git_dir.parents)
+    return git_dir if is_git_directory(git_dir) and not is_linked and not is_submodule else None

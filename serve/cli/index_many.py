@@ -64,7 +64,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
 def _find_repositories(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadRequest(f"{directory} is not a directory.", hint="Give --recursive a directory.")
-    paths = list(find_repositories(directory, lambda error: logger.warning("%s. It is left out.", error)))
+    paths = find_repositories(directory, lambda error: logger.warning("%s. It is left out.", error))
     if not paths:
         raise NotARepository(
             f"There is no git repository below {directory}.",

@@ -38,6 +38,15 @@ def test_work_trees_bare_and_nested_repositories(tmp_path: Path) -> None:
     assert find_names(tmp_path / "b") == [".", "inner"]
 
 
+@pytest.mark.parametrize("name", ["c", "modules/x", "z"])
+def test_a_separate_git_directory_is_found_once(tmp_path: Path, name: str) -> None:
+    """A separate git directory is found by its work tree alone, even in a directory that is called `modules`."""
+    work_tree = Repo.create(tmp_path / "repo")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    work_tree.git("init", "--quiet", "--separate-git-dir", str(tmp_path / name))
+    assert find_names(tmp_path) == ["repo"]
+
+
 def test_links_hidden_directories_and_empty_git_directories_are_left_out(tmp_path: Path) -> None:
     """Symbolic links, hidden directories and a `.git` that git does not recognize are left out."""
     Repo.create(tmp_path / "elsewhere" / "repo")
