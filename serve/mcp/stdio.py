@@ -1,6 +1,7 @@
 """Transport of both MCP servers: stdio or a connection of the daemon, invalid lines, and shutdown.
 
-The `mcp` library does not answer lines that are no valid messages (invalid JSON, or JSON that is nested too deeply).
+The `mcp` library does not answer lines that are no valid messages (invalid JSON, JSON that is nested too deeply, or a
+request with an invalid id).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -22,11 +23,13 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
     GetPromptResult,
     InputRequiredResult,
     JSONRPCError,
+    JSONRPCNotification,
 )
 from pydantic import ValidationError
 
@@ -118,9 +121,7 @@ class MessageStream:
 
     async def receive(self) -> Any:
         """Return the next valid message."""
-        while isinstance(message := await self._incoming.receive(), Exception):
-            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
-        return message
+        return await self._skip_invalid(self._incoming.receive)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -130,8 +131,11 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> Any:
-        while isinstance(message := await self._incoming.__anext__(), Exception):
-            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
+        return await self._skip_invalid(self._incoming.__anext__)
+
+    async def _skip_invalid(self, read_message: Callable[[], Awaitable[Any]]) -> Any:
+        while (error := _find_error(message := await read_message())) is not None:
+            await self._outgoing.send(SessionMessage(error))
         return message
 
     async def __aenter__(self) -> MessageStream:
@@ -141,6 +145,18 @@ class MessageStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _find_error(message: Any) -> JSONRPCError | None:
+    """Return the error that answers an invalid message; None for a valid one."""
+    if isinstance(message, Exception):
+        return _build_parse_error(message)
+    content = message.message
+    # The library takes a request whose id is neither a text nor an integer for a notification, which has no answer.
+    if isinstance(content, JSONRPCNotification) and not content.method.startswith("notifications/"):
+        text = f"{content.method} is a request. Give it an id that is a text or an integer."
+        return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=text))
+    return None
 
 
 def _build_parse_error(error: Exception) -> JSONRPCError:

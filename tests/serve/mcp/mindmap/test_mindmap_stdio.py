@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from mcp.client import Client
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
 from mindmap.map_store import MapStore
 from mindmap.tree import compute_progress
@@ -152,6 +152,16 @@ def test_server_exits_with_its_client(
     assert [touch.path for touch in document.nodes[find_id(document, "Task")].files] == ["a.py"]
     for pipe in (process.stdin, process.stdout, process.stderr):
         pipe.close()
+
+
+@pytest.mark.parametrize("message_id", ["1.5", "true", "{}", "null"])
+def test_invalid_id_is_an_error(store: MapStore, message_id: str) -> None:
+    """A request whose id the protocol does not allow gets an error instead of no answer."""
+    process = start_server(store)
+    request = f'{{"jsonrpc":"2.0","id":{message_id},"method":"ping"}}'
+    error, ping = exchange(process, request.encode(), create_request(5, "ping"))
+    assert (error["id"], error["error"]["code"], ping["id"]) == (None, INVALID_REQUEST, 5)
+    process.communicate(timeout=20)
 
 
 def test_protocol_errors(store: MapStore) -> None:
