@@ -153,6 +153,8 @@ def write_file(
     """
     with _convert_os_errors(mode_source or file):
         target = file.resolve()
+        if target.exists() and not target.is_file():
+            raise FileAccessError(f"{file} is no regular file.", hint="Move it away, or name another file.")
         target.parent.mkdir(parents=True, exist_ok=True)
         temp_file = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
         try:

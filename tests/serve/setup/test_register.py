@@ -245,6 +245,15 @@ def test_pipe_is_an_error(file: Path) -> None:
             change(SERVER)
 
 
+def test_device_is_not_replaced(file: Path) -> None:
+    """A device in place of a client's file, which a link may name, is not replaced by a regular file."""
+    file.parent.mkdir()
+    file.symlink_to(os.devnull)
+    with pytest.raises(FileAccessError, match="is no regular file"):
+        get_config_file(file).write(SERVER)
+    assert Path(os.devnull).is_char_device()
+
+
 def test_comments_in_the_servers_stay(file: Path) -> None:
     """A key with comments in its object is the user's, so removal of the only entry keeps it."""
     file.parent.mkdir()
