@@ -136,7 +136,7 @@ def _read_commit(
         commit_hunks = [CommitHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in hunks]
     contents.commits.append(commit)
     contents.hunks.extend(commit_hunks)
-    profile.diff_bytes += sum(len(hunk.diff) for hunk in changes.hunks)
+    profile.diff_bytes += sum(len(hunk.diff.encode("utf-8", "surrogatepass")) for hunk in changes.hunks)
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 

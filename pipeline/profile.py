@@ -42,7 +42,7 @@ MIN_SUMMARY_SECONDS: Final = 0.001
 class Profile:
     """Seconds by phase, and totals, of a run or a part of it. Workers return a profile with the rows of each batch.
 
-    `diff_bytes`: characters of all diffs. `added_lines`: added lines of all hunks.
+    `diff_bytes`: size of all diffs. `added_lines`: added lines of all hunks.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -110,5 +110,5 @@ def load_times(file: Path) -> dict[str, float]:
         return {}
     try:
         return {phase: float(seconds) for phase, seconds in json.loads(file.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}

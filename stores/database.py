@@ -261,7 +261,7 @@ def _check_regular_files(location: IndexLocation) -> None:
 
 def check_recorded_damage(location: IndexLocation) -> None:
     """Raise DamagedIndex if corruption was recorded for the index file and the file has not changed since."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         record = json.loads(location.damage.read_text(encoding="utf-8"))
         if record["stamp"] == list(_get_file_stamp(location.database) or ()):
             raise DamagedIndex(record["message"], hint=record["hint"])

@@ -265,5 +265,5 @@ def _read_location_file(file: Path) -> tuple[str, str] | None:
     try:
         content = json.loads(file.read_text(encoding="ascii"))
         return str(content["path"]), str(content["first_commit"] or "")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.profile import PROFILE_FIELDS, SUMMARY_PHASES, Profile, record_times
+from pipeline.profile import PROFILE_FIELDS, SUMMARY_PHASES, Profile, load_times, record_times
 from tests.pipeline.histories import create_interleaved_repo, run_index
 
 
@@ -22,3 +22,13 @@ def test_times_that_cannot_be_recorded(tmp_path: Path, caplog: pytest.LogCapture
     """A file that cannot be written is a warning: the run has succeeded."""
     record_times(tmp_path / "missing" / "times.json", Profile({"diff": 1.0}))
     assert "The times of this run were not recorded" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"diff": null}', "[" * 200_000])
+def test_damaged_times(tmp_path: Path, text: str) -> None:
+    """A damaged file of times is replaced."""
+    file = tmp_path / "times.json"
+    file.write_text(text)
+    assert load_times(file) == {}
+    record_times(file, Profile({"diff": 1.0}))
+    assert load_times(file) == {"diff": 1.0}

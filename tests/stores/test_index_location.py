@@ -86,7 +86,7 @@ def test_several_candidates(tmp_path: Path) -> None:
     assert resolve(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == full_location
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"path": 1}', "null", json.dumps({"path": "/x"})])
+@pytest.mark.parametrize("text", ["", "[]", '{"path": 1}', "null", json.dumps({"path": "/x"}), "[" * 200_000])
 def test_invalid_location_file(tmp_path: Path, text: str) -> None:
     """An invalid `place.json` is ignored, and rewritten when the index directory is created again."""
     location = resolve(tmp_path, "/src/flask")

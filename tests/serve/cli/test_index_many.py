@@ -125,6 +125,18 @@ def test_recursive(repos: list[Repo], home: Path, tmp_path: Path, capsys: pytest
     assert run_lineage("index", "--recursive", tmp_path / "absent") == 2
 
 
+def test_size_of_diffs(repos: list[Repo], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--profile` has the size of all diffs in bytes, not in characters."""
+    one = repos[0]
+    run_lineage("index", one.path, *STATIC)
+    one.commit_file("text.md", "\N{EURO SIGN}\n")
+    capsys.readouterr()
+    run_lineage("index", one.path, "--profile", "--incremental", *STATIC)
+    _, header, diff = one.git_bytes("show", "--format=", "HEAD").partition(b"\n@@")
+    profile = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert profile["total_diff_bytes"] == len(header.lstrip() + diff)
+
+
 def test_incremental_and_profile(repos: list[Repo], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An incremental run names the repositories at HEAD; `--profile` prints a JSON line for each, of both stages."""
     one, two, _ = repos
