@@ -30,7 +30,7 @@ from mindmap.document import (
     with_log_entry,
 )
 from mindmap.nodes import generate_id
-from mindmap.tree import find_active_task
+from mindmap.tree import find_active_task, shorten_label
 from mindmap.validation import WorkspacePaths
 from stores.errors import LineageError
 
@@ -39,6 +39,8 @@ RENAME: Final = "rename"
 TOUCHED_FILES: Final = "Touched Files"
 # Maximum number of symbols, and of changes, in one touch. Agents list a few dozen.
 MAX_SYMBOLS: Final = 1_000
+# In the activity log; the touch has the whole summary.
+MAX_SUMMARY_LENGTH: Final = 200
 # Summaries that git sync and the watcher generate.
 _GENERATED_SUMMARY: Final = re.compile(r"Git [a-z]+ \(\+\d+/-\d+ lines\)|Auto-detected file [a-z]+", re.ASCII)
 
@@ -221,7 +223,7 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
     """Return the activity log message for one touch in a map with this workspace."""
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
     path = WorkspacePaths.from_workspace(workspace).normalize(touch.path)
-    summary = (touch.summary or "").strip()
+    summary = shorten_label(touch.summary or "", MAX_SUMMARY_LENGTH)
     return f"{action.capitalize()} {path}" + (f": {summary}" if summary else "")
 
 

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +21,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.walk import compute_reachability_delta, find_commits_to_index
+from pipeline.workers import count_usable_cpus
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.commit_ranges import RangeCoverage, compute_coverage
 from serve.repositories import locate_index
@@ -357,7 +357,7 @@ def describe_run_time(commits: int) -> str:
 
     `commits`: number of commits to index.
     """
-    processors = os.cpu_count() or 1
+    processors = count_usable_cpus()
     words_seconds = commits / WORDS_COMMITS_PER_SECOND / processors
     total_seconds = commits / COMMITS_PER_SECOND / processors
     if total_seconds < 60:

@@ -73,11 +73,13 @@ def count_activity(index: Frames, step: str) -> pl.DataFrame:
 
 def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
     """Return `hunks` per calendar step and language. All but the MAX_LANGUAGES largest languages become `other`."""
-    hunks = index.hunks.with_columns(pl.col("language").fill_null("unknown"))
+    reached_commits = index.commits.filter("reached").select("commit_sha", "commit_date")
+    hunks = index.hunks.join(reached_commits, on="commit_sha").with_columns(
+        pl.col("language").fill_null("unknown")
+    )
     largest = hunks.get_column("language").value_counts(sort=True).head(MAX_LANGUAGES).get_column("language")
     return (
-        hunks.join(index.commits.filter("reached").select("commit_sha", "commit_date"), on="commit_sha")
-        .with_columns(
+        hunks.with_columns(
             pl.when(pl.col("language").is_in(largest.to_list()))
             .then("language")
             .otherwise(pl.lit(OTHER_LANGUAGES))

@@ -426,7 +426,7 @@ def _find_cancelled_commits(
 
 
 def _find_sha(sorted_shas: Sequence[str], abbreviated_sha: str) -> str:
-    """Return the first sha that begins with `abbreviated_sha`; an empty text if there is none."""
+    """Return the only sha that begins with `abbreviated_sha`; an empty text if there is none or more than one."""
     position = bisect_left(sorted_shas, abbreviated_sha)
-    sha = sorted_shas[position] if position < len(sorted_shas) else ""
-    return sha if sha.startswith(abbreviated_sha) else ""
+    shas = [sha for sha in sorted_shas[position : position + 2] if sha.startswith(abbreviated_sha)]
+    return shas[0] if len(shas) == 1 else ""

@@ -180,8 +180,11 @@ def _create_reader_without_index(
     walked_history = histories.get(key)
     if walked_history is None:
         result = git.run(*HISTORY_ARGUMENTS, head)
-        walked_history = b"" if result.exit_code else result.stdout
-        histories.put(key, walked_history, len(walked_history))
+        if result.exit_code:  # such as a time limit, which the next call may not exceed
+            walked_history = b""
+        else:
+            walked_history = result.stdout
+            histories.put(key, walked_history, len(walked_history))
     count = walked_history.count(b"\n") or len(repository.walk(head))  # the history is empty if git failed
     return FileHistoryReader(IndexStatus(commits_behind=count), error=error, walked_history=walked_history)
 

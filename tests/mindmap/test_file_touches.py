@@ -272,6 +272,13 @@ def test_blank_summary_is_not_logged() -> None:
     assert log_touch(create_map(), ROOT, TouchInput("a.py", summary="  "), NOON).message == "Modify a.py"
 
 
+def test_long_summary_is_shortened_in_the_log() -> None:
+    """The log has the start of a long summary on one line; the touch has all of it."""
+    result = log_touch(create_map(), ROOT, TouchInput("a.py", summary="one\n" * 1_000), NOON)
+    assert result.message.startswith("Modify a.py: one one ") and len(result.message) < 250
+    assert result.document.nodes[ROOT].files[0].summary == ("one\n" * 1_000).strip()
+
+
 def test_previous_path_implies_a_rename() -> None:
     """A touch with a previous path and no action is a rename."""
     assert (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,7 +174,7 @@ def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_time_of_a_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint of a repository without an index says how many commits there are and how long the run takes."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("serve.index_status.count_usable_cpus", lambda: 2)
     assert describe_run_time(6_000) == (
         " It has 6,000 commits: all can be found by words after about 20 seconds, "
         "and by meaning after about 5 minutes."

@@ -104,6 +104,18 @@ def test_count_activity(index: Frames) -> None:
     ]
 
 
+def test_largest_languages_are_those_of_reached_commits(
+    index: Frames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits that HEAD does not reach have no influence on which languages are shown by name."""
+    monkeypatch.setattr(metrics, "MAX_LANGUAGES", 1)
+    markdown = index.hunks.filter(language="markdown").get_column("commit_sha").to_list()
+    commits = index.commits.with_columns(reached=pl.col("commit_sha").is_in(markdown))
+    hunks = index.hunks.filter(~pl.col("commit_sha").is_in(markdown) | (pl.col("language") == "markdown"))
+    reached = Frames(commits, hunks, *(getattr(index, name) for name in FRAME_NAMES[2:]))
+    assert metrics.count_language_activity(reached, "1d")["language"].unique().to_list() == ["markdown"]
+
+
 @pytest.mark.parametrize(
     ("subject", "is_fix"),
     [

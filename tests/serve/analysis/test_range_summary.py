@@ -280,6 +280,17 @@ def test_commit_and_its_revert_cancel_out() -> None:
     assert list_notes(again, revert, added) == [("feature", "Add x", (full,))]
 
 
+def test_ambiguous_revert_cancels_nothing() -> None:
+    """A revert of an abbreviated sha that two commits of the range have cancels neither."""
+    one, other = (build_commit("b" * 20 + end * 20, f"Add {end}", "a.py") for end in "13")
+    revert = build_commit("c" * 40, f'Revert "Add 3"\n\nThis reverts commit {"b" * 12}.', "a.py")
+    assert list_notes(revert, other, one) == [
+        ("feature", "Add 3", (other.sha,)),
+        ("feature", "Add 1", (one.sha,)),
+        ("revert", 'Revert "Add 3"', ("c" * 40,)),
+    ]
+
+
 def test_revert_of_commits_within_and_before_the_range() -> None:
     """A commit that also reverts one before the range is a note; the one within the range is none."""
     inside, before = "b" * 40, "e" * 40

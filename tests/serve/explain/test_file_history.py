@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.git.commit_graph import HISTORY_ARGUMENTS
+from pipeline.git.git_cli import GitOutput, GitProgram
 from pipeline.git.repository import open_repository
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
@@ -146,6 +149,24 @@ def test_without_an_index(repo: Repo, home: Path) -> None:
         "run `lineage index` for related commits and `lineage query`."
     )
     assert not home.exists()
+
+
+def test_failed_walk_is_repeated(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk of the history that fails, for example for lack of time, is not kept as an empty history."""
+    run, walks = GitProgram.run, []
+
+    def run_or_fail(git: GitProgram, *arguments: str, **options: Any) -> GitOutput:
+        if arguments[:-1] != HISTORY_ARGUMENTS:
+            return run(git, *arguments, **options)
+        walks.append(run(git, *arguments, **options))
+        return GitOutput(b"", "killed", 1) if len(walks) == 1 else walks[-1]
+
+    monkeypatch.setattr(GitProgram, "run", run_or_fail)
+    explainer = Explainer(home)
+    for line in (1, 2, 3):
+        status = explainer.explain(ExplainRequest("a.py", line, line), repo.path).meta.index_status
+        assert status.commits_behind_head == 20
+    assert len(walks) == 2
 
 
 @pytest.mark.parametrize("model", ["another", None])
