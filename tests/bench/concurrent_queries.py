@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipeline.workers import count_usable_cpus
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
 from tests.bench.everyday import QUERY
@@ -28,8 +29,8 @@ from tests.bench.programs import LINEAGE, start_program
 from tests.bench.report import BenchmarkOptions, Row, format_seconds, main
 
 INTERVAL_SECONDS: Final = 0.5
-# A query process loads a model. With more of them, the benchmark would measure memory instead of locks.
-MAX_CONCURRENT: Final = 12
+# With more, the benchmark would measure processors and memory instead of locks.
+MAX_CONCURRENT: Final = 2 * count_usable_cpus()
 
 
 @dataclass(frozen=True, slots=True)
