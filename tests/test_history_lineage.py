@@ -75,6 +75,32 @@ def test_packages_of_the_user_are_not_imported(user_packages: Path, home: Path, 
         assert json.loads(answer)["result"]["serverInfo"]
 
 
+@pytest.mark.parametrize("path", [".:{}", ":{}", "{}:", "bin:{}"])
+def test_git_of_the_repository_is_not_run(
+    home: Path, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty or relative entry of PATH runs no program of the repository."""
+    repo = Repo.create(tmp_path / "repo")
+    for name in ("git", "bin/git"):
+        repo.write(name, f"#!/bin/sh\ntouch '{tmp_path}/was run'\n")
+        (repo.path / name).chmod(0o755)
+    repo.commit_file("a.py", "x = 1\n")
+    monkeypatch.setenv("PATH", path.format(os.environ["PATH"]))
+    run_script(repo.path, home, "lineage", "explain", "a.py", "--no-daemon")
+    run_script(tmp_path, home, "lineage", "explain", "a.py", repo.path, "--no-daemon")
+    assert not (tmp_path / "was run").exists()
+
+
+@pytest.mark.parametrize("path", ["", ".", None])
+def test_path_without_absolute_entries(monkeypatch: pytest.MonkeyPatch, path: str | None) -> None:
+    """Without an absolute entry, PATH is the default of the system."""
+    monkeypatch.setenv("PATH", path or "")
+    if path is None:
+        monkeypatch.delenv("PATH")
+    history_lineage.remove_relative_programs()
+    assert os.environ["PATH"] == os.defpath
+
+
 @pytest.mark.parametrize(
     "python_path", [f"{os.pathsep}/opt/x", f"/opt/x{os.pathsep}", os.pathsep, ".", "../packages"]
 )
