@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,6 +97,9 @@ NO_PATCH_INDEX: Final = -1
 EMPTY_PATCH: Final = RawPatch(b"", 0, 0, is_binary=False)
 
 
+_ESCAPED_BYTE: Final = re.compile(rb"\\x([0-9a-f]{2})")
+
+
 def is_regular(mode: int) -> bool:
     """Check whether a mode is that of a regular file, and not of a directory, symlink or submodule."""
     return mode not in (TREE_MODE, SYMLINK_MODE, SUBMODULE_MODE)
@@ -103,6 +108,11 @@ def is_regular(mode: int) -> bool:
 def decode_path(path: bytes) -> str:
     """Return a path as text, with bytes that are not UTF-8 as `\\xNN`."""
     return path.decode("utf-8", errors="backslashreplace")
+
+
+def decode_escapes(text: str) -> str:
+    """Return a text of `decode_path` with the bytes for `\\xNN`, as surrogates if they are not UTF-8."""
+    return os.fsdecode(_ESCAPED_BYTE.sub(lambda match: bytes.fromhex(match[1].decode()), os.fsencode(text)))
 
 
 def list_parent_directories(path: str) -> list[str]:

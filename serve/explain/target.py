@@ -11,7 +11,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, TREE_MODE, FileChange, decode_path, is_binary
+from pipeline.git.changes import (
+    SUBMODULE_MODE,
+    SYMLINK_MODE,
+    TREE_MODE,
+    FileChange,
+    decode_escapes,
+    decode_path,
+    is_binary,
+)
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
@@ -113,13 +121,19 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 
 
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
-    """Yield the paths that a name can mean, the most likely first; None for a path outside the repository."""
+    """Yield the paths that a name can mean, the most likely first; None for a path outside the repository.
+
+    The last ones are those for a name with `\\xNN`, as answers print it, in place of bytes.
+    """
     base_directories = [repository.root, *([cwd] if cwd else [])]
     # A leading `./` or `../` means the working directory first.
     if file.startswith(("./", "../")):
         base_directories.reverse()
     for base_directory in base_directories:
         yield _make_relative(repository.root, base_directory, file)
+    decoded_name = decode_escapes(file)
+    if decoded_name != file:
+        yield from list_candidate_paths(repository, decoded_name, cwd)
 
 
 def _make_relative(root: Path, base_directory: Path, name: str) -> bytes | None:

@@ -13,7 +13,9 @@ from pipeline.git.commit_graph import create_git_program
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import open_repository
+from serve.commit_types import ShowRequest
 from serve.explain import target
+from serve.explain.show_commit import show_commit
 from tests.repos import Repo
 from tests.serve.explain.helpers import (
     THREE_LINES,
@@ -61,6 +63,20 @@ def test_name_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
     answer = explain(repo, home, os.fsdecode(b"caf\xe9/x.py"))
     assert list_line_commits(answer) == [sha] * 3
     assert answer.hits[0].file_path == "caf\\xe9/x.py"
+
+
+def test_escaped_name(tmp_path: Path, home: Path) -> None:
+    """A name is accepted as answers print it, with escaped bytes. A file with the name itself comes first."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write(b"caf\xe9/x.py", THREE_LINES)
+    sha = repo.commit("Write")
+    name = "caf\\xe9/x.py"
+    assert list_line_commits(explain(repo, home, name)) == [sha] * 3
+    content = show_commit(ShowRequest(f"HEAD:{name}"), repo.path).content
+    diff = show_commit(ShowRequest("HEAD", name), repo.path).diff
+    assert content and diff and (content.text, diff.path) == (THREE_LINES, name)
+    later_sha = repo.commit_file(name, THREE_LINES)
+    assert list_line_commits(explain(repo, home, name)) == [later_sha] * 3
 
 
 def test_suffix_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
