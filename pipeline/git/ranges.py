@@ -42,6 +42,7 @@ _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
 _COMMIT_FIELDS: Final = 6
 # Matches the dots of a range outside of braces.
 _DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
+_SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Matches a word of a range: a revision or `A..B`, with spaces only between braces.
 _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
 
@@ -82,7 +83,7 @@ def list_range(
         return tuple(output.stdout.decode("ascii").split())
     shas = _list_damaged_range(repository, git, words, excluded)
     if not shas:
-        raise _build_error(repository, text, output.stderr)
+        raise _build_error(repository, git, text, output.stderr)
     return shas
 
 
@@ -253,6 +254,17 @@ def suggest_references(repository: Repository, name: str) -> str:
     return f"Did you mean {' or '.join(map(_escape, similar_names))}?" if similar_names else ""
 
 
+def check_damage(git: GitProgram, revision: str) -> None:
+    """Raise UnreadableObject for a revision that is, or is reached through, a missing or damaged object."""
+    output = git.run("rev-parse", "--verify", "--quiet", revision)
+    sha = output.stdout.decode().strip()
+    if output.exit_code == 0 and _SHA.fullmatch(sha) and sha != revision.lower():
+        raise UnreadableObject(revision, f"{sha} is missing or damaged")
+    is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
+    if is_damaged or "error: Could not read " in output.stderr:  # a parent
+        raise UnreadableObject(revision, output.stderr.splitlines()[-1].partition(": ")[2])
+
+
 def _names_object(repository: Repository, name: str) -> bool:
     """Return whether a revision names an object, even one that is unreadable or no commit."""
     with suppress(UnreadableObject):
@@ -277,14 +289,16 @@ def _split_words(text: str) -> list[str]:
     return words
 
 
-def _build_error(repository: Repository, text: str, reason: str) -> BadRange:
+def _build_error(repository: Repository, git: GitProgram, text: str, reason: str) -> BadRange:
     """Return the error for a range that git refuses. `reason`: message of git.
 
-    The error names the first revision that the repository does not have; if it has all, the reason.
+    The error names the first revision that the repository does not have; if it has all, the reason. Raises
+    UnreadableObject if this revision is damaged.
     """
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):
             if not _names_object(repository, name):
+                check_damage(git, name)
                 suggestion = suggest_references(repository, name)
                 shallow = " A shallow clone lacks old commits." if repository.is_shallow else ""
                 return BadRange(

@@ -17,7 +17,7 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.patches import strip_file_header
-from pipeline.git.ranges import suggest_references
+from pipeline.git.ranges import check_damage, suggest_references
 from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
@@ -187,6 +187,7 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision:
         raise BadRequest(f"{_quote(revision)} is a range, not a commit.", hint=REVISION_HINT)
+    check_damage(commit_graph.create_git_program(repository), revision)
     if revision in repository.list_references():
         raise UnreadableObject(revision, "it names no commit of this clone")
     suggestion = suggest_references(repository, revision)

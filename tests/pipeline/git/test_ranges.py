@@ -238,7 +238,7 @@ def test_range_from_a_missing_commit(tmp_path: Path, text: str) -> None:
     repo.commit_file("main.py", "x = 1\n")
     (repo.path / ".git/objects" / topic[:2] / topic[2:]).unlink()
     repository = open_repository(repo.path)
-    with pytest.raises(BadRange):
+    with pytest.raises(UnreadableObject, match="topic cannot be read"):
         list_range(repository, commit_graph.create_git_program(repository), text)
 
 

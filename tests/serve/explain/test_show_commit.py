@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pipeline.git.commit_graph import create_git_program
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.repository import Repository
+from pipeline.git.ranges import list_range
+from pipeline.git.repository import Repository, open_repository
 from serve.cli.render_changes import print_show_answer
 from serve.commit_types import ShowAnswer, ShowRequest
 from serve.errors import BadRequest
@@ -328,6 +331,25 @@ def test_commit_with_an_unreadable_date_is_resolved_as_by_git(undated_repo: Repo
 def test_name_that_git_does_not_know_either(undated_repo: Repo, revision: str) -> None:
     """What names no single commit for git is an error, as in other repositories."""
     assert "The repository has no commit" in get_error(undated_repo, revision)
+
+
+@pytest.mark.parametrize("revision", ["HEAD~1", "HEAD~2", "topic"])
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 99)])
+def test_damaged_commit(tmp_path: Path, revision: str, damage: Callable[[Path], object]) -> None:
+    """A missing or damaged commit, also on the way to a commit, is no wrong request, as in other commands."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(3):
+        repo.commit_file("a.py", f"{number}\n")
+    sha = repo.git("rev-parse", "HEAD~1")
+    repo.git("branch", "topic", sha)
+    file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
+    file.chmod(0o644)
+    damage(file)
+    with pytest.raises(UnreadableObject, match=f"{revision} cannot be read"):
+        show(repo, revision)
+    repository = open_repository(repo.path)
+    with pytest.raises(UnreadableObject, match=f"{revision} cannot be read"):
+        list_range(repository, create_git_program(repository), f"{revision}..HEAD")
 
 
 @pytest.mark.parametrize("revision", ["HEAD", "HEAD~1", "@"])
