@@ -180,7 +180,7 @@ def export_command(
     from mindmap.export import FORMATS
 
     text = FORMATS[export_format](_load_mindmap(mindmap_id)).rstrip("\n")
-    print_raw(escape_controls(text) if sys.stdout.isatty() else text)
+    print_raw((escape_json_controls if export_format == ExportFormat.JSON else escape_controls)(text))
 
 
 def _build_server_program() -> register.ServerProgram:

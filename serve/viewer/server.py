@@ -31,6 +31,7 @@ from serve.api_types import to_json_dict
 from serve.backend import Backend
 from serve.errors import BadRequest
 from serve.repositories import open_git
+from serve.text import escape_controls, escape_json_controls
 from serve.viewer import discovery
 from serve.viewer.discovery import HOST, STATUS_PATH
 from serve.viewer.handlers import (
@@ -281,6 +282,7 @@ class MapExportHandler(SameOriginHandler):
             raise BadRequest(f"Unknown format {format_name!r}.", hint=f"Formats are {', '.join(FORMATS)}.")
         document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, check_id(mindmap_id))
         text = await self.viewer.threads.run_quick(FORMATS[format_name], document)
+        text = (escape_json_controls if format_name == "json" else escape_controls)(text)
         file_name = f"{mindmap_id}.{FILE_EXTENSIONS[format_name]}"
         self.set_header("Content-Disposition", f'attachment; filename="{file_name}"')
         await self.send(text.encode(), TEXT)

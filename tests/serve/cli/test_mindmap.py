@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import serve
+from mindmap import document as map_document
 from mindmap.document import Mindmap
+from mindmap.file_touches import TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
 from tests.mindmap.sample_maps import NOON, create_map, create_timestamp, find_id
@@ -131,6 +133,18 @@ def test_export_formats(maps: MapStore, document: Mindmap, export_format: str, t
     code, out, err = run_mindmap(maps, "export", document.id, "--format", export_format)
     assert (code, err) == (0, "")
     assert text in out
+
+
+@pytest.mark.parametrize("export_format", ["markdown", "mermaid", "json"])
+def test_exported_controls_are_escaped(maps: MapStore, export_format: str) -> None:
+    """Control and invisible characters of labels and file names are escaped in a file, too."""
+    controls = "\x1b\u202e\x9b\u200b\x7f"
+    document = create_map({"label": f"Task {controls}"})
+    maps.create(attach_files(document, map_document.ROOT, [TouchInput(f"{controls}.py")], "Touched", NOON))
+    _, out, _ = run_mindmap(maps, "export", document.id, "--format", export_format)
+    assert "Task" in out and not set(controls) & set(out)
+    if export_format == "json":
+        assert f"Task {controls}" in {node["label"] for node in json.loads(out)["nodes"].values()}
 
 
 @pytest.mark.parametrize(
