@@ -70,6 +70,11 @@ def _iter_entries(status: bytes) -> Iterator[StatusEntry]:
         if field:
             code, path = field[:2].decode("ascii", "replace"), field[3:]
             old_path = next(fields) if {"R", "C"} & set(code) else None
+            if not path:
+                raise GitFailed(
+                    "git status lists a file without a name.",
+                    hint="Its index is damaged. `git read-tree HEAD` writes it again, without staged changes.",
+                )
             is_nested_repository = path.endswith(b"/")
             if not is_nested_repository:
                 yield from _iter_file_entries(code, path, old_path)

@@ -515,3 +515,9 @@ def test_status_parser(entries: list[tuple[str, bytes]]) -> None:
     )
     paths = [change.path for change in git.parse_status(output) if change.path != b"old"]
     assert paths == [name for _, name in entries if name != b"old"]
+
+
+def test_entry_without_a_name() -> None:
+    """An entry without a name, which git lists for a damaged index, is an error that says so."""
+    with pytest.raises(git.GitFailed, match="a file without a name"):
+        git.parse_status(b" M a.py\0A  \0")
