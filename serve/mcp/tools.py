@@ -37,7 +37,7 @@ from mcp_types import (
     CallToolResult,
     ClientCapabilities,
     ListRootsRequest,
-    ListRootsResult,
+    Result,
     RootsCapability,
     TextContent,
     ToolAnnotations,
@@ -58,6 +58,8 @@ MAX_PROBLEMS: Final = 5
 PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
+# A client that announces roots may never answer the question for them.
+ROOTS_TIMEOUT_SECONDS: Final = 5.0
 # Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
 HiddenNull = SkipJsonSchema[None]
 
@@ -389,6 +391,12 @@ class RepositoryResolver:
         return self.directory
 
 
+class _RootList(Result):
+    """Answer to `roots/list`. The library's class rejects all roots if one is not local."""
+
+    roots: list[dict[str, Any]]
+
+
 def _list_client_roots(context: Context[Any, Any]) -> list[Path]:
     """Return the client's roots that are local directories; empty if it has none."""
     session = context.session
@@ -396,8 +404,10 @@ def _list_client_roots(context: Context[Any, Any]) -> list[Path]:
         return []
     try:
         # Not `session.list_roots`, which warns that newer versions of the protocol have no roots.
-        result = anyio.from_thread.run(session.send_request, ListRootsRequest(), ListRootsResult)
-    except MCPError:
+        result = anyio.from_thread.run(
+            session.send_request, ListRootsRequest(), _RootList, ROOTS_TIMEOUT_SECONDS
+        )
+        uris = [urlsplit(str(root.get("uri"))) for root in result.roots]
+    except (MCPError, ValueError):  # no answer in time, or an invalid one
         return []
-    uris = [urlsplit(str(root.uri)) for root in result.roots]
     return [Path(url2pathname(uri.path)) for uri in uris if uri.scheme == "file"]

@@ -5,24 +5,37 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, ListRootsResult, Root, TextContent, Tool
-from pydantic import FileUrl
+from mcp_types import (
+    INVALID_PARAMS,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    ListRootsResult,
+    Root,
+    TextContent,
+    Tool,
+)
+from pydantic import BaseModel, FileUrl
 
+from pipeline.git.errors import NotARepository
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
 from serve.find_types import PatternHit
 from serve.mcp import lineage_server
 from serve.mcp.answer_lists import answer_items
 from serve.mcp.lineage_server import create_lineage_server
+from serve.mcp.tools import RepositoryResolver
 from tests.repos import Repo
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
@@ -501,6 +514,38 @@ def test_roots_of_the_client(home: Path, tmp_path: Path) -> None:
             return await client.call_tool("explain_change", {"file": "a.py"})
 
     assert extract_structured_content(anyio.run(explain))["hits"][0]["blame_lines"] == [1]
+
+
+@dataclass(frozen=True)
+class RootsSession:
+    """Session of a client that sends `answer` for its roots, which may be invalid, or nothing if it is None."""
+
+    answer: Any
+
+    def check_client_capability(self, _: object) -> bool:
+        return True
+
+    async def send_request(self, _: object, result_type: type[BaseModel], timeout: float) -> BaseModel:
+        if self.answer is None:
+            assert timeout < 10
+            raise MCPError(REQUEST_TIMEOUT, "Timed out")
+        return result_type.model_validate(self.answer)
+
+
+@pytest.mark.parametrize("uri", ["vscode-remote://ssh/home/x", "file:///%00", "file:///absent", 1, None])
+def test_roots_that_are_no_local_directories(home: Path, repo: Repo, tmp_path: Path, uri: object) -> None:
+    """Roots that are no local directories are skipped."""
+    session = RootsSession({"roots": [{"uri": uri}, {}, {"uri": repo.path.as_uri()}]})
+    resolve = partial(RepositoryResolver(home, tmp_path).resolve, None, cast(Any, Mock(session=session)))
+    assert anyio.run(anyio.to_thread.run_sync, resolve) == repo.path
+
+
+@pytest.mark.parametrize("answer", [{"roots": [{"uri": "http://["}]}, {"roots": [1]}, {"roots": 1}, {}, None])
+def test_invalid_roots(home: Path, tmp_path: Path, answer: Any) -> None:
+    """An invalid answer, or none in time, is taken for no roots."""
+    context = Mock(session=RootsSession(answer))
+    with pytest.raises(NotARepository):
+        anyio.run(anyio.to_thread.run_sync, RepositoryResolver(home, tmp_path).resolve, None, context)
 
 
 def test_hit_without_a_file(repo: Repo, home: Path) -> None:
