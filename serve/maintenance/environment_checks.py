@@ -328,7 +328,12 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
         servers = shape.config_format.parse(content.decode()).get(shape.key)
     except (ValueError, AttributeError, RecursionError):
         if any(program.encode() in content for program in REGISTER_COMMANDS):
-            yield report_ok(name, f"{file.path} mentions lineage, but its format could not be checked")
+            title = shape.config_format.title
+            yield report_warning(
+                name,
+                f"{file.path} mentions lineage, but is no valid {title}",
+                "Correct the file: the client may not read it either.",
+            )
         return
     for server_name, entry in (servers if isinstance(servers, dict) else {}).items():
         for program in REGISTER_COMMANDS:

@@ -63,7 +63,7 @@ class ManagedSection:
         (start, end), *duplicates = self._find_spans(text)
         for span in reversed(duplicates):
             text = self._remove_span(text, *span)
-        return text[:start] + self._convert_line_endings(section_text, text) + text[end:]
+        return text[:start] + self._convert_line_endings(section_text, text[start:end]) + text[end:]
 
     def remove_from(self, text: bytes) -> bytes:
         """Return the text without its sections, as it was before they were inserted."""

@@ -186,9 +186,9 @@ def plan_install(file: Path, repository: Repository) -> FileChange:
 def plan_forced_install(file: Path, repository: Repository) -> FileChange:
     """Plan to replace a hook without the snippet by one with only the snippet, and to back the old hook up.
 
-    Raise UnsupportedHook if there is a backup already.
+    Raise UnsupportedHook if there is a backup already, or a directory in place of the hook.
     """
-    if not os.path.lexists(file) or _has_snippet(file):
+    if not os.path.lexists(file) or _has_snippet(file) or file.is_dir():
         return plan_install(file, repository)
     backup = file.with_name(file.name + BACKUP_SUFFIX)
     if os.path.lexists(backup):

@@ -286,6 +286,8 @@ def find_project_config_file(client: Client, project: Path) -> Path:
             f"{client.title} has no known configuration file in projects.",
             hint="Omit --project to use your own configuration.",
         )
+    if not project.is_dir():
+        raise BadRequest(f"{project} is not a directory.", hint="Give --project the root of a project.")
     paths = [project.absolute() / path for path in client.project_paths]
     return next((path for path in paths if path.exists()), paths[0])
 

@@ -30,8 +30,13 @@ from serve.setup.mcp_clients import (
     list_user_config_paths,
     starts_server,
 )
+from stores import locks
 from stores.errors import LineageError
+from stores.locks import Deadline
 
+# Lock of all edits, in the directory of the backups.
+LOCK_FILE: Final = "register.lock"
+LOCK_WAIT_SECONDS: Final = 10.0
 # Digits of the digest of a path in the name of its backup.
 BACKUP_DIGITS: Final = 8
 RESTART: Final = "Restart the client to apply it."
@@ -161,16 +166,24 @@ class ConfigFile:
     def _replace_file(
         self, before: bytes | None, after: str, *, is_update: bool = False, is_deletion: bool = False
     ) -> EditResult:
-        backup = None if before is None else self._write_backup(before, keep_existing=is_update)
-        if file_edit.read_file(self.path) != before:
-            raise ManualEditRequired(
-                f"Another program changed {self.path} at the same time.", hint="Run the command again."
-            )
-        if is_deletion:
-            file_edit.delete_file(self.path)
-            return EditResult(EditAction.DELETED, self.path, backup)
-        file_edit.write_file(self.path, after.encode())
-        return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
+        file_edit.create_private_directory(self.backup_directory)
+        lock = self.backup_directory / LOCK_FILE
+        with locks.acquire_exclusive_lock(
+            lock, Deadline.after(LOCK_WAIT_SECONDS, self._build_conflict_error)
+        ):
+            if file_edit.read_file(self.path) != before:
+                raise self._build_conflict_error()
+            backup = None if before is None else self._write_backup(before, keep_existing=is_update)
+            if is_deletion:
+                file_edit.delete_file(self.path)
+                return EditResult(EditAction.DELETED, self.path, backup)
+            file_edit.write_file(self.path, after.encode())
+            return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
+
+    def _build_conflict_error(self, _: float = 0.0) -> ManualEditRequired:
+        return ManualEditRequired(
+            f"Another program changed {self.path} at the same time.", hint="Run the command again."
+        )
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
         """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.
@@ -179,7 +192,6 @@ class ConfigFile:
         """
         if keep_existing and self._backup.exists():
             return self._backup
-        file_edit.create_private_directory(self.backup_directory)
         file_edit.write_file(self._backup, content)
         self._backup.chmod(0o600)
         return self._backup

@@ -38,9 +38,10 @@ from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, run_checks
     ],
 )
 def test_damaged_model_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoder: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, encoder: str
 ) -> None:
     """A truncated or missing model file is a problem, and its encoder is one too."""
+    request.addfinalizer(base.get_shared_encoder.cache_clear)  # or later tests would use the damaged files
     directory = shutil.copytree(
         base.MODELS_DIR, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
@@ -267,8 +268,6 @@ def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     result = run_checks(repo.path)["client cursor"]
     assert result.verdict is WARNING and f"{server} does not exist" in result.found
     assert "lineage register --client cursor --server-name history --write" in result.remedy
-    file.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}, /* mine\n}', encoding="utf-8")
-    assert "could not be checked" in run_checks(repo.path)["client cursor"].found
 
 
 def test_servers_of_a_project_are_not_started(repo: Repo, tmp_path: Path) -> None:
@@ -292,6 +291,17 @@ def test_odd_entries_of_clients(repo: Repo, tmp_path: Path) -> None:
     file.write_text(json.dumps({"mcpServers": {"lineage": entry}}), encoding="utf-8")
     found = run_checks(repo.path)["client cursor"].found
     assert "the server does not answer" in found and "TaskGroup" not in found
+
+
+def test_client_file_that_is_cut_off(repo: Repo, tmp_path: Path) -> None:
+    """A file that mentions lineage and is not valid is a warning, because the client may not read it."""
+    file = tmp_path / "user" / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    entry = '{"mcpServers": {"lineage": {"command": "/opt/bin/lineage-mcp"'
+    for text in (entry, f"{entry}}}}}}}, /* mine\n}}"):
+        file.write_text(text, encoding="utf-8")
+        result = run_checks(repo.path)["client cursor"]
+        assert result.verdict is WARNING and result.found.endswith("mentions lineage, but is no valid JSON")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")

@@ -17,7 +17,7 @@ TEXTS = st.builds(
     lambda lines, eol, last: eol.join(lines) + last,
     LINES,
     st.sampled_from([b"\n", b"\r\n"]),
-    st.sampled_from([b"", b"\n"]),
+    st.sampled_from([b"", b"\n", b"\r"]),
 )
 
 

@@ -158,6 +158,14 @@ def test_force_does_not_overwrite_a_backup(repo: Repo, hooks: Path) -> None:
     assert (hooks / "post-commit").read_bytes() == b"second\n"
 
 
+def test_force_does_not_replace_a_directory(repo: Repo, hooks: Path) -> None:
+    """A directory in place of a hook is an error with --force, too."""
+    (hooks / "post-commit").mkdir()
+    with pytest.raises(UnsupportedHook, match="is not a regular file"):
+        initialize(repo.path, FORCE)
+    assert (hooks / "post-commit").is_dir()
+
+
 def test_force_replaces_a_broken_snippet(repo: Repo, hooks: Path) -> None:
     """--force replaces a hook whose snippet has no end marker."""
     file = write_hook(hooks, HOOK_SNIPPET[:60] + b"\n")

@@ -6,6 +6,8 @@ import json
 import os
 import stat
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,7 +107,7 @@ def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
     )
     assert len(list(file.parent.iterdir())) == 1
     assert get_config_file(file, shape).remove(SERVER).action is EditAction.DELETED
-    assert not list(file.parent.iterdir()) and len(list((file.parent.parent / "backups").iterdir())) == 1
+    assert not list(file.parent.iterdir()) and len(list((file.parent.parent / "backups").glob("*.bak"))) == 1
     assert get_config_file(file, shape).remove(SERVER).action is EditAction.UNCHANGED
 
 
@@ -188,6 +190,7 @@ def test_next_step_of_a_client(
 ) -> None:
     """After a change, the output says what the client needs until it starts the server."""
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    (tmp_path / "project").mkdir()
     for project, text in ((tmp_path / "project", project_text), (None, user_text)):
         options = RegisterOptions(client, project=project, write=True)
         assert text in register(options, SERVER, tmp_path / "backups").text
@@ -252,6 +255,25 @@ def test_device_is_not_replaced(file: Path) -> None:
     with pytest.raises(FileAccessError, match="is no regular file"):
         get_config_file(file).write(SERVER)
     assert Path(os.devnull).is_char_device()
+
+
+def test_simultaneous_edits(file: Path) -> None:
+    """Of several edits at the same time, each is in the file, or is reported as failed."""
+    file.parent.mkdir()
+    file.write_text("{}")
+
+    def write(number: int) -> str | None:
+        name = f"lineage-{number}"
+        try:
+            get_config_file(file).write(replace(SERVER, name=name))
+        except ManualEditRequired as error:
+            assert "at the same time" in str(error)
+            return None
+        return name
+
+    with ThreadPoolExecutor(8) as pool:
+        written = [name for name in pool.map(write, range(40)) if name]
+    assert written and set(written) == set(json.loads(file.read_text())["mcpServers"])
 
 
 def test_comments_in_the_servers_stay(file: Path) -> None:
