@@ -206,7 +206,7 @@ class MindmapDirectory:
         try:
             with os.scandir(self.path) as entries:
                 return list(entries)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
         except OSError as error:
             raise self._build_folder_error(error) from error
