@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoders.base import MODELS_DIR
+from pipeline.encoders import base
 from pipeline.encoders.cross_encoder import MEANS_PRODUCT_SCALE, SEGMENTS
 from pipeline.encoders.minilm import (
     EPSILON,
@@ -38,7 +38,7 @@ from pipeline.encoders.minilm import (
 from pipeline.encoders.onnx_file import Node, Tensors, read_constants, serialize_model
 from pipeline.options import Precision
 
-BUNDLED_MODEL: Final = MODELS_DIR / "minilm.onnx"
+ENCODER_FILE: Final = "minilm.onnx"
 # Version of ONNX's operators: the first one with LayerNormalization.
 OPSET: Final = 17
 # Tensors that have an older name in the file of the cross-encoder: that name -> name in this module.
@@ -174,7 +174,7 @@ class TokenEmbeddings:
     @classmethod
     def load_bundled(cls) -> TokenEmbeddings:
         """Load the embeddings of the bundled encoder."""
-        tensors = read_constants(BUNDLED_MODEL.read_bytes())
+        tensors = read_constants((base.MODELS_DIR / ENCODER_FILE).read_bytes())
         # Without the copies, these views would hold the whole file in memory.
         return cls(*(tensors[name].copy() for name in ("words", "words_scale", "positions")))
 
@@ -210,7 +210,7 @@ def build_fp32_model() -> bytes:
     Inputs: `token_embeddings`, from `TokenEmbeddings`; `padding_bias`, 0 for each token and PADDING_BIAS for padding;
     `token_mask`, 1 for each token and 0 for padding. Output: `sum`, the sum of each text's token vectors.
     """
-    graph = _Fp32Graph(is_padded=True, source=read_constants(BUNDLED_MODEL.read_bytes()))
+    graph = _Fp32Graph(is_padded=True, source=read_constants((base.MODELS_DIR / ENCODER_FILE).read_bytes()))
     graph.add_shared_constants()
     x = graph.add_layer_norm("token_embeddings", "embeddings.LayerNorm")
     for layer in range(LAYER_COUNT):

@@ -38,10 +38,9 @@ from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, run_checks
     ],
 )
 def test_damaged_model_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, encoder: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoder: str
 ) -> None:
     """A truncated or missing model file is a problem, and its encoder is one too."""
-    request.addfinalizer(base.get_shared_encoder.cache_clear)  # or later tests would use the damaged files
     directory = shutil.copytree(
         base.MODELS_DIR, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
