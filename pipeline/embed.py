@@ -11,11 +11,13 @@ only vectors. Its workers need this package, but no repository and no index.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -150,23 +152,22 @@ class EmbeddingStage:
         """
         done_count = 0
         results = map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
-        while True:
+        while done_count < pending.num_rows:
             storage_seconds = self.profile.seconds.get("storage", 0.0)
             with self.profile.measure("embed"):
-                vectors_by_task = next(results, None)
+                vectors_by_task = [next(results)]
+                group = self._groups.popleft()
+                vectors_by_task += islice(results, self._count_tasks(group) - 1)
             # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage", so
             # subtract it here.
             self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
-            if vectors_by_task is None:
-                return
-            group = self._groups.popleft()
             done_count += group.text_count
             is_last = done_count == pending.num_rows
             self._write_group(group, vectors_by_task, completed_commit if is_last else None)
             yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
-        """Yield the tasks of each group, and append the group to `_groups`."""
+        """Yield the tasks of each group, at least one, and append the group to `_groups`."""
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
@@ -175,8 +176,12 @@ class EmbeddingStage:
             self._groups.append(group)
             yield [
                 EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task])
-                for first in range(0, len(group.texts), self.texts_per_task)
+                for first in range(0, self._count_tasks(group) * self.texts_per_task, self.texts_per_task)
             ]
+
+    def _count_tasks(self, group: TextGroup) -> int:
+        """Return the number of tasks of a group: one without texts if the cache has all of its vectors."""
+        return max(1, math.ceil(len(group.texts) / self.texts_per_task))
 
     def _build_group(self, pending_texts: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
         if self.cache is None:

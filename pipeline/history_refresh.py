@@ -102,7 +102,7 @@ class HistoryRefresh:
         tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
         groups = split_into_batches(tasks, self.tasks_per_worker * workers)
         results = map_groups(extract_batches, groups, jobs=workers, prefer="processes")
-        extracted_batches = chain.from_iterable(chain.from_iterable(results))
+        extracted_batches = chain.from_iterable(results)
         done, total = 0, sum(batch.num_rows for batch in batches)
         for batch, extracted in zip(batches, extracted_batches, strict=True):
             yield self._replace_rows(batch, extracted)

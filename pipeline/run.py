@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ from stores.history import UnreadableCommit
 from stores.index_location import IndexLocation
 from stores.maintenance import delete_index
 
-# Commits per batch, which is written in one transaction. A killed run loses at most one batch.
+# Commits per batch, which is written in one transaction.
 COMMITS_PER_BATCH: Final = 100
 
 # Maximum number of consecutive batches per task, which reuses the syntax trees of its batches. Compared with one
@@ -291,13 +292,13 @@ class IndexRun:
         jobs = self._count_jobs(start, head_update)
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
-        for results in map_groups(run_task, groups, jobs=jobs, prefer="processes"):
-            while results:  # `pop` frees each result, because those of the next group arrive meanwhile
-                for rows in results.pop(0):
-                    if isinstance(rows, ParsedFiles):
-                        progress = self._write_head(writer, rows, progress)
-                    else:
-                        progress = self._write_batch(writer, rows, start, progress)
+        results = map_groups(run_task, groups, jobs=jobs, prefer="processes")
+        for rows in chain.from_iterable(results):
+            if isinstance(rows, ParsedFiles):
+                progress = self._write_head(writer, rows, progress)
+            else:
+                progress = self._write_batch(writer, rows, start, progress)
+            del rows  # frees them while the workers run
         if head_update.removed_paths:
             progress = self._write_head(writer, build_deletion(head_update.removed_paths), progress)
         return progress

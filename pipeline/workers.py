@@ -1,8 +1,8 @@
 """Ordered parallel map in groups by joblib, start of worker processes, and limits on the memory of malloc.
 
 joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
-in memory. So tasks run in groups. At most two groups are in memory: the one whose results the caller uses, and the next
-one, which runs meanwhile. `joblib.parallel_config` can select another backend for the same tasks, such as Dask.
+in memory. So tasks run in groups, and a group starts when all results of the one before have arrived.
+`joblib.parallel_config` can select another backend for the same tasks, such as Dask.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import os
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Final, Literal, TypeVar
 
 from pipeline import interrupts
@@ -98,9 +100,10 @@ def map_groups(
     *,
     jobs: int | None,
     prefer: Literal["processes", "threads"],
-) -> Iterator[list[Result]]:
-    """Call a function with each item; yield the results of each group in order, while the next group runs.
+) -> Iterator[Result]:
+    """Call a function with each item, one group after the other; yield the results in order, as soon as they arrive.
 
+    The next group runs while the caller uses the last results of a group.
     `jobs`: number of workers; with one, tasks run in this thread. None leaves the number to `joblib.parallel_config`.
     `prefer`: kind of workers, if `joblib.parallel_config` selects no backend.
     Raises WorkerDied if a worker process ends during a task, and RuntimeError if the system starts no more threads.
@@ -128,19 +131,30 @@ def map_groups(
         with interrupts.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
+        # The last results of a group, one for each worker, arrive at about the same time. So they are used after the
+        # start of the next group, or the workers would wait.
+        last_count = count_jobs(jobs)
+        last_results: deque[Result] = deque()
         try:
             for group in groups:
-                finished = None if running is None else list(running)
                 with interrupts.defer_signals():
                     running = parallel(call(function, item) for item in group)
-                if finished is not None:
-                    yield finished
+                yield from _take_all(last_results)
+                for result in islice(running, max(0, len(group) - last_count)):
+                    yield result
+                    del result  # frees it while the next one is computed
+                last_results.extend(running)
+            yield from _take_all(last_results)
         except BaseException:
             if running is not None:
                 _cancel(running)
             raise
-        if running is not None:
-            yield list(running)
+
+
+def _take_all(results: deque[Result]) -> Iterator[Result]:
+    """Yield all results, and remove each one before."""
+    while results:
+        yield results.popleft()
 
 
 def _run_call(function: Callable[[Item], Result], item: Item) -> Result:

@@ -201,11 +201,10 @@ class RepositoryArgumentParser(argparse.ArgumentParser):
 
 
 def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], jobs: int) -> Iterator[str]:
-    """Yield the result of each repository's task in order, soon after it is done. `jobs`: worker processes."""
+    """Return an iterator of the results, in order, as soon as they arrive. `jobs`: worker processes."""
     size = GROUP_SIZE * jobs
     groups = (tasks[start : start + size] for start in range(0, len(tasks), size))
-    for results in map_groups(function, groups, jobs=jobs, prefer="processes"):
-        yield from results
+    return map_groups(function, groups, jobs=jobs, prefer="processes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             min=1,
             metavar="N",
-            help="Commits per transaction. A killed run loses at most these. [default: from --resources]",
+            help="Commits per transaction. A run after a killed one continues after the last transaction. "
+            "[default: from --resources]",
         ),
     ] = None,
     embed_batch: Annotated[

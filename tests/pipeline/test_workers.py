@@ -72,15 +72,15 @@ libc.fflush(None)
 @pytest.mark.parametrize("prefer", ["processes", "threads"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_are_in_order(jobs: int, prefer: Literal["processes", "threads"]) -> None:
-    """Each group gives the results of `map`, with any number of workers, also an empty group."""
+    """The results are those of `map`, with any number of workers, also with an empty group."""
     groups = [range(-4, 0), [], range(-20, -17)]
-    assert list(map_groups(abs, groups, jobs=jobs, prefer=prefer)) == [[4, 3, 2, 1], [], [20, 19, 18]]
+    assert list(map_groups(abs, groups, jobs=jobs, prefer=prefer)) == [4, 3, 2, 1, 20, 19, 18]
     assert list(map_groups(abs, [], jobs=jobs, prefer=prefer)) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_two_groups_are_in_memory(jobs: int) -> None:
-    """While the caller uses the results of a group, only the next group has been read."""
+def test_next_group_is_read_at_the_end_of_a_group(jobs: int) -> None:
+    """While the caller uses a result, at most the group after it has been read, and only at the end of its group."""
     read_count = 0
 
     def iter_groups() -> Iterator[list[int]]:
@@ -89,8 +89,9 @@ def test_two_groups_are_in_memory(jobs: int) -> None:
             read_count += 1
             yield [number] * 3
 
-    for result_count, _ in enumerate(map_groups(abs, iter_groups(), jobs=jobs, prefer="threads"), start=1):
-        assert read_count <= result_count + 1
+    for index, _ in enumerate(map_groups(abs, iter_groups(), jobs=jobs, prefer="threads")):
+        is_last_of_group = index % 3 >= 3 - jobs
+        assert read_count <= index // 3 + 1 + is_last_of_group
 
 
 @dataclass(eq=False)
@@ -115,11 +116,11 @@ def _create_cycle(_: int) -> int:
 def test_garbage_of_a_task_is_freed() -> None:
     """A worker process frees memory in reference cycles, such as that of a repository, before its next task."""
     groups = [range(6), range(6)]
-    assert list(map_groups(_create_cycle, groups, jobs=2, prefer="processes")) == [[0] * 6] * 2
+    assert list(map_groups(_create_cycle, groups, jobs=2, prefer="processes")) == [0] * 12
 
 
 def test_next_group_runs_meanwhile() -> None:
-    """The next group is processed while the caller uses the results of the one before."""
+    """The next group is processed while the caller uses the last result of the one before."""
     started = threading.Event()
 
     def mark(item: int) -> None:
@@ -129,12 +130,25 @@ def test_next_group_runs_meanwhile() -> None:
     results = map_groups(mark, [[0], [1]], jobs=2, prefer="threads")
     next(results)
     assert started.wait(20)
-    assert list(results) == [[None]]
+    assert list(results) == [None]
+
+
+def test_results_are_used_while_their_group_runs() -> None:
+    """A result does not wait for the later ones of its group."""
+    is_used = threading.Event()
+
+    def wait(item: int) -> bool:
+        return item == 0 or is_used.wait(20)
+
+    results = map_groups(wait, [range(4)], jobs=2, prefer="threads")
+    next(results)
+    is_used.set()
+    assert all(results)
 
 
 def test_one_job_runs_in_this_process() -> None:
     """With one job no process is started."""
-    assert list(map_groups(get_pid, [[0, 1]], jobs=1, prefer="processes")) == [[os.getpid()] * 2]
+    assert list(map_groups(get_pid, [[0, 1]], jobs=1, prefer="processes")) == [os.getpid()] * 2
 
 
 def get_exception_hook(_: object) -> object:
@@ -150,7 +164,7 @@ def test_excepthook_is_kept_without_worker_processes(
 ) -> None:
     """Without worker processes, the hook for errors of threads is not replaced."""
     with joblib.parallel_config(backend=backend) if backend else nullcontext():
-        [[hook]] = map_groups(get_exception_hook, [[0]], jobs=jobs, prefer=prefer)
+        [hook] = map_groups(get_exception_hook, [[0]], jobs=jobs, prefer=prefer)
     assert hook is threading.excepthook
 
 
@@ -164,22 +178,22 @@ def test_excepthook_is_replaced_for_worker_processes() -> None:
         yield [0]
 
     with joblib.parallel_config(backend="loky"):
-        assert [*map_groups(abs, read_groups(), jobs=2, prefer="threads")] == [[0]]
+        assert [*map_groups(abs, read_groups(), jobs=2, prefer="threads")] == [0]
     assert hooks != [default_hook]
     assert threading.excepthook is default_hook
 
 
 def test_workers_are_processes() -> None:
     """Tasks that prefer processes run in other processes, which the next groups reuse."""
-    pids = [set(group) for group in map_groups(get_pid, [range(8)] * 3, jobs=2, prefer="processes")]
-    assert os.getpid() not in set.union(*pids)
-    assert len(set.union(*pids)) == 2
+    pids = set(map_groups(get_pid, [range(8)] * 3, jobs=2, prefer="processes"))
+    assert os.getpid() not in pids
+    assert len(pids) == 2
 
 
 def test_ambient_backend_is_used() -> None:
     """An active `joblib.parallel_config` decides on the backend, and on the number of jobs if none is given."""
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        [pids] = map_groups(get_pid, [range(4)], jobs=None, prefer="processes")
+        pids = list(map_groups(get_pid, [range(4)], jobs=None, prefer="processes"))
     assert pids == [os.getpid()] * 4
 
 
@@ -214,7 +228,7 @@ def test_stopped_map_prints_nothing() -> None:
     program = (
         "import time\n"
         "from pipeline.workers import map_groups\n"
-        "for group in map_groups(time.sleep, [[0, 0], [1] * 4], jobs=2, prefer='processes'):\n"
+        "for _ in map_groups(time.sleep, [[0, 0], [1] * 4], jobs=2, prefer='processes'):\n"
         "    time.sleep(0.5)\n"
         "    raise SystemExit(3)\n"
     )
@@ -237,7 +251,7 @@ def test_importing_is_light() -> None:
 @pytest.mark.parametrize(
     ("number", "handler", "expected_output"),
     [
-        (signal.SIGINT, "lambda *_: None", "[3, 2, 1]\n"),
+        (signal.SIGINT, "lambda *_: None", "3 2 1\n"),
         (signal.SIGINT, "signal.default_int_handler", "interrupted\n"),
         (signal.SIGHUP, "signal.default_int_handler", "interrupted\n"),
     ],
@@ -282,7 +296,7 @@ def test_error_reaches_caller() -> None:
     """An exception in a worker is raised in the caller, and a later map works."""
     with pytest.raises(ValueError, match="invalid literal"):
         list(map_groups(int, [["1", "x"]], jobs=2, prefer="processes"))
-    assert list(map_groups(int, [["1", "2"]], jobs=2, prefer="processes")) == [[1, 2]]
+    assert list(map_groups(int, [["1", "2"]], jobs=2, prefer="processes")) == [1, 2]
 
 
 def test_killed_worker_is_an_error() -> None:
@@ -290,7 +304,7 @@ def test_killed_worker_is_an_error() -> None:
     with pytest.raises(WorkerDied, match="perhaps because memory ran out") as error_info:
         list(map_groups(kill_worker_at_five, [range(20)], jobs=2, prefer="processes"))
     assert "--workers 1" in error_info.value.hint
-    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [[1]]
+    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [1]
 
 
 def test_map_ends_if_its_pool_cannot_start_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +314,7 @@ def test_map_ends_if_its_pool_cannot_start_a_thread(monkeypatch: pytest.MonkeyPa
         patch.setattr(threading.Thread, "start", partialmethod(start_thread, threading.Thread.start))
         with pytest.raises(RuntimeError, match="can't start new thread"):
             list(map_groups(abs, [[-1] * 4], jobs=2, prefer="processes"))
-    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [[1]]
+    assert list(map_groups(abs, [[-1]], jobs=2, prefer="processes")) == [1]
 
 
 def test_count_usable_cpus() -> None:
