@@ -192,6 +192,8 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     if hunks["old_path"].null_count() == hunks.height:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
+    # Newest path of the file of each rename, by old and new path. Another branch can have the same rename.
+    newest_by_rename: dict[tuple[str | None, str], str] = {}
     newest_paths: list[str] = []
     # Positions of the changes of each path, as long as neither a rename from this path nor the file's start was found.
     # Changes on a branch without the rename can be newer than the rename.
@@ -199,18 +201,19 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     # Newest changes first.
     for position, (path, old_path, kind) in enumerate(zip(*columns, strict=True)):
-        newest = newest_by_path.get(path, path)
+        newest = newest_by_path.get(path) or newest_by_rename.get((old_path, path), path)
         newest_paths.append(newest)
         if path not in newest_by_path:
             unassigned_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
-        if is_renamed or kind == "added":
+        if kind == "added":
             unassigned_changes.pop(path, None)  # the file at this path starts here: they are its own changes
         if is_renamed:
-            newest_by_path.pop(path, None)  # an older file of this path is another file
-            newest_by_path[old_path] = newest
-            for newer_position in unassigned_changes.pop(old_path, ()):
+            # Changes of the new path are left if another branch made this rename later.
+            for newer_position in (*unassigned_changes.pop(path, ()), *unassigned_changes.pop(old_path, ())):
                 newest_paths[newer_position] = newest
+            newest_by_path.pop(path, None)  # an older file of this path is another file
+            newest_by_path[old_path] = newest_by_rename[old_path, path] = newest
     return hunks.select(index.hunks.columns).with_columns(
         file_path=pl.Series(newest_paths, dtype=pl.String), old_path=pl.lit(None, pl.String)
     )

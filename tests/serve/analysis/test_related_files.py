@@ -346,6 +346,25 @@ def test_change_of_the_old_path_on_another_branch(find_special: Find) -> None:
     assert (answer.hits[0].file_path, answer.hits[0].support) == ("beside.txt", 3)
 
 
+def test_same_rename_on_two_branches(repo: Repo, home: Path) -> None:
+    """A file that two branches renamed alike is one file, with a branch's change between the dates of the renames."""
+    content = "".join(f"line {number}\n" for number in range(20))
+    repo.commit_file("a.txt", content)
+    repo.branch("side")
+    repo.rename("a.txt", "b.txt")
+    repo.commit("Rename on the branch")
+    repo.commit_file("b.txt", f"{content}more\n")
+    repo.switch("main")
+    repo.rename("a.txt", "b.txt")
+    repo.commit("Rename on main")
+    repo.merge("side")
+    repo.rename("b.txt", "c.txt")
+    repo.commit("Rename again")
+    build_index(repo, home)
+    details = find_related_files(RelatedRequest("c.txt"), repo.path, home).meta.related
+    assert (details.commits, details.old_paths) == (5, ("b.txt", "a.txt"))
+
+
 def test_another_file_at_the_old_path(find_special: Find) -> None:
     """A new file at the path of a renamed one is another file."""
     assert find_special("replaced.txt").meta.related.commits == 2
