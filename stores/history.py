@@ -263,20 +263,20 @@ def load_file_history(
     changes_by_path = _load_changes_by_path(connection, path, reachability)
     dates = {change.commit_sha: change.date for changes in changes_by_path.values() for change in changes}
     positions = {sha: position for position, sha in enumerate(sort_newest_first(dates))}
-    # Position of the commit that renamed the file from each path. Newer changes of the path do not count.
+    # Position of the newest commit that renamed the file from each path. Newer changes of the path do not count.
     rename_positions = {path: 0}
     pending_paths = [path]
     hunk_by_sha: dict[str, int] = {}
     while pending_paths:
         current_path = pending_paths.pop()
-        changes = changes_by_path[current_path]
-        for change in sorted(changes, key=lambda change: positions[change.commit_sha]):
-            if positions[change.commit_sha] < rename_positions[current_path]:
+        for change in sorted(changes_by_path[current_path], key=lambda change: positions[change.commit_sha]):
+            position, old_path = positions[change.commit_sha], change.old_path
+            if position < rename_positions[current_path]:
                 continue
             hunk_by_sha.setdefault(change.commit_sha, change.hunk_id)
-            if change.old_path and change.old_path not in rename_positions:
-                rename_positions[change.old_path] = positions[change.commit_sha]
-                pending_paths.append(change.old_path)
+            if old_path and position < rename_positions.get(old_path, len(positions)):
+                rename_positions[old_path] = position
+                pending_paths.append(old_path)
     return tuple((sha, hunk_by_sha[sha]) for sha in positions if sha in hunk_by_sha)
 
 

@@ -46,10 +46,14 @@ def test_file_history() -> None:
     assert list_numbers("nowhere", ReachabilityDelta()) == []
 
 
-def test_former_name_counts_up_to_its_last_rename() -> None:
+@pytest.mark.parametrize(
+    ("paths", "old_paths"),
+    [("abaabb", {2: "a", 3: "b", 5: "a"}), ("abaacb", {2: "a", 3: "b", 5: "a", 6: "c"})],
+)
+def test_former_name_counts_up_to_its_last_rename(paths: str, old_paths: dict[int, str]) -> None:
     """A file that was renamed twice from the same name has the commits under this name up to the second rename."""
-    connection = create_index([SampleHunk(number, path) for number, path in enumerate("abaabb", 1)])
-    for number, old_path in ((2, "a"), (3, "b"), (5, "a")):
+    connection = create_index([SampleHunk(number, path) for number, path in enumerate(paths, 1)])
+    for number, old_path in old_paths.items():
         connection.execute("UPDATE hunks SET old_path = ? WHERE commit_sha = ?", [old_path, make_sha(number)])
     changes = history.load_file_history(connection, "b", ReachabilityDelta(), sort_by_date)
     assert [sha for sha, _ in changes] == [make_sha(number) for number in (6, 5, 4, 3, 2, 1)]
