@@ -1,4 +1,4 @@
-"""Embedding on a Dask cluster: a real scheduler, with workers in processes of their own."""
+"""Index runs on a Dask cluster: a real scheduler, with workers in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import joblib
 import pytest
+from distributed import Client
 from numpy import float32
 from numpy.typing import NDArray
 
@@ -30,10 +32,10 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def dask_cluster(scheduler: Cluster) -> Iterator[Cluster]:
-    """Scheduler with two workers."""
-    for _ in range(2):
-        scheduler.start_worker()
+def dask_cluster(scheduler: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Scheduler with two workers. The parameter has the number of threads of each worker instead."""
+    for threads in getattr(request, "param", (1, 1)):
+        scheduler.start_worker(threads)
     yield scheduler
     scheduler.stop_workers()
 
@@ -46,27 +48,53 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 def run_index(repo: Repo, home: Path, scheduler: str | None, report: object = None) -> None:
     repository, location = open_repository(repo.path), get_location(repo, home)
     with locks.acquire_run_lock(location):
-        options = RunOptions(scheduler=scheduler, embed_batch=1)
+        options = RunOptions(commit_batch=3, scheduler=scheduler, embed_batch=1)
         IndexRun(
             repository,
             location,
             options,
             StaticEncoder(),
+            workers=None,
+            threads=None,
             report=report if callable(report) else lambda _: None,
         ).run()
 
 
-def test_vectors_equal_those_of_this_machine(repo: Repo, tmp_path: Path, dask_cluster: Cluster) -> None:
+@pytest.fixture(scope="module")
+def local_fingerprint(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Fingerprint of an index that one worker of this machine made."""
+    home = tmp_path_factory.mktemp("here")
+    run_index(repo, home, None)
+    return compute_fingerprint(repo.path, home)
+
+
+def test_vectors_equal_those_of_this_machine(
+    repo: Repo, tmp_path: Path, dask_cluster: Cluster, local_fingerprint: object
+) -> None:
     """An index embedded by a cluster equals one that was embedded here."""
-    run_index(repo, tmp_path / "cluster", dask_cluster.address)
-    run_index(repo, tmp_path / "here", None)
-    assert compute_fingerprint(repo.path, tmp_path / "cluster") == compute_fingerprint(
-        repo.path, tmp_path / "here"
-    )
+    run_index(repo, tmp_path, dask_cluster.address)
+    assert compute_fingerprint(repo.path, tmp_path) == local_fingerprint
+
+
+@pytest.mark.parametrize("dask_cluster", [(1,), (1, 3)], indirect=True)
+def test_rows_do_not_depend_on_cluster_workers(
+    repo: Repo, tmp_path: Path, dask_cluster: Cluster, local_fingerprint: object
+) -> None:
+    """Both parts of a run on one thread or four of a cluster give the rows of one worker of this machine."""
+    with (
+        Client(dask_cluster.address, set_as_default=False) as client,
+        joblib.parallel_config(backend="dask", client=client, n_jobs=-1),
+    ):
+        run_index(repo, tmp_path, None)
+    assert compute_fingerprint(repo.path, tmp_path) == local_fingerprint
 
 
 def test_killed_worker_is_replaced(
-    repo: Repo, tmp_path: Path, dask_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    repo: Repo,
+    tmp_path: Path,
+    dask_cluster: Cluster,
+    local_fingerprint: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If a worker is killed midway, the others do its tasks; the vectors are the same."""
     monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 8)
@@ -77,13 +105,10 @@ def test_killed_worker_is_replaced(
             killed.append(progress)
             dask_cluster.workers[0].send_signal(signal.SIGKILL)
 
-    run_index(repo, tmp_path / "cluster", dask_cluster.address, kill_after_first_chunk)
+    run_index(repo, tmp_path, dask_cluster.address, kill_after_first_chunk)
     assert killed and killed[0].embedded_texts < killed[0].total_texts
     assert dask_cluster.workers[0].wait() == -signal.SIGKILL
-    run_index(repo, tmp_path / "here", None)
-    assert compute_fingerprint(repo.path, tmp_path / "cluster") == compute_fingerprint(
-        repo.path, tmp_path / "here"
-    )
+    assert compute_fingerprint(repo.path, tmp_path) == local_fingerprint
 
 
 def test_no_text_is_sent_to_another_version(

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import joblib
@@ -58,12 +59,23 @@ def full_run_fingerprint(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -
     return compute_fingerprint(repo.path, home)
 
 
-@pytest.mark.parametrize(("batch", "workers"), [(1, 1), (7, 1), (3, 2), (100, 2)])
+@pytest.mark.parametrize(
+    ("batch", "workers", "backend"),
+    [
+        (1, 1, "loky"),
+        (7, 1, "threading"),
+        (3, 2, None),
+        (100, 2, None),
+        (3, 4, "loky"),
+        (3, 4, "threading"),
+    ],
+)
 def test_rows_do_not_depend_on_batches_or_workers(
-    repo: Repo, full_run_fingerprint: object, tmp_path: Path, batch: int, workers: int
+    repo: Repo, full_run_fingerprint: object, tmp_path: Path, batch: int, workers: int, backend: str | None
 ) -> None:
-    """Rows and vectors are identical for any batch size and number of workers."""
-    run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
+    """Rows and vectors are identical for any batch size, number of workers and backend. `test_cluster` tests Dask."""
+    with joblib.parallel_config(backend=backend) if backend else nullcontext():
+        run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
     assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
 
 
