@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from itertools import islice
 from typing import Final
@@ -47,10 +49,14 @@ TEXTS_PER_TASK: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class EncodeTask:
-    """Texts for one call of the encoder. A worker on another machine receives it pickled."""
+    """Texts for one call of the encoder. A worker on another machine receives it pickled.
+
+    `expected_worker`: result of `describe_worker` that the worker must have; None if this machine encodes.
+    """
 
     encoder: Encoder
     texts: tuple[str, ...]
+    expected_worker: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,13 @@ class TextGroup:
 
 
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
-    """Return one unit vector per text of the task, in order: an array of shape (texts, dimension)."""
+    """Return one unit vector per text of the task, in order: an array of shape (texts, dimension).
+
+    Raises ClusterUnavailable if the worker has another description than expected: `use_cluster` checks only workers
+    that are there at the start.
+    """
+    if task.expected_worker is not None:
+        _check_worker(f"on {socket.gethostname()}", describe_worker(), task.expected_worker)
     return task.encoder.encode(task.texts)
 
 
@@ -168,6 +180,7 @@ class EmbeddingStage:
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
         """Yield the tasks of each group, at least one, and append the group to `_groups`."""
+        expected_worker = describe_worker() if self.jobs is None else None
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
@@ -175,7 +188,7 @@ class EmbeddingStage:
             group = self._build_group(pending_texts)
             self._groups.append(group)
             yield [
-                EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task])
+                EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task], expected_worker)
                 for first in range(0, self._count_tasks(group) * self.texts_per_task, self.texts_per_task)
             ]
 
@@ -281,6 +294,7 @@ def use_cluster(scheduler: str) -> Iterator[int]:
             yield sum(client.nthreads().values())
 
 
+@cache
 def describe_worker() -> str:
     """Return the version of this package and a digest of its models. Machines on which both are equal embed alike."""
     checksums = (base.MODELS_DIR / base.CHECKSUM_FILE).read_bytes()
@@ -297,10 +311,14 @@ def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
             f"The Dask scheduler at {scheduler} has no workers.",
             hint=f"Start some with `dask worker {scheduler} --nthreads 1`.",
         )
-    expected = describe_worker()
     for address, description in sorted(descriptions.items()):
-        if description != expected:
-            raise ClusterUnavailable(
-                f"The Dask worker {address} cannot embed for this index: {description}. This machine has {expected}.",
-                hint="Install the same version of history-lineage on every worker, and restart them.",
-            )
+        _check_worker(address, description, describe_worker())
+
+
+def _check_worker(worker: str, description: object, expected: str) -> None:
+    """Raise ClusterUnavailable if the description of a worker is not the expected one. `worker`: its address."""
+    if description != expected:
+        raise ClusterUnavailable(
+            f"The Dask worker {worker} cannot embed for this index: {description}. This machine has {expected}.",
+            hint="Install the same version of history-lineage on every worker, and restart them.",
+        )

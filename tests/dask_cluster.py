@@ -34,9 +34,9 @@ class Cluster:
     folder: Path
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start_worker(self, threads: int = 1) -> None:
+    def start_worker(self, threads: int = 1, *extra_options: str) -> None:
         """Start a worker and wait until the scheduler knows it."""
-        options = ("--nthreads", str(threads), "--local-directory", str(self.folder))
+        options = ("--nthreads", str(threads), "--local-directory", str(self.folder), *extra_options)
         process = subprocess.Popen(
             (*WORKER, *options, self.address), cwd=ROOT, stderr=subprocess.PIPE, text=True
         )

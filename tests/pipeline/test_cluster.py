@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import joblib
@@ -111,8 +111,21 @@ def test_killed_worker_is_replaced(
     assert compute_fingerprint(repo.path, tmp_path) == local_fingerprint
 
 
+@pytest.fixture
+def start_other_version(scheduler: Cluster, tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Function that starts a worker whose version of this package is 9.9.9."""
+    program = tmp_path / "other_version.py"
+    program.write_text("from pipeline import embed\nembed.metadata.version = lambda _: '9.9.9'\n")
+    yield lambda: scheduler.start_worker(1, "--preload", str(program))
+    scheduler.stop_workers()
+
+
 def test_no_text_is_sent_to_another_version(
-    repo: Repo, tmp_path: Path, dask_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    repo: Repo,
+    tmp_path: Path,
+    scheduler: Cluster,
+    start_other_version: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Workers of another version are refused before any text is sent, and the commits are indexed by words."""
 
@@ -120,11 +133,30 @@ def test_no_text_is_sent_to_another_version(
         raise AssertionError
 
     monkeypatch.setattr(embed, "encode_texts", encode_nothing)
-    monkeypatch.setattr("pipeline.embed.metadata.version", lambda _: "9.9.9")
+    start_other_version()
     with pytest.raises(
-        ClusterUnavailable, match=r"tcp://127.* cannot embed .* This machine has 9\.9\.9"
+        ClusterUnavailable, match=r"tcp://127.* cannot embed .*: 9\.9\.9, models .* This machine has"
     ) as error_info:
-        run_index(repo, tmp_path, dask_cluster.address)
+        run_index(repo, tmp_path, scheduler.address)
+    assert "same version" in error_info.value.hint
+
+
+def test_later_worker_of_another_version(
+    repo: Repo,
+    tmp_path: Path,
+    dask_cluster: Cluster,
+    start_other_version: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker of another version that joins during a run encodes no text: the run fails with an error."""
+    monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 8)
+
+    def start_once(progress: Progress) -> None:
+        if progress.embedded_texts and len(dask_cluster.workers) == 2:
+            start_other_version()
+
+    with pytest.raises(ClusterUnavailable, match=r"on \S+ cannot embed .*: 9\.9\.9, models ") as error_info:
+        run_index(repo, tmp_path, dask_cluster.address, start_once)
     assert "same version" in error_info.value.hint
 
 
