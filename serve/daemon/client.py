@@ -24,6 +24,8 @@ from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
+# Wait for the status, which the daemon normally reports within a millisecond, even while it works on requests.
+STATUS_TIMEOUT_SECONDS: Final = 10.0
 # A request that crashes two daemons would crash a third one too, and so end the requests of other clients.
 MAX_CRASHES: Final = 2
 
@@ -89,7 +91,9 @@ class DaemonClient:
     def fetch_status(self) -> protocol.StatusReport | None:
         """Return the status of the daemon, or None if none is running or it is stopping. No daemon is started."""
         try:
-            response = self._send("GET", "/status", b"", {})
+            response = self._send(
+                "GET", "/status", b"", {}, min(self.timeout_seconds, STATUS_TIMEOUT_SECONDS)
+            )
         except _ConnectionLost:
             return None
         if response is None or response.status == process.STATUS_STOPPING:
@@ -130,21 +134,30 @@ class DaemonClient:
                 return _parse_response(response, answer_type, self.paths)
         raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {self.paths.log}.")
 
-    def _send(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> _Response | None:
+    def _send(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        headers: dict[str, str],
+        timeout_seconds: float | None = None,
+    ) -> _Response | None:
         """Send a request and return the response, or None if no daemon is running."""
-        connection = _Connection(self.paths, self.timeout_seconds)
+        timeout_seconds = timeout_seconds or self.timeout_seconds
+        connection = _Connection(self.paths, timeout_seconds)
         try:
             try:
                 connection.connect()
             except (FileNotFoundError, NotADirectoryError, ConnectionError):
                 return None
             connection.request(method, target, body, headers)
-            _wait_for_response(connection.sock, self.timeout_seconds)
+            self._wait_for_response(connection.sock, timeout_seconds)
             response: HTTPResponse = connection.getresponse()
             return _Response(response.status, response.read())
         except TimeoutError as error:
             raise DaemonUnavailable(
-                f"The daemon did not answer within {self.timeout_seconds:g} s."
+                f"The daemon did not answer within {timeout_seconds:g} s.",
+                hint=f"If it does not react to `lineage daemon stop`, delete {self.paths.socket}.",
             ) from error
         except (ConnectionError, HTTPException) as error:
             raise _ConnectionLost from error
@@ -154,27 +167,30 @@ class DaemonClient:
         finally:
             connection.close()
 
+    def _wait_for_response(self, connection: socket.socket, timeout_seconds: float) -> None:
+        """Wait until the daemon responds or closes the connection.
 
-def _wait_for_response(connection: socket.socket, timeout: float) -> None:
-    """Wait until the daemon responds or closes the connection.
-
-    Raises TimeoutError after `timeout` seconds, and DaemonUnavailable if the daemon is suspended.
-    """
-    pid = process.read_peer_pid(connection)
-    deadline = time.monotonic() + timeout
-    while (remaining_seconds := deadline - time.monotonic()) > 0:
-        check_cancelled()
-        connection.settimeout(min(process.SUSPENDED_POLL_SECONDS, remaining_seconds))
-        with suppress(TimeoutError):
-            connection.recv(1, socket.MSG_PEEK)
-            connection.settimeout(timeout)
-            return
-        if pid is not None and locks.is_process_suspended(pid):
-            raise DaemonUnavailable(
-                f"The daemon (process {pid}) is suspended.",
-                hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
-            )
-    raise TimeoutError
+        Raises TimeoutError after `timeout_seconds`, and DaemonUnavailable if the daemon is suspended or does not react.
+        """
+        pid = process.read_peer_pid(connection)
+        deadline = time.monotonic() + timeout_seconds
+        next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
+            check_cancelled()
+            connection.settimeout(min(process.SUSPENDED_POLL_SECONDS, remaining_seconds))
+            with suppress(TimeoutError):
+                connection.recv(1, socket.MSG_PEEK)
+                connection.settimeout(timeout_seconds)
+                return
+            if pid is not None and locks.is_process_suspended(pid):
+                raise DaemonUnavailable(
+                    f"The daemon (process {pid}) is suspended.",
+                    hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
+                )
+            if timeout_seconds > STATUS_TIMEOUT_SECONDS and time.monotonic() > next_status:
+                self.fetch_status()  # which raises DaemonUnavailable if the daemon does not even report its status
+                next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
+        raise TimeoutError
 
 
 def _parse_response(response: _Response, answer_type: type[AnswerType], paths: DaemonPaths) -> AnswerType:

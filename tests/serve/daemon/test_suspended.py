@@ -17,7 +17,7 @@ from pipeline.git.repository import open_repository
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.explain_types import ExplainMeta, ExplainRequest
-from serve.find_types import FindMeta
+from serve.find_types import FindMeta, FindRequest
 from serve.repositories import locate_index
 from stores import locks
 from tests.repos import Repo
@@ -128,7 +128,7 @@ def test_suspended_daemon(repo: Repo, home: Path) -> None:
         assert run_lineage(home, *query) == expected
 
 
-def test_silent_daemon(home: Path) -> None:
+def test_silent_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of a daemon that runs but never responds gives up after its timeout."""
     paths = DaemonPaths(home)
     paths.create_directories()
@@ -137,6 +137,9 @@ def test_silent_daemon(home: Path) -> None:
         listener.listen()
         with pytest.raises(DaemonUnavailable, match=r"did not answer within 0\.2 s"):
             DaemonClient(paths, timeout_seconds=0.2).fetch_status()
+        monkeypatch.setattr("serve.daemon.client.STATUS_TIMEOUT_SECONDS", 0.3)
+        with pytest.raises(DaemonUnavailable, match=r"did not answer within 0\.3 s"):
+            DaemonClient(paths).find(FindRequest("x"), home)  # long before the timeout of a request
     paths.socket.unlink()
 
 
