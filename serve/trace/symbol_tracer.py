@@ -156,6 +156,11 @@ class Candidate:
         path = decode_path(self.newest_change.place.path)
         return classify_role(path) == "source" and not path.endswith(".pyi")
 
+    def is_member_of(self, other: Candidate) -> bool:
+        """Check whether another symbol of the name encloses this one: a class its constructor, in Java."""
+        members = {SymbolPlace(place.path, place.format_symbol(other.name)) for place in other.places}
+        return other is not self and not members.isdisjoint(self.places)
+
     def __str__(self) -> str:
         """Return the newest place, the number of commits and the date of a removal, for a list of candidates."""
         commits = format_commit_count(len({change.commit_sha for change in self.changes}))
@@ -183,17 +188,16 @@ class SymbolTracer:
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
         """Return the symbol that a name means, and the other symbols of the name.
 
-        If there are several, the only one in source code is meant, not those in tests and the like. Raises
-        UnknownSymbol and AmbiguousSymbol.
+        If there are several, the only one in source code is meant, not those in tests and the like. A class is meant
+        rather than its constructor. Raises UnknownSymbol and AmbiguousSymbol.
         """
         path, qualified_name = parse_symbol(symbol)
         name, places = self._find_places(symbol, path, qualified_name)
         if len(places) > MAX_PLACES:
             raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
-        candidates = self._find_candidates(name, places)
-        if (
-            not candidates
-        ):  # only the old path of a file had the symbol: the commit that renamed the file removed it
+        found = self._find_candidates(name, places)
+        candidates = [candidate for candidate in found if not any(map(candidate.is_member_of, found))]
+        if not candidates:  # only the old path of a file had it: the commit that renamed the file removed it
             others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
@@ -272,11 +276,9 @@ class SymbolTracer:
                 return name, places
             if all_places:
                 raise _build_unknown_error(symbol, name, all_places)
-        similar = (
-            history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
-            if len(short_name) <= MAX_QUOTED
-            else []
-        )
+        similar: list[str] = []
+        if len(short_name) <= MAX_QUOTED:
+            similar = history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
         question = f"Did you mean {' or '.join(map(escape_in_sentence, similar))}? " if similar else ""
         raise UnknownSymbol(
             f"The history has no symbol {_quote(symbol)}.",
@@ -299,9 +301,7 @@ class SymbolTracer:
                 assigned_places |= own_places
                 if changes:
                     candidates.append(Candidate(name, frozenset(own_places), tuple(changes)))
-        return [
-            candidate for candidate in _join_restored(candidates) if not candidate.places.isdisjoint(places)
-        ]
+        return [found for found in _join_restored(candidates) if not found.places.isdisjoint(places)]
 
     def _get_history(self, name: str) -> NameHistory:
         """Return the changes of all symbols of a name. They are loaded once."""

@@ -305,6 +305,26 @@ def test_ambiguous_name(repo: Repo, trace: Trace, home: Path) -> None:
     assert answer.meta.trace.symbol == "jobs.py:Job.start"
 
 
+def test_class_rather_than_its_constructor(repo: Repo, trace: Trace) -> None:
+    """A class has one candidate, also if its file was renamed; its constructor is found by the qualified name."""
+    text = "class Pool {\n  final int size;\n\n  Pool(int size) {\n    this.size = size;\n  }\n}\n"
+    repo.commit_file("Pool.java", text, "Add")
+    repo.rename("Pool.java", "net/Pool.java")
+    repo.commit("Move the file")
+    repo.commit_file("net/Pool.java", text.replace("= size", "= size + 1"), "Change the constructor")
+    assert list_steps(trace("Pool")) == [
+        ("introduced", "Add", "Pool.java:Pool"),
+        ("renamed", "Move the file", "net/Pool.java:Pool from Pool.java"),
+    ]
+    assert trace("Pool.Pool").hits[-1].commit_subject == "Change the constructor"
+    repo.commit_file("jobs/Pool.java", "class Pool extends Jobs {\n  Pool() { start(); }\n}\n", "Add another")
+    with pytest.raises(AmbiguousSymbol) as error:
+        trace("Pool")
+    assert error.value.hint == (
+        "Give one of them: jobs/Pool.java:Pool (1 commit), net/Pool.java:Pool (2 commits)."
+    )
+
+
 def test_source_before_tests(repo: Repo, trace: Trace) -> None:
     """The only symbol in source code is meant rather than those in tests, and the answer names these."""
     repo.commit_file("net.py", SERVER, "Add")
