@@ -33,6 +33,25 @@ MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
 MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
+# Patterns of definitions in hunk headers, most reliable first: `impl Trait for Name`; a keyword before the name, with
+# generics, receiver or qualifier between them; a constant; a name with parameters.
+_QUALIFIED: Final = r"(?:[\w$]+(?:<[^<>]*>)?[.:]+)*([^\W\d][\w$]*)"
+_DEFINITION_PATTERNS: Final = (
+    re.compile(r"\bimpl\b.*\sfor\s+(?:&\s*)?(?:mut\s+)?" + _QUALIFIED),
+    re.compile(
+        r"\b(?:class|defmodule|defp?|enum|fn|func?|function|fun|impl|interface|macro|module|namespace|object"
+        r"|package|protocol|record|struct|sub|trait|type|union)\b(?:<[^>]*>)?"
+        r"[\s*]+(?:<[^>]*>\s*|\([^()]*\)\s*)?" + _QUALIFIED
+    ),
+    re.compile(r"\b(?:const|let|val|var)\s+([^\W\d][\w$]*)\s*="),
+    re.compile(r"([^\W\d][\w$]*)\s*(?:<[^<>()]*>)?\("),
+)
+
+# Matches a hunk header that is a statement and no definition.
+_CONTROL_STATEMENT: Final = re.compile(
+    r"\W*(?:assert|catch|elif|else|except|for|if|match|return|switch|throw|try|while|with)\b"
+)
+
 
 class PatchPart(NamedTuple):
     """One `@@` part of a file's diff."""
@@ -294,3 +313,11 @@ def _format_block(block: Block) -> bytes:
     old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
     ranges = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
     return b"\n".join([ranges + block.heading, *block.removed, *block.added, b""])
+
+
+def parse_header_name(header: str) -> str | None:
+    """Return the name of the symbol that a hunk header defines; None if it does not look like a definition."""
+    if _CONTROL_STATEMENT.match(header):
+        return None
+    matches = (pattern.search(header) for pattern in _DEFINITION_PATTERNS)
+    return next((match[1] for match in matches if match), None)

@@ -8,13 +8,13 @@ changed line has a syntax error, or if a changed line is in no symbol and the fi
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
 from pipeline.file_classification import has_symbol_headers
+from pipeline.git.patches import parse_header_name
 from pipeline.syntax.grammars import Grammar, Match, Node, load_grammar_for_path
 from pipeline.syntax.trees import (
     ContentSource,
@@ -58,26 +58,6 @@ MAX_NESTING: Final = 16
 
 # Maximum number of comments and decorators to visit next to a definition, because each step takes longer than the last.
 MAX_VISITED_SIBLINGS: Final = 200
-
-# Patterns of definitions in hunk headers, most reliable first: `impl Trait for Name`; a keyword before the name, with
-# generics, receiver or qualifier between them; a constant; a name with parameters.
-_QUALIFIED: Final = r"(?:[\w$]+(?:<[^<>]*>)?[.:]+)*([^\W\d][\w$]*)"
-
-_DEFINITION_PATTERNS: Final = (
-    re.compile(r"\bimpl\b.*\sfor\s+(?:&\s*)?(?:mut\s+)?" + _QUALIFIED),
-    re.compile(
-        r"\b(?:class|defmodule|defp?|enum|fn|func?|function|fun|impl|interface|macro|module|namespace|object"
-        r"|package|protocol|record|struct|sub|trait|type|union)\b(?:<[^>]*>)?"
-        r"[\s*]+(?:<[^>]*>\s*|\([^()]*\)\s*)?" + _QUALIFIED
-    ),
-    re.compile(r"\b(?:const|let|val|var)\s+([^\W\d][\w$]*)\s*="),
-    re.compile(r"([^\W\d][\w$]*)\s*(?:<[^<>()]*>)?\("),
-)
-
-# Matches a hunk header that is a statement and no definition.
-_CONTROL_STATEMENT: Final = re.compile(
-    r"\W*(?:assert|catch|elif|else|except|for|if|match|return|switch|throw|try|while|with)\b"
-)
 
 
 class Definition(NamedTuple):
@@ -249,16 +229,9 @@ def find_touched_symbols(
 
 def find_header_symbols(parts: Iterable[DiffPartWithHeading]) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the hunk headers name, each once."""
-    names = (parse_header_name(part.heading) for part in parts if part.heading)
-    return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in dict.fromkeys(names) if name)
-
-
-def parse_header_name(header: str) -> str | None:
-    """Return the name of the symbol that a hunk header defines; None if it does not look like a definition."""
-    if _CONTROL_STATEMENT.match(header):
-        return None
-    matches = (pattern.search(header) for pattern in _DEFINITION_PATTERNS)
-    return next((match[1][:MAX_NAME_CHARACTERS] for match in matches if match), None)
+    found = (parse_header_name(part.heading) for part in parts if part.heading)
+    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in found if name)
+    return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
 
 
 def get_last_row(node: Node) -> int:

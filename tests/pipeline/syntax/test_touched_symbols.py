@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
-from pipeline.syntax.symbols import TouchedSymbol, TouchedSymbolFinder, parse_header_name
+from pipeline.syntax.symbols import TouchedSymbol, TouchedSymbolFinder
 from tests.repos import Repo
 
 PYTHON = """\
@@ -200,30 +200,3 @@ def test_files_without_symbols(tmp_path: Path, name: str) -> None:
 def test_binary_file(tmp_path: Path) -> None:
     """A binary file touches no symbols, whatever its name is."""
     assert change_file(tmp_path, "def f(): ...\n", "\0\1\2", "a.py") == []
-
-
-@pytest.mark.parametrize(
-    ("header", "name"),
-    [
-        ("def read(self, path):", "read"),
-        ("class Store(Base):", "Store"),
-        ("pub async fn spawn<F>(future: F) -> JoinHandle<F>", "spawn"),
-        ("impl<T: Debug> Store<T> {", "Store"),
-        ("impl<T> fmt::Display for Store<T> {", "Store"),
-        ("fun <T> List<T>.second(): T", "second"),
-        ("function M.read(path)", "read"),
-        ("func (s *Store) Read(n int) int {", "Read"),
-        ("func Read(n int) int {", "Read"),
-        ("export const read = async (path) => {", "read"),
-        ("static int read_file(const char *path)", "read_file"),
-        ("public static void main(String[] args) {", "main"),
-        ("sub read {", "read"),
-        ("if (x) {", None),
-        ("return read(x)", None),
-        ("import os", None),
-        ("", None),
-    ],
-)
-def test_parse_header_name(header: str, name: str | None) -> None:
-    """A header names a symbol if it has a keyword of a definition, a constant, or a name with parameters."""
-    assert parse_header_name(header) == name
