@@ -38,14 +38,29 @@ QUERIES_BY_GRAMMAR: Final = {
     "tsx": ("ecmascript", "typescript"),
 }
 
+# Types of nodes around the value of a chained assignment.
+CHAIN_NODES: Final = frozenset({"variable_declarator", "assignment_expression", "parenthesized_expression"})
+
+# Kinds of the values of chained assignments and of arguments in JavaScript.
+KIND_BY_VALUE: Final = {
+    "arrow_function": "function",
+    "function_expression": "function",
+    "generator_function": "function",
+    "class": "class",
+}
+
 
 class Match(NamedTuple):
-    """Match of a symbol query: a definition, or a decorator or comment that may precede one (kind `prefix`)."""
+    """Match of a symbol query: a definition, or a decorator or comment that may precede one (kind `prefix`).
+
+    A match of the kind `property` is a definition only if the function `second_name` defines properties.
+    """
 
     node: Node
     kind: str
     name: Node | None
-    second_name: Node | None  # trait of `impl Trait for Type`, or own name of an assigned function or class
+    # Trait of `impl Trait for Type`, own name of an assigned function or class, or function that defines a property.
+    second_name: Node | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +108,8 @@ class Grammar:
         if rows is not None:
             cursor.set_point_range((rows[0], 0), (rows[1] + 1, 0))
         for _, captures in sorted(cursor.matches(root), key=_get_pattern_index):
-            yield _build_match(captures)
+            if match := _resolve_kind(_build_match(captures)):
+                yield match
 
 
 def load_grammar_for_path(path: str) -> Grammar | None:
@@ -122,6 +138,23 @@ def load_grammar(name: str) -> Grammar:
 
 def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
     return match[0]
+
+
+def _resolve_kind(match: Match) -> Match | None:
+    """Return the match of a chained assignment or an argument with the kind of its value; None if it is no symbol.
+
+    Return other matches unchanged.
+    """
+    value = match.node
+    if match.kind == "chain":
+        while value.type in CHAIN_NODES and value.named_children:
+            value = value.named_children[-1]
+    elif match.kind != "argument":
+        return match
+    elif value.parent is None or value.parent.type != "arguments":
+        return None
+    kind = KIND_BY_VALUE.get(value.type)
+    return match._replace(kind=kind, second_name=value.child_by_field_name("name")) if kind else None
 
 
 def _build_match(captures: dict[str, list[Node]]) -> Match:

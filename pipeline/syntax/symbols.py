@@ -34,16 +34,21 @@ COMMENT_NODES: Final = frozenset({"comment", "line_comment", "block_comment", "m
 # Types of nodes that declare one or more names.
 DECLARATION_NODES: Final = frozenset({"lexical_declaration", "variable_declaration"})
 
-# Types of nodes around a definition that belong to it: `export`, `const`, the statement of an assignment.
+# Types of nodes around a definition that belong to it: `export`, `const`, a chained assignment and its statement.
 WRAPPER_NODES: Final = DECLARATION_NODES | {
     "ambient_declaration",
+    "assignment_expression",
     "decorated_definition",
     "export_statement",
     "expression_statement",
+    "variable_declarator",
 }
 
-# Kinds of symbols that are functions.
-CALLABLE_KINDS: Final = frozenset({"function", "method"})
+# Kinds of symbols that are functions. A property is one that JavaScript defines by a getter.
+CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
+
+# Functions of JavaScript that define a property.
+PROPERTY_FUNCTIONS: Final = frozenset({"__defineGetter__", "__defineSetter__", "defineProperty"})
 
 # Confidence of a touched symbol: it has a changed line, or git's hunk header names it.
 EXACT_SPAN: Final = "ExactSpan"
@@ -72,6 +77,11 @@ class Definition(NamedTuple):
     start_byte: int
     end_byte: int
     is_error_free: bool  # whether there is no syntax error in it
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First byte, and the byte after the last one."""
+        return self.start_byte, self.end_byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +211,8 @@ def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> l
         last_definition_row = _find_definition_row(max(prefixes, key=lambda node: node.start_byte))
         if last_definition_row > rows[1]:
             matches = list(grammar.find_matches(root, (rows[0], last_definition_row)))
-    return list(_build_definitions(_build_spans(matches), version))
+    # `exports = module.exports = function create() {}` has two equal definitions of `create`.
+    return list(dict.fromkeys(_build_definitions(_build_spans(matches), version)))
 
 
 def find_touched_symbols(
@@ -308,7 +319,7 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
     """Yield the definitions of the spans, except those that are no symbols or nested too deep."""
     enclosing_definitions: list[Definition] = []
     for span in spans:
-        while enclosing_definitions and enclosing_definitions[-1].end_byte <= span.first.start_byte:
+        while enclosing_definitions and not _encloses(enclosing_definitions[-1], span):
             enclosing_definitions.pop()
         kind, name = _get_kind(span, enclosing_definitions, version), _get_name(span.match, version.content)
         # The parser's error recovery may insert an empty name.
@@ -320,16 +331,27 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
             yield definition
 
 
+def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
+    """Check whether a definition that starts before a span encloses it. Names of a chained assignment are siblings."""
+    is_chained = definition.span == (span.first.start_byte, span.statement.end_byte)
+    return definition.end_byte > span.first.start_byte and not is_chained
+
+
 def _get_kind(
     span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
 ) -> str | None:
-    """Return the kind of a symbol; None if it is a local function, and these are no symbols in the grammar.
+    """Return the kind of a symbol; None if it is no symbol.
 
-    A function in a class is a method.
+    A function in a class is a method. A local function is no symbol in some grammars, nor is a function that defines a
+    property, which is the symbol.
     """
-    kind = span.match.kind
+    kind, callee = span.match.kind, span.match.second_name
+    if kind == "property" and callee and _get_text(callee, version.content) not in PROPERTY_FUNCTIONS:
+        return None
     if not enclosing_definitions:
         return kind
+    if enclosing_definitions[-1].kind == "property" and kind in CALLABLE_KINDS:
+        return None
     if enclosing_definitions[-1].kind not in CALLABLE_KINDS:
         return "method" if kind == "function" else kind
     return None if kind in CALLABLE_KINDS and not version.grammar.has_local_functions else kind
@@ -383,9 +405,10 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
     rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
     definitions = find_definitions(version, (rows[0], rows[-1]))
     owner_indices = _find_innermost(definitions, rows)
-    owners = [definitions[index] for index in owner_indices if index >= 0]
+    spans = {definitions[index].span for index in owner_indices if index >= 0}
+    owners = [definition for definition in definitions if definition.span in spans]
     error_free_owners = [owner for owner in owners if owner.is_error_free]
-    has_lines_outside = len(owners) < len(owner_indices)
+    has_lines_outside = -1 in owner_indices
     return _LineSymbols(
         tuple(map(_build_touched_symbol, error_free_owners)),
         is_uncertain=len(error_free_owners) < len(owners)

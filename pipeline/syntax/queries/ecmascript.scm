@@ -1,6 +1,6 @@
 ; Patterns of JavaScript, TypeScript and TSX; those of the language follow in its own file.
-; A capture other than @name, @second and @prefix is the kind of the symbol. Of two patterns that match one node the
-; later wins.
+; A capture other than @name, @second, @prefix, @chain and @argument is the kind of the symbol. Of two patterns that match
+; one node the later wins.
 
 (function_declaration name: (_) @name) @function
 (generator_function_declaration name: (_) @name) @function
@@ -52,6 +52,16 @@
   ]
   right: (class name: (_)? @second)) @class
 
+; Each name of a chained assignment: `first = second = function () {}`. The kind is that of the value at its end.
+(assignment_expression
+  left: [
+    (identifier) @name
+    (member_expression property: (_) @name)
+    (subscript_expression index: (string) @name)
+  ]
+  right: (assignment_expression)) @chain
+(variable_declarator name: (identifier) @name value: (assignment_expression)) @chain
+
 ; Properties of object literals: `{ name: function () {}, "other-name": () => {}, [key]: class {} }`.
 (pair
   key: (_) @name
@@ -62,6 +72,25 @@
     (parenthesized_expression . [(arrow_function) (function_expression)] .)
   ]) @method
 (pair key: (_) @name value: (class)) @class
+
+; Named functions and classes, which are symbols if they are arguments: `defineGetter(req, "ip", function ip() {})`. A
+; pattern of the arguments would take a third more time for all patterns.
+[
+  (function_expression name: (_) @name)
+  (generator_function name: (_) @name)
+  (class name: (_) @name)
+] @argument
+
+; `req.__defineGetter__("ip", function () {})` and `Object.defineProperty(req, "ip", { get() {} })`. @second is the called
+; function, which `pipeline.syntax.symbols` checks.
+(call_expression
+  function: (member_expression property: (_) @second)
+  arguments: (arguments . (string) @name . [(arrow_function) (function_expression)])) @property
+(call_expression
+  function: (member_expression property: (_) @second)
+  arguments: (arguments
+    . (_) . (string) @name
+    . (object [(method_definition) (pair value: [(arrow_function) (function_expression)])]))) @property
 
 ; Decorators and comments before a definition belong to it.
 [(decorator) (comment)] @prefix

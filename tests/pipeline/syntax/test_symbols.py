@@ -323,6 +323,7 @@ def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -
         "method short",
         "function assigned",
         "function get",
+        "function first",
         "function second",
         "function wrapped",
         "class Circle",
@@ -332,6 +333,78 @@ def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -
         "class Fields.Nested",
         "method Fields.quoted",
     ]
+
+
+@pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
+def test_chained_assignment(grammar: str) -> None:
+    """Each name of a chained assignment is a symbol of the same code. The name of the function stands for `exports`."""
+    source = """
+        req.one =
+        req.two = // alias
+        req['three'] = function () {
+          function local() {}
+        }
+        var app = module.exports = function create() {}
+        exports = module.exports = class Main { run() {} }
+        let a = 1, b = c = () => 1
+        zero = none = call(() => 1)
+        """
+    assert list_symbols(grammar, source) == [
+        "function one",
+        "function two",
+        "function three",
+        "function three.local",
+        "function app",
+        "function create",
+        "class Main",
+        "method Main.run",
+        "function b",
+        "function c",
+    ]
+    assert get_symbol(grammar, source, "two").start_line == get_symbol(grammar, source, "one").start_line == 2
+
+
+@pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
+def test_named_functions_that_are_arguments(grammar: str) -> None:
+    """A named function or class is a symbol if it is an argument; an anonymous one is not."""
+    symbols = list_symbols(
+        grammar,
+        """
+        defineGetter(req, 'protocol', function protocol() {})
+        defineGetter(req, 'fresh', function () {})
+        const Button = memo(function BaseButton() {})
+        new Worker(function* work() {})
+        app.use(function first() { function local() {} }, () => {}, function second() {})
+        define('box', class Box { open() {} })
+        """,
+    )
+    assert symbols == [
+        "function protocol",
+        "function BaseButton",
+        "function work",
+        "function first",
+        "function first.local",
+        "function second",
+        "class Box",
+        "method Box.open",
+    ]
+
+
+@pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
+def test_properties_with_a_getter(grammar: str) -> None:
+    """A property with a literal name is a symbol. Its functions are part of it, unlike those of other calls."""
+    symbols = list_symbols(
+        grammar,
+        """
+        req.__defineGetter__('auth', function auth() { const local = () => 1 })
+        Object.defineProperty(req, "host", { enumerable: true, get: function () {}, set(value) {} })
+        Object.defineProperty(req, 'version', { value: 3 })
+        Object.defineProperty(req, name, { value: function () {} })
+        app.component(req, 'name', { render() {} })
+        router.get('path', function () {})
+        """,
+    )
+    assert symbols == ["property auth", "property host", "method value", "method render"]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ def test_blank_lines_only(tmp_path: Path) -> None:
     ]
 
 
+def test_chained_assignment(tmp_path: Path) -> None:
+    """A line of the function touches each name of a chained assignment; the line of a name touches this one only."""
+    code = "req.one =\nreq.two = function () {\n  return 1\n}\n"
+    changed = code.replace("1", "2")
+    assert change_file(tmp_path / "code", code, changed, "a.js") == ["function one", "function two"]
+    assert change_file(tmp_path / "name", code, code[code.index("req.two") :], "a.js") == ["function one"]
+
+
 def test_deleted_line(tmp_path: Path) -> None:
     """A deleted line touches the symbol that had it in the old version."""
     assert change_file(tmp_path, PYTHON, PYTHON.replace("        first = 1\n", "")) == ["method Store.read"]

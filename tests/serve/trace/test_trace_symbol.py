@@ -371,6 +371,33 @@ def test_function_of_an_object(repo: Repo, trace: Trace) -> None:
         trace("res.render")
 
 
+def test_name_of_a_chained_assignment(repo: Repo, trace: Trace) -> None:
+    """A function that gets a second name keeps its first one until this is removed from the assignment."""
+    function = "function () {\n  return accepts(this).charsets()\n}\n"
+    repo.commit_file("request.js", f"req.charset = {function}", "Add")
+    repo.commit_file("request.js", f"req.charset =\nreq.charsets = {function}", "Add an alias")
+    repo.commit_file("request.js", f"req.charsets = {function}", "Remove the first name")
+    assert [(step, subject) for step, subject, _ in list_steps(trace("req.charset"))] == [
+        ("introduced", "Add"),
+        ("modified", "Add an alias"),
+        ("removed", "Remove the first name"),
+    ]
+    assert [step for step, *_ in list_steps(trace("charsets"))] == ["introduced"]
+
+
+def test_property_with_a_getter(repo: Repo, trace: Trace) -> None:
+    """A property remains one symbol when another function defines it."""
+    for text in (
+        "req.__defineGetter__('ip', function () {\n  return this.address\n})\n",
+        "Object.defineProperty(req, 'ip', {\n  get: function () {\n    return this.address\n  }\n})\n",
+        "defineGetter(req, 'ip', function ip() {\n  return this.address\n})\n",
+    ):
+        repo.commit_file("request.js", text)
+    answer = trace("ip")
+    assert [step for step, *_ in list_steps(answer)] == ["introduced", "modified", "modified"]
+    assert answer.meta.trace.place == "request.js:1-3"
+
+
 def test_limit(repo: Repo, trace: Trace) -> None:
     """The limit leaves out modifications first; the counts are of all changes."""
     for timeout in (30, 40, 50, 60):
