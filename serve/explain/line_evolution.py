@@ -53,8 +53,6 @@ MAX_COPY_SEARCHES: Final = 8
 COMMENT: Final = re.compile(
     r"\s*(?:\*(?:\s|/|$)|//|/\*|<!--|--\s|#(?!!?\[|(?:define|elif|else|endif|if|include|pragma)\b))"
 )
-# Number of searches of the index for removed lines. A restored line may have been restored before. Each takes 0.1 s.
-INDEX_SEARCHES: Final = 2
 
 
 @dataclass(slots=True)
@@ -108,15 +106,11 @@ class _Step:
 
 @dataclass(slots=True)
 class _Introduction:
-    """Line without a source: its commit introduced it, unless an earlier commit had removed the same line.
-
-    `is_searched`: the index was searched for an earlier commit that removed the line.
-    """
+    """Line without a source: its commit introduced it, unless an earlier commit had removed the same line."""
 
     line: UnsourcedLine
     version: _Version
     queried: _QueriedLines
-    is_searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +134,9 @@ class LineTracer:
     """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
 
     `searcher`: search of the index; None without an index. `queried_texts`: text of each queried line, by number.
-    `limitations`: sentences about what may be missing. `_pending`: lines to process of each version, by number.
-    `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by commit.
+    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, whose earlier removal is
+    not searched yet. `_introductions`: those without an earlier removal. `_pending`: lines to process of each version,
+    by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by commit.
     """
 
     blamer: RevisionBlamer
@@ -152,6 +147,7 @@ class LineTracer:
     _hit_shas: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_limit_reached: bool = False
+    _unsearched: list[_Introduction] = field(default_factory=list)
     _introductions: list[_Introduction] = field(default_factory=list)
     _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
@@ -168,10 +164,10 @@ class LineTracer:
                 queried = _QueriedLines(numbers, at_hit=set(numbers))
                 version = _Version(commit_times[sha], sha, line.origin.path)
                 self._enqueue_line(version, line.original_number, queried)
-        for _ in range(INDEX_SEARCHES):
-            self._process_queue()
-            self._search_removed_lines()
         self._process_queue()
+        while self.searcher and self._unsearched and self.blamer.deadline.has_time():
+            self._search_removed_lines(self.searcher)
+            self._process_queue()
         self._record_introductions()
         return self._build_evolution()
 
@@ -195,27 +191,28 @@ class LineTracer:
                 continue
             self._try(partial(self._process_version, version, queried_lines))
 
-    def _search_removed_lines(self) -> None:
-        """Search the index for commits that removed introduced lines before. Continue with the removed lines."""
-        if self.searcher is None or not self.blamer.deadline.has_time():
-            return
-        unsearched = [entry for entry in self._introductions if not entry.is_searched]
-        self._try(partial(self.searcher.search_removals, [entry.line for entry in unsearched]))
+    def _search_removed_lines(self, searcher: LineSearcher) -> None:
+        """Search the index for commits that removed introduced lines before. Continue with the removed lines.
+
+        Lines whose search does not finish are dropped, because it is unknown whether their commits introduced them.
+        """
+        unsearched, self._unsearched = self._unsearched, []
+        self._try(partial(searcher.search_removals, [entry.line for entry in unsearched]))
         sources: _LinesByFile = defaultdict(dict)
         for entry in unsearched:
             if not self.blamer.deadline.has_time():
                 break
-            entry.is_searched = True
-            self._try(partial(self._restore_line, entry, sources))
+            self._try(partial(self._restore_line, searcher, entry, sources))
         self._try(partial(self._enqueue_sources, sources))
 
-    def _restore_line(self, entry: _Introduction, sources: _LinesByFile) -> None:
-        """If an earlier commit had removed an introduced line, record the line as restored and add its source."""
-        source = self.searcher.find_removed(entry.line) if self.searcher else None
+    def _restore_line(self, searcher: LineSearcher, entry: _Introduction, sources: _LinesByFile) -> None:
+        """If an earlier commit had removed a line, record it as restored and add its source. Else it was introduced."""
+        source = searcher.find_removed(entry.line)
         if source:
-            self._introductions.remove(entry)
             self._record(entry.version, "restored", entry.line.text, entry.queried)
             _add_source(sources, source, entry.queried)
+        else:
+            self._introductions.append(entry)
 
     def _record_introductions(self) -> None:
         """Record the introduced lines, and add their leads."""
@@ -262,8 +259,10 @@ class LineTracer:
             unsourced[number] = UnsourcedLine(sha, version.path, number, version.date, text, queried_text)
         try:
             sources |= self._find_copies(version, finder, lines, unsourced)
-        except GitTimeout:  # continue with the sources that are not copies
+        except GitTimeout:  # the lines without a source may be copies, so they are dropped
             self.blamer.deadline.is_exceeded = True
+            traceable = {number: traceable[number] for number in sources}
+        introductions = self._unsearched if self.searcher else self._introductions
         sources_by_file: _LinesByFile = defaultdict(dict)
         for number, queried in traceable.items():
             text = lines[number - 1]
@@ -272,7 +271,7 @@ class LineTracer:
                 self._record(version, source.step, text, queried)
                 _add_source(sources_by_file, source, queried)
             else:
-                self._introductions.append(_Introduction(unsourced[number], version, queried))
+                introductions.append(_Introduction(unsourced[number], version, queried))
         self._enqueue_sources(sources_by_file)
 
     def _record(self, version: _Version, name: StepName, text: str, queried: _QueriedLines) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import Mock, patch
@@ -11,6 +11,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.git_cli import GitTimeout
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from serve.explain import changed_lines, line_evolution, line_search
@@ -742,6 +743,54 @@ def test_time_is_bounded_within_a_commit(repo: Repo, home: Path, monkeypatch: py
     details = trace(repo, home, "net.py", 1, 4)
     assert find_best_match.call_count <= 1
     assert "stopped at its limit" in (details.evolution_limitation or "")
+
+
+@pytest.mark.parametrize("method", [LineSearcher.search_removals, LineSearcher.find_removed])
+def test_line_of_an_interrupted_search_is_not_introduced(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, method: Callable[..., object]
+) -> None:
+    """If the time runs out in the search for an earlier removal, the commit is not said to have introduced the line."""
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("net.py", CONNECT + OTHER, "Restore connect")
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Edit")
+    build_index(repo, home)
+
+    def run_out_of_time(searcher: LineSearcher, *arguments: object) -> object:
+        searcher.deadline.end = 0
+        searcher.deadline.check()
+        return method(searcher, *arguments)
+
+    monkeypatch.setattr(LineSearcher, method.__name__, run_out_of_time)
+    details = trace(repo, home, "net.py", 3)
+    assert details.evolution == ()
+    assert "stopped at its limit" in (details.evolution_limitation or "")
+
+
+def test_line_of_an_interrupted_search_for_copies_is_not_introduced(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If git runs out of time in the search for copies, the commit is not said to have introduced the line."""
+    repo.commit_file("copy.py", CONNECT, "Copy it")
+    repo.commit_file("copy.py", CONNECT.replace("DELAY", "PAUSE"), "Edit the copy")
+    assert [step.step for step in trace(repo, home, "copy.py", 3).evolution] == ["moved", "introduced"]
+    monkeypatch.setattr(line_evolution, "select_copies", Mock(side_effect=GitTimeout(0)))
+    details = trace(repo, home, "copy.py", 3)
+    assert details.evolution == ()
+    assert "stopped at its limit" in (details.evolution_limitation or "")
+
+
+def test_line_restored_several_times(repo: Repo, home: Path) -> None:
+    """A line that was removed and restored again and again is followed to the commit that introduced it."""
+    for number in range(3):
+        repo.commit_file("net.py", OTHER, f"Remove {number}")
+        repo.commit_file("net.py", CONNECT + OTHER, f"Restore {number}")
+    repo.commit_file("net.py", CONNECT.replace("DELAY", "PAUSE") + OTHER, "Edit")
+    build_index(repo, home)
+    steps = [(step.step, step.commit_message) for step in trace(repo, home, "net.py", 3).evolution]
+    assert steps == [
+        *(("restored", f"Restore {number}") for number in (2, 1, 0)),
+        ("introduced", "Add connect"),
+    ]
 
 
 def test_number_of_commits_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
