@@ -192,9 +192,11 @@ def _describe_limitations(
         )
         return
     if deadline.is_exceeded:
-        yield "Time ran out: some commits shown as `modified` may have moved, renamed or removed the symbol."
-    steps = {change.step for change in changes}
-    if "introduced" not in steps:
+        yield (
+            "Time ran out: some commits shown as `modified` may have introduced, moved, renamed or removed the symbol, "
+            "and some shown as `introduced` or `removed` may have renamed it."
+        )
+    elif all(change.step != "introduced" for change in changes):
         reason = (
             "this is a shallow clone"
             if repository.is_shallow
