@@ -57,7 +57,8 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """List all commits whose change adds or removes a text.
 
-    Not searched: paths that the index ignores, such as vendored and generated files, and binary files.
+    Not searched or counted: changes of files that the index ignores, such as lock files and vendored and generated
+    files, and of binary files.
     """
     from serve.cli import render_changes
     from serve.commit_types import ChangeSearchRequest
