@@ -43,15 +43,15 @@ def mindmap() -> int:
 def prepare_process() -> None:
     """Give the user's paths the lowest priority, and let Ctrl-C end this process without a traceback."""
     demote_user_paths()
-    remove_relative_programs()
+    remove_relative_path_entries()
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def remove_relative_programs() -> None:
-    """Remove empty and relative entries from PATH. Git runs in repositories by others, which may have a file `git`."""
+def remove_relative_path_entries() -> None:
+    """Remove empty and relative entries from PATH. A repository of somebody else may contain a program `git`."""
     entries = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
     os.environ["PATH"] = os.pathsep.join(entries) or os.defpath
 

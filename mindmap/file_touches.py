@@ -39,7 +39,7 @@ RENAME: Final = "rename"
 TOUCHED_FILES: Final = "Touched Files"
 # Maximum number of symbols, and of changes, in one touch. Agents list a few dozen.
 MAX_SYMBOLS: Final = 1_000
-# In the activity log; the touch has the whole summary.
+# Maximum length of a summary in the activity log. The touch keeps the whole summary.
 MAX_SUMMARY_LENGTH: Final = 200
 # Summaries that git sync and the watcher generate.
 _GENERATED_SUMMARY: Final = re.compile(r"Git [a-z]+ \(\+\d+/-\d+ lines\)|Auto-detected file [a-z]+", re.ASCII)

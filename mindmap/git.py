@@ -73,7 +73,7 @@ def _iter_entries(status: bytes) -> Iterator[StatusEntry]:
             if not path:
                 raise GitFailed(
                     "git status lists a file without a name.",
-                    hint="Its index is damaged. `git read-tree HEAD` writes it again, without staged changes.",
+                    hint="Its index is damaged. Run `git read-tree HEAD` to rebuild it; staged changes are lost.",
                 )
             is_nested_repository = path.endswith(b"/")
             if not is_nested_repository:

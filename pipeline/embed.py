@@ -15,7 +15,7 @@ import math
 import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -51,7 +51,8 @@ TEXTS_PER_TASK: Final = 16
 class EncodeTask:
     """Texts for one call of the encoder. A worker on another machine receives it pickled.
 
-    `expected_worker`: result of `describe_worker` that the worker must have; None if this machine encodes.
+    `expected_worker`: result of `describe_worker` that the worker must have; None if no check is needed, because this
+    machine encodes.
     """
 
     encoder: Encoder
@@ -66,7 +67,7 @@ class TextGroup:
     `texts`: texts that the cache lacks, longest first. `digests`: their digests, in the same order.
     `content_hashes`: their keys in the cache, in the same order; empty without a cache.
     `cached_vectors`: rows (digest, vector) of the texts that the cache has.
-    `text_count`: number of all texts of the group.
+    `text_count`: number of pending texts of the group, with those that the index lacks because it is damaged.
     """
 
     digests: tuple[bytes, ...]
@@ -79,8 +80,8 @@ class TextGroup:
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
     """Return one unit vector per text of the task, in order: an array of shape (texts, dimension).
 
-    Raises ClusterUnavailable if the worker has another description than expected: `use_cluster` checks only workers
-    that are there at the start.
+    Raises ClusterUnavailable if this worker has another version or other models. It may have joined the cluster after
+    the check of `use_cluster`.
     """
     if task.expected_worker is not None:
         _check_worker(f"on {socket.gethostname()}", describe_worker(), task.expected_worker)
@@ -163,20 +164,22 @@ class EmbeddingStage:
         `completed_commit`: HEAD to record as completely indexed in the last transaction.
         """
         done_count = 0
-        results = map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
-        while done_count < pending.num_rows:
-            storage_seconds = self.profile.seconds.get("storage", 0.0)
-            with self.profile.measure("embed"):
-                vectors_by_task = [next(results)]
-                group = self._groups.popleft()
-                vectors_by_task += islice(results, self._count_tasks(group) - 1)
-            # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage", so
-            # subtract it here.
-            self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
-            done_count += group.text_count
-            is_last = done_count == pending.num_rows
-            self._write_group(group, vectors_by_task, completed_commit if is_last else None)
-            yield done_count
+        with closing(
+            map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
+        ) as results:
+            while done_count < pending.num_rows:
+                storage_seconds = self.profile.seconds.get("storage", 0.0)
+                with self.profile.measure("embed"):
+                    vectors_by_task = [next(results)]
+                    group = self._groups.popleft()
+                    vectors_by_task += islice(results, self._count_tasks(group) - 1)
+                # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage",
+                # so subtract it here.
+                self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
+                done_count += group.text_count
+                is_last = done_count == pending.num_rows
+                self._write_group(group, vectors_by_task, completed_commit if is_last else None)
+                yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
         """Yield the tasks of each group, at least one, and append the group to `_groups`."""
@@ -185,7 +188,7 @@ class EmbeddingStage:
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
                 pending_texts = load_pending_texts(connection, rows)
-            group = self._build_group(pending_texts)
+            group = self._build_group(pending_texts, rows.num_rows)
             self._groups.append(group)
             yield [
                 EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task], expected_worker)
@@ -193,10 +196,12 @@ class EmbeddingStage:
             ]
 
     def _count_tasks(self, group: TextGroup) -> int:
-        """Return the number of tasks of a group: one without texts if the cache has all of its vectors."""
+        """Return the number of tasks of a group: at least one, which has no texts if all vectors are cached."""
         return max(1, math.ceil(len(group.texts) / self.texts_per_task))
 
-    def _build_group(self, pending_texts: Sequence[PendingHunk | PendingMessage]) -> TextGroup:
+    def _build_group(
+        self, pending_texts: Sequence[PendingHunk | PendingMessage], text_count: int
+    ) -> TextGroup:
         if self.cache is None:
             content_hashes, cached_vectors = None, EMBEDDINGS.empty_table()
         else:
@@ -215,7 +220,7 @@ class EmbeddingStage:
             texts=tuple(text_by_number[number] for number in numbers),
             content_hashes=tuple(content_hashes[number] for number in numbers) if content_hashes else (),
             cached_vectors=cached_vectors,
-            text_count=len(pending_texts),
+            text_count=text_count,
         )
 
     def _get_text(self, pending_text: PendingHunk | PendingMessage) -> str:
@@ -316,7 +321,7 @@ def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
 
 
 def _check_worker(worker: str, description: object, expected: str) -> None:
-    """Raise ClusterUnavailable if the description of a worker is not the expected one. `worker`: its address."""
+    """Raise ClusterUnavailable if a worker is not as expected. `worker`: its address, or `on HOST`."""
     if description != expected:
         raise ClusterUnavailable(
             f"The Dask worker {worker} cannot embed for this index: {description}. This machine has {expected}.",

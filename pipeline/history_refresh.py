@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -101,13 +102,12 @@ class HistoryRefresh:
         batches_per_task = max(1, min(self.batches_per_task, len(batches) // workers))
         tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
         groups = split_into_batches(tasks, self.tasks_per_worker * workers)
-        results = map_groups(extract_batches, groups, jobs=workers, prefer="processes")
-        extracted_batches = chain.from_iterable(results)
         done, total = 0, sum(batch.num_rows for batch in batches)
-        for batch, extracted in zip(batches, extracted_batches, strict=True):
-            yield self._replace_rows(batch, extracted)
-            done += batch.num_rows
-            logger.info("event=refreshing commits=%d total=%d", done, total)
+        with closing(map_groups(extract_batches, groups, jobs=workers, prefer="processes")) as results:
+            for batch, extracted in zip(batches, chain.from_iterable(results), strict=True):
+                yield self._replace_rows(batch, extracted)
+                done += batch.num_rows
+                logger.info("event=refreshing commits=%d total=%d", done, total)
 
     def _build_task(self, batches: Sequence[pa.Table]) -> ExtractTask:
         lists_of_paths = [

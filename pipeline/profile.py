@@ -42,7 +42,7 @@ MIN_SUMMARY_SECONDS: Final = 0.001
 class Profile:
     """Seconds by phase, and totals, of a run or a part of it. Workers return a profile with the rows of each batch.
 
-    `diff_bytes`: size of all diffs. `added_lines`: added lines of all hunks.
+    `diff_bytes`: bytes of all diffs, in UTF-8. `added_lines`: added lines of all hunks.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -292,13 +292,13 @@ class IndexRun:
         jobs = self._count_jobs(start, head_update)
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
-        results = map_groups(run_task, groups, jobs=jobs, prefer="processes")
-        for rows in chain.from_iterable(results):
-            if isinstance(rows, ParsedFiles):
-                progress = self._write_head(writer, rows, progress)
-            else:
-                progress = self._write_batch(writer, rows, start, progress)
-            del rows  # frees them while the workers run
+        with closing(map_groups(run_task, groups, jobs=jobs, prefer="processes")) as results:
+            for rows in chain.from_iterable(results):
+                if isinstance(rows, ParsedFiles):
+                    progress = self._write_head(writer, rows, progress)
+                else:
+                    progress = self._write_batch(writer, rows, start, progress)
+                del rows  # frees them while the workers run
         if head_update.removed_paths:
             progress = self._write_head(writer, build_deletion(head_update.removed_paths), progress)
         return progress

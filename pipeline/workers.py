@@ -100,10 +100,10 @@ def map_groups(
     *,
     jobs: int | None,
     prefer: Literal["processes", "threads"],
-) -> Iterator[Result]:
-    """Call a function with each item, one group after the other; yield the results in order, as soon as they arrive.
+) -> Generator[Result]:
+    """Call a function with each item, in groups. Yield each result in order when it arrives.
 
-    The next group runs while the caller uses the last results of a group.
+    The last results of a group are yielded after the next group has started.
     `jobs`: number of workers; with one, tasks run in this thread. None leaves the number to `joblib.parallel_config`.
     `prefer`: kind of workers, if `joblib.parallel_config` selects no backend.
     Raises WorkerDied if a worker process ends during a task, and RuntimeError if the system starts no more threads.
@@ -131,9 +131,9 @@ def map_groups(
         with interrupts.defer_signals():
             stack.enter_context(parallel)
         running: Generator[Result] | None = None
-        # The last results of a group, one for each worker, arrive at about the same time. So they are used after the
-        # start of the next group, or the workers would wait.
-        last_count = count_jobs(jobs)
+        # The last results of a group, one for each worker, arrive at about the same time. They are yielded
+        # after the next group has started, so that the workers do not wait.
+        last_count = 0 if jobs == 1 else count_jobs(jobs)
         last_results: deque[Result] = deque()
         try:
             for group in groups:
@@ -152,7 +152,7 @@ def map_groups(
 
 
 def _take_all(results: deque[Result]) -> Iterator[Result]:
-    """Yield all results, and remove each one before."""
+    """Remove and yield each result, so that the queue does not keep it in memory."""
     while results:
         yield results.popleft()
 

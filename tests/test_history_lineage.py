@@ -97,7 +97,7 @@ def test_path_without_absolute_entries(monkeypatch: pytest.MonkeyPatch, path: st
     monkeypatch.setenv("PATH", path or "")
     if path is None:
         monkeypatch.delenv("PATH")
-    history_lineage.remove_relative_programs()
+    history_lineage.remove_relative_path_entries()
     assert os.environ["PATH"] == os.defpath
 
 

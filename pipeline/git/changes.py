@@ -97,7 +97,7 @@ NO_PATCH_INDEX: Final = -1
 EMPTY_PATCH: Final = RawPatch(b"", 0, 0, is_binary=False)
 
 
-_ESCAPED_BYTE: Final = re.compile(rb"\\x([0-9a-f]{2})")
+_ESCAPED_BYTE: Final = re.compile(rb"\\x(?!00)([0-9a-f]{2})")
 
 
 def is_regular(mode: int) -> bool:
@@ -111,7 +111,7 @@ def decode_path(path: bytes) -> str:
 
 
 def decode_escapes(text: str) -> str:
-    """Return a text of `decode_path` with the bytes for `\\xNN`, as surrogates if they are not UTF-8."""
+    """Undo the escapes of `decode_path`. Bytes that are not UTF-8 become surrogates."""
     return os.fsdecode(_ESCAPED_BYTE.sub(lambda match: bytes.fromhex(match[1].decode()), os.fsencode(text)))
 
 

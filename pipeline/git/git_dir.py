@@ -241,19 +241,21 @@ def find_repositories(directory: Path, on_error: Callable[[OSError], None] | Non
     followed. Linked work trees are left out, because they share the index of their repository. Submodules are left out,
     because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """
-    roots: dict[Path, Path] = {}  # by git directory: a separate one is found with its work tree, too
+    # By git directory, because a separate one is found twice: by itself, and with its work tree.
+    bare: dict[Path, Path] = {}
+    work_trees: dict[Path, Path] = {}
     for root, directories, files in os.walk(directory, onerror=on_error):
         path = Path(root)
         git_dir = (
-            _find_own_git_dir(path / GIT_ENTRY) if GIT_ENTRY in directories or GIT_ENTRY in files else None
+            _find_main_git_dir(path / GIT_ENTRY) if GIT_ENTRY in directories or GIT_ENTRY in files else None
         )
         if git_dir is not None:
-            roots[git_dir.resolve()] = path
+            work_trees.setdefault(git_dir.resolve(), path)
         elif is_git_directory(path):
-            roots.setdefault(path.resolve(), path)
+            bare.setdefault(path.resolve(), path)
             directories.clear()
-        directories[:] = [name for name in directories if not name.startswith(".")]
-    return sorted(roots.values())
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+    return sorted((bare | work_trees).values())
 
 
 def is_git_directory(path: Path) -> bool:
@@ -261,7 +263,7 @@ def is_git_directory(path: Path) -> bool:
     return os.path.lexists(path / "HEAD") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
-def _find_own_git_dir(git_entry: Path) -> Path | None:
+def _find_main_git_dir(git_entry: Path) -> Path | None:
     """Return the git directory of a main work tree, and None for a linked work tree and for a submodule.
 
     `git_entry`: the `.git` of the work tree, a git directory or a file that names one.

@@ -255,10 +255,11 @@ def suggest_references(repository: Repository, name: str) -> str:
 
 
 def check_damage(git: GitProgram, revision: str) -> None:
-    """Raise UnreadableObject for a revision that is, or is reached through, a missing or damaged object."""
+    """Raise UnreadableObject if the object of a revision, or one on the way to it, is missing or damaged."""
     output = git.run("rev-parse", "--verify", "--quiet", revision)
     sha = output.stdout.decode().strip()
-    if output.exit_code == 0 and _SHA.fullmatch(sha) and sha != revision.lower():
+    is_sha = output.exit_code == 0 and _SHA.fullmatch(sha) is not None and sha != revision.lower()
+    if is_sha and git.run("cat-file", "-t", sha).exit_code:
         raise UnreadableObject(revision, f"{sha} is missing or damaged")
     is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
     if is_damaged or "error: Could not read " in output.stderr:  # a parent
@@ -292,8 +293,8 @@ def _split_words(text: str) -> list[str]:
 def _build_error(repository: Repository, git: GitProgram, text: str, reason: str) -> BadRange:
     """Return the error for a range that git refuses. `reason`: message of git.
 
-    The error names the first revision that the repository does not have; if it has all, the reason. Raises
-    UnreadableObject if this revision is damaged.
+    The error names the first revision that the repository does not have; if it has all, the
+    reason. Raises UnreadableObject if that revision is damaged.
     """
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):

@@ -38,7 +38,7 @@ QUERIES_BY_GRAMMAR: Final = {
     "tsx": ("ecmascript", "typescript"),
 }
 
-# Types of nodes around the value of a chained assignment.
+# Types of nodes that contain the rest of a chained assignment.
 CHAIN_NODES: Final = frozenset({"variable_declarator", "assignment_expression", "parenthesized_expression"})
 
 # Kinds of the values of chained assignments and of arguments in JavaScript.

@@ -44,7 +44,8 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
     "variable_declarator",
 }
 
-# Kinds of symbols that are functions. A property is one that JavaScript defines by a getter.
+# Kinds of symbols that are functions. `property`: JavaScript property that a call defines by a function, such as a
+# getter.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
 
 # Functions of JavaScript that define a property.
@@ -332,7 +333,7 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
 
 
 def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
-    """Check whether a definition that starts before a span encloses it. Names of a chained assignment are siblings."""
+    """Check whether a definition that starts before a span encloses it. Names of a chained assignment do not."""
     is_chained = definition.span == (span.first.start_byte, span.statement.end_byte)
     return definition.end_byte > span.first.start_byte and not is_chained
 
@@ -342,19 +343,30 @@ def _get_kind(
 ) -> str | None:
     """Return the kind of a symbol; None if it is no symbol.
 
-    A function in a class is a method. A local function is no symbol in some grammars, nor is a function that defines a
-    property, which is the symbol.
+    A function in a class is a method. A local function is no symbol in some grammars. The function of a property is
+    none: the property is the symbol.
     """
     kind, callee = span.match.kind, span.match.second_name
     if kind == "property" and callee and _get_text(callee, version.content) not in PROPERTY_FUNCTIONS:
         return None
     if not enclosing_definitions:
         return kind
-    if enclosing_definitions[-1].kind == "property" and kind in CALLABLE_KINDS:
+    enclosing = enclosing_definitions[-1]
+    if enclosing.kind == "property" and kind in CALLABLE_KINDS and _is_value_of(span, enclosing):
         return None
-    if enclosing_definitions[-1].kind not in CALLABLE_KINDS:
+    if enclosing.kind not in CALLABLE_KINDS:
         return "method" if kind == "function" else kind
     return None if kind in CALLABLE_KINDS and not version.grammar.has_local_functions else kind
+
+
+def _is_value_of(span: _DefinitionSpan, definition: Definition) -> bool:
+    """Check whether a function is the value of a property, and not a local function in the value."""
+    node: Node | None = span.first
+    while node is not None and node.start_byte > definition.start_byte:
+        if node.type == "statement_block":
+            return False
+        node = node.parent
+    return True
 
 
 def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) -> Definition:

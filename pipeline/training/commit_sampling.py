@@ -201,7 +201,7 @@ class RepositoryArgumentParser(argparse.ArgumentParser):
 
 
 def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], jobs: int) -> Iterator[str]:
-    """Return an iterator of the results, in order, as soon as they arrive. `jobs`: worker processes."""
+    """Return an iterator of the results of the tasks, in order. `jobs`: worker processes."""
     size = GROUP_SIZE * jobs
     groups = (tasks[start : start + size] for start in range(0, len(tasks), size))
     return map_groups(function, groups, jobs=jobs, prefer="processes")

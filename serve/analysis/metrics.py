@@ -209,7 +209,7 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
         if kind == "added":
             unassigned_changes.pop(path, None)  # the file at this path starts here: they are its own changes
         if is_renamed:
-            # Changes of the new path are left if another branch made this rename later.
+            # If another branch made this rename later, its changes of the new path still need their newest path.
             for newer_position in (*unassigned_changes.pop(path, ()), *unassigned_changes.pop(old_path, ())):
                 newest_paths[newer_position] = newest
             newest_by_path.pop(path, None)  # an older file of this path is another file

@@ -84,7 +84,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             min=1,
             metavar="N",
-            help="Commits per transaction. A run after a killed one continues after the last transaction. "
+            help="Commits per transaction. After a kill, the next run continues after the last one. "
             "[default: from --resources]",
         ),
     ] = None,

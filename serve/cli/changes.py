@@ -57,8 +57,8 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """List all commits whose change adds or removes a text.
 
-    Not searched or counted: changes of files that the index ignores, such as lock files and vendored and generated
-    files, and of binary files.
+    Binary files are neither searched nor counted, nor are files that the index ignores: lock files, vendored and
+    generated files.
     """
     from serve.cli import render_changes
     from serve.commit_types import ChangeSearchRequest

@@ -404,7 +404,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
     from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
-    # A killed run loses what it has not committed, so --resources makes no batch larger than the default.
+    # A killed run loses its uncommitted batches, so --resources makes no batch larger than the default.
     commit_batch = options.commit_batch or int(
         COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
-# Wait for the status, which the daemon normally reports within a millisecond, even while it works on requests.
+# Longest wait for the status, which the daemon reports within a millisecond, even while it works on requests.
 STATUS_TIMEOUT_SECONDS: Final = 10.0
 # A request that crashes two daemons would crash a third one too, and so end the requests of other clients.
 MAX_CRASHES: Final = 2
@@ -157,7 +158,7 @@ class DaemonClient:
         except TimeoutError as error:
             raise DaemonUnavailable(
                 f"The daemon did not answer within {timeout_seconds:g} s.",
-                hint=f"If it does not react to `lineage daemon stop`, delete {self.paths.socket}.",
+                hint=f"Run `lineage daemon stop`. If that fails too, delete {self.paths.socket}.",
             ) from error
         except (ConnectionError, HTTPException) as error:
             raise _ConnectionLost from error
@@ -188,7 +189,11 @@ class DaemonClient:
                     hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
                 )
             if timeout_seconds > STATUS_TIMEOUT_SECONDS and time.monotonic() > next_status:
-                self.fetch_status()  # which raises DaemonUnavailable if the daemon does not even report its status
+                try:
+                    self.fetch_status()
+                except DaemonUnavailable:
+                    if not select.select([connection], [], [], 0)[0]:
+                        raise
                 next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
         raise TimeoutError
 

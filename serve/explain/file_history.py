@@ -180,7 +180,7 @@ def _create_reader_without_index(
     walked_history = histories.get(key)
     if walked_history is None:
         result = git.run(*HISTORY_ARGUMENTS, head)
-        if result.exit_code:  # such as a time limit, which the next call may not exceed
+        if result.exit_code:  # not cached: after a timeout, the next call may succeed
             walked_history = b""
         else:
             walked_history = result.stdout

@@ -134,9 +134,10 @@ class LineTracer:
     """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
 
     `searcher`: search of the index; None without an index. `queried_texts`: text of each queried line, by number.
-    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, whose earlier removal is
-    not searched yet. `_introductions`: those without an earlier removal. `_pending`: lines to process of each version,
-    by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by commit.
+    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source that still
+    need a search for an earlier removal. `_introductions`: lines without one. `_pending`: lines to process of each
+    version, by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by
+    commit.
     """
 
     blamer: RevisionBlamer

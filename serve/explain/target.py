@@ -123,7 +123,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository.
 
-    The last ones are those for a name with `\\xNN`, as answers print it, in place of bytes.
+    Last come the paths with `\\xNN` decoded, because answers print bytes that are not UTF-8 so.
     """
     base_directories = [repository.root, *([cwd] if cwd else [])]
     # A leading `./` or `../` means the working directory first.

@@ -331,8 +331,8 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
             title = shape.config_format.title
             yield report_warning(
                 name,
-                f"{file.path} mentions lineage, but is no valid {title}",
-                "Correct the file: the client may not read it either.",
+                f"{file.path} mentions lineage, but is not valid {title}",
+                "Correct the file, because the client may ignore it.",
             )
         return
     for server_name, entry in (servers if isinstance(servers, dict) else {}).items():

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, get_args
 
 import anyio
 from mcp.server import MCPServer
@@ -25,6 +25,7 @@ from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
+    ClientRequest,
     ErrorData,
     GetPromptResult,
     InputRequiredResult,
@@ -43,6 +44,9 @@ _ID_PATTERNS: Final = (
     re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
     re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
     re.compile(rf".*[,{{]\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
+)
+_REQUEST_METHODS: Final = frozenset(
+    get_args(request.model_fields["method"].annotation)[0] for request in get_args(ClientRequest)
 )
 # Characters at the start and the end of a line that are searched for the id.
 _SEARCHED_CHARS: Final = 300
@@ -152,8 +156,8 @@ def _find_error(message: Any) -> JSONRPCError | None:
     if isinstance(message, Exception):
         return _build_parse_error(message)
     content = message.message
-    # The library takes a request whose id is neither a text nor an integer for a notification, which has no answer.
-    if isinstance(content, JSONRPCNotification) and not content.method.startswith("notifications/"):
+    # The library treats a request with an invalid id as a notification, and so does not answer it.
+    if isinstance(content, JSONRPCNotification) and content.method in _REQUEST_METHODS:
         text = f"{content.method} is a request. Give it an id that is a text or an integer."
         return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=text))
     return None

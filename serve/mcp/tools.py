@@ -58,7 +58,7 @@ MAX_PROBLEMS: Final = 5
 PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
-# A client that announces roots may never answer the question for them.
+# A client that announces roots may never answer `roots/list`.
 ROOTS_TIMEOUT_SECONDS: Final = 5.0
 # Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
 HiddenNull = SkipJsonSchema[None]
@@ -407,7 +407,15 @@ def _list_client_roots(context: Context[Any, Any]) -> list[Path]:
         result = anyio.from_thread.run(
             session.send_request, ListRootsRequest(), _RootList, ROOTS_TIMEOUT_SECONDS
         )
-        uris = [urlsplit(str(root.get("uri"))) for root in result.roots]
     except (MCPError, ValueError):  # no answer in time, or an invalid one
         return []
-    return [Path(url2pathname(uri.path)) for uri in uris if uri.scheme == "file"]
+    return [root for uri in result.roots if (root := _parse_root(str(uri.get("uri")))) is not None]
+
+
+def _parse_root(uri: str) -> Path | None:
+    """Return the path of a `file` URI; None for another one."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None

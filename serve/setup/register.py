@@ -34,7 +34,7 @@ from stores import locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
-# Lock of all edits, in the directory of the backups.
+# Lock file in the backup directory, which each edit holds.
 LOCK_FILE: Final = "register.lock"
 LOCK_WAIT_SECONDS: Final = 10.0
 # Digits of the digest of a path in the name of its backup.
@@ -71,6 +71,10 @@ class EditResult:
 def format_snippet(server: Server, shape: Shape) -> str:
     """Return the text of a file with only this server."""
     return shape.config_format.format_document(shape.key, server.name, shape.merge_entry(server))
+
+
+def _build_wait_error(_: float) -> LineageError:
+    return LineageError("Another `register` still runs.", hint="Run the command again when it has ended.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +172,17 @@ class ConfigFile:
     ) -> EditResult:
         file_edit.create_private_directory(self.backup_directory)
         lock = self.backup_directory / LOCK_FILE
-        with locks.acquire_exclusive_lock(
-            lock, Deadline.after(LOCK_WAIT_SECONDS, self._build_conflict_error)
-        ):
+        with locks.acquire_exclusive_lock(lock, Deadline.after(LOCK_WAIT_SECONDS, _build_wait_error)):
             if file_edit.read_file(self.path) != before:
-                raise self._build_conflict_error()
+                raise ManualEditRequired(
+                    f"Another program changed {self.path} at the same time.", hint="Run the command again."
+                )
             backup = None if before is None else self._write_backup(before, keep_existing=is_update)
             if is_deletion:
                 file_edit.delete_file(self.path)
                 return EditResult(EditAction.DELETED, self.path, backup)
             file_edit.write_file(self.path, after.encode())
             return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
-
-    def _build_conflict_error(self, _: float = 0.0) -> ManualEditRequired:
-        return ManualEditRequired(
-            f"Another program changed {self.path} at the same time.", hint="Run the command again."
-        )
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
         """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.

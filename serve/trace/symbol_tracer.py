@@ -157,7 +157,7 @@ class Candidate:
         return classify_role(path) == "source" and not path.endswith(".pyi")
 
     def is_member_of(self, other: Candidate) -> bool:
-        """Check whether another symbol of the name encloses this one: a class its constructor, in Java."""
+        """Check whether another symbol of the same name encloses this one, as a Java class encloses its constructor."""
         members = {SymbolPlace(place.path, place.format_symbol(other.name)) for place in other.places}
         return other is not self and not members.isdisjoint(self.places)
 

@@ -164,6 +164,15 @@ def test_times_of_the_phases(index_writer: IndexWriter, monkeypatch: pytest.Monk
     assert profile.seconds == {"storage": 300, "embed": 3}
 
 
+def test_texts_that_a_damaged_index_lacks(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that are listed as pending and cannot be read are skipped, and the run ends normally."""
+    monkeypatch.setattr(embed, "load_pending_texts", lambda *arguments: load_pending_texts(*arguments)[1:])
+    with index_writer.open_batch() as connection:
+        pending = list_pending_texts(connection)
+    stage = EmbeddingStage(RecordingEncoder(), index_writer, Profile(), texts_per_transaction=2)
+    assert [*stage.embed(pending)][-1] == pending.num_rows
+
+
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_vectors_do_not_depend_on_workers(

@@ -47,6 +47,14 @@ def test_a_separate_git_directory_is_found_once(tmp_path: Path, name: str) -> No
     assert find_names(tmp_path) == ["repo"]
 
 
+def test_first_of_two_work_trees_of_a_git_directory_is_found(tmp_path: Path) -> None:
+    """If two work trees have the same git directory, the first one by its path is found."""
+    repo = Repo.create(tmp_path / "a")
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / ".git").symlink_to(repo.path / ".git")
+    assert find_names(tmp_path) == ["a"]
+
+
 def test_links_hidden_directories_and_empty_git_directories_are_left_out(tmp_path: Path) -> None:
     """Symbolic links, hidden directories and a `.git` that git does not recognize are left out."""
     Repo.create(tmp_path / "elsewhere" / "repo")

@@ -14,6 +14,7 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.ranges import (
     BadRange,
+    check_damage,
     list_branch_tips,
     list_included_names,
     list_range,
@@ -225,6 +226,14 @@ def test_names_of_included_revisions() -> None:
     """The names are those whose commits the range has, and HEAD where one is omitted."""
     assert list_included_names("main..topic") == ["topic"]
     assert list_included_names("v1...v2 ^v3 ..v4 v5..") == ["v1", "v2", "v4", "HEAD"]
+
+
+@pytest.mark.parametrize("revision", ["main", "main:a.py", "main^{tree}", "missing", "main~99"])
+def test_intact_revision_is_no_damage(tmp_path: Path, revision: str) -> None:
+    """A revision that names an intact object of any kind, or nothing, is not reported as damaged."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "x = 1\n")
+    check_damage(commit_graph.create_git_program(open_repository(repo.path)), revision)
 
 
 @pytest.mark.parametrize("text", ["topic..main", "main ^topic", "topic...main"])

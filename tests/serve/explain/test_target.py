@@ -79,6 +79,13 @@ def test_escaped_name(tmp_path: Path, home: Path) -> None:
     assert list_line_commits(explain(repo, home, name)) == [later_sha] * 3
 
 
+def test_escaped_nul(tmp_path: Path, home: Path) -> None:
+    """A NUL, which no name has, is not decoded."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "x\n")
+    assert "does not exist in HEAD" in get_limitation(explain(repo, home, "x\\x00y"))
+
+
 def test_suffix_that_is_not_utf8(tmp_path: Path, home: Path) -> None:
     """The index is searched for the lines of a file whose suffix has undecodable bytes; leads name it escaped."""
     repo = Repo.create(tmp_path / "repo")

@@ -300,7 +300,7 @@ def test_client_file_that_is_cut_off(repo: Repo, tmp_path: Path) -> None:
     for text in (entry, f"{entry}}}}}}}, /* mine\n}}"):
         file.write_text(text, encoding="utf-8")
         result = run_checks(repo.path)["client cursor"]
-        assert result.verdict is WARNING and result.found.endswith("mentions lineage, but is no valid JSON")
+        assert result.verdict is WARNING and result.found.endswith("mentions lineage, but is not valid JSON")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")

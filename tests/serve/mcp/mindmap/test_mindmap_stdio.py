@@ -159,7 +159,9 @@ def test_invalid_id_is_an_error(store: MapStore, message_id: str) -> None:
     """A request whose id the protocol does not allow gets an error instead of no answer."""
     process = start_server(store)
     request = f'{{"jsonrpc":"2.0","id":{message_id},"method":"ping"}}'
-    error, ping = exchange(process, request.encode(), create_request(5, "ping"))
+    unknown_notification = b'{"jsonrpc":"2.0","method":"exit"}'  # has no answer
+    next_request = json.dumps(create_request(5, "ping")).encode()
+    error, ping = exchange(process, request.encode(), unknown_notification + b"\n" + next_request)
     assert (error["id"], error["error"]["code"], ping["id"]) == (None, INVALID_REQUEST, 5)
     process.communicate(timeout=20)
 
