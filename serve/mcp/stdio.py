@@ -61,7 +61,10 @@ def create_server(
     tools: Sequence[Tool],
     has_tools_only: bool = False,
 ) -> MCPServer[Any]:
-    """Return a server with these tools. `has_tools_only`: do not advertise prompts and resources, as it has none."""
+    """Return a server with these tools, which sends no notifications of changes.
+
+    `has_tools_only`: do not advertise prompts and resources, as it has none.
+    """
     server = _StdioServer(
         name,
         title=title,
@@ -69,6 +72,7 @@ def create_server(
         instructions=instructions,
         tools=list(tools),
         log_level="WARNING",
+        subscriptions=False,
     )
     if has_tools_only:
         server.remove_handlers("prompts/", "resources/")

@@ -8,13 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.subscriptions import ListenNotSupportedError
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
 
+from serve.backend import InProcessBackend
+from serve.mcp.lineage_server import create_lineage_server
+from serve.mcp.mindmap_server import create_mindmap_server
 from tests.repos import Repo
 from tests.serve.commands import list_loaded_packages
 from tests.serve.daemon.daemons import build_environment, create_client
@@ -54,6 +61,29 @@ def test_answers_through_the_daemon(repo: Repo, home: Path, mode: str) -> None:
     report = create_client(home).fetch_status()
     assert report is not None
     assert report.answered == 2
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_subscriptions_are_not_advertised(tmp_path: Path, home: Path, mode: str) -> None:
+    """Both servers advertise no notifications of changes, which they do not send, and refuse subscriptions."""
+
+    async def subscribe(client: Client) -> Any:
+        assert client.protocol_version == PROTOCOLS[mode]
+        with pytest.raises((MCPError, ListenNotSupportedError)) as error:
+            async with client.listen(tools_list_changed=True, resource_subscriptions=["mindmap://maps"]):
+                pass
+        code = error.value.code if isinstance(error.value, MCPError) else None
+        assert code == (METHOD_NOT_FOUND if mode == "auto" else None)
+        return client.server_capabilities.model_dump(exclude_none=True)
+
+    lineage_server = create_lineage_server(InProcessBackend(home), home, tmp_path)
+    assert run_client(lineage_server, subscribe, mode) == {"tools": {"list_changed": False}}
+    with closing(create_mindmap_server(tmp_path / "maps")) as mindmap_server:
+        assert run_client(mindmap_server.server, subscribe, mode) == {
+            "prompts": {"list_changed": False},
+            "resources": {"subscribe": False, "list_changed": False},
+            "tools": {"list_changed": False},
+        }
 
 
 def test_answers_without_the_daemon(repo: Repo, home: Path) -> None:
