@@ -82,7 +82,8 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
     """Return the path of the current work tree as an argument for a server that the client starts elsewhere.
 
-    Return no argument for other clients and programs, and outside repositories.
+    Return no argument for other clients and programs. Outside repositories, return none if the entry is only shown or
+    removed; raise NotARepository if it is to be written.
     """
     from serve.setup.mcp_clients import CLIENTS
 
@@ -94,8 +95,11 @@ def _build_directory_argument(options: RegisterOptions, program: ServerProgram) 
 
     try:
         return (str(open_repository(Path()).root),)
-    except NotARepository:
-        return ()
+    except NotARepository as error:
+        if not options.write:
+            return ()
+        hint = f"The entry for {client.title} needs the path of a repository. Run the command in that repository."
+        raise NotARepository(error.message, hint=hint) from error
 
 
 def _register(options: RegisterOptions, server_name: str, program: ServerProgram) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -315,6 +316,21 @@ def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
     assert output.startswith("Deleted ")
     code, _, err = run_captured("register", "--write", env=environment)
     assert (code, "No client is named" in err) == (2, True)
+
+
+def test_register_client_that_starts_servers_elsewhere(repo: Repo, tmp_path: Path) -> None:
+    """The entry has the path of the repository. Outside repositories, --write is an error and keeps the entry."""
+    file = tmp_path / ".codeium/windsurf/mcp_config.json"
+    environment = {"HOME": str(tmp_path), "LINEAGE_HOME": str(tmp_path / "home")}
+    register = partial(run_captured, "register", "--client", "windsurf", env=environment)
+    code, _, err = register("--write", cwd=tmp_path)
+    assert code == 1 and f"{tmp_path} is not in a git repository" in err
+    assert "The entry for Windsurf needs the path of a repository. Run the command in that" in err
+    assert not file.exists() and register("--write", cwd=repo.path)[0] == 0
+    assert register("--write", cwd=tmp_path)[0] == 1
+    assert json.loads(file.read_text())["mcpServers"]["lineage"]["args"] == [str(repo.path)]
+    assert json.loads(register(cwd=tmp_path)[1])["mcpServers"]["lineage"]["args"] == []
+    assert register("--remove", cwd=tmp_path)[0] == 0 and not file.exists()
 
 
 def test_import_is_light() -> None:
