@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
@@ -398,6 +399,9 @@ def _count_tools(executable: str, arguments: list[str], environment: Mapping[str
     import anyio
     from mcp.client import Client as McpClient
     from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    # It logs a traceback for each line of a program that is no MCP server. The result says that it does not answer.
+    logging.getLogger("mcp.client.stdio").disabled = True
 
     async def count_tools() -> int:
         parameters = StdioServerParameters(

@@ -269,6 +269,20 @@ def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "lineage register --client cursor --server-name history --write" in result.remedy
 
 
+def test_entry_that_starts_no_server(repo: Repo, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A program that prints other lines and exits is a warning, and its lines are not logged."""
+    program = tmp_path / "mindmap"
+    program.write_text("#!/bin/sh\necho No maps.\n", encoding="utf-8")
+    program.chmod(0o755)
+    entry = {"command": str(program), "args": ["list"]}
+    file = tmp_path / "user" / ".claude.json"
+    file.write_text(json.dumps({"mcpServers": {"mindmap": entry}}), encoding="utf-8")
+    result = run_checks(repo.path)["client claude-code"]
+    assert result.verdict is WARNING and "the server does not answer" in result.found
+    assert result.remedy == "Run `mindmap register --client claude-code --write`."
+    assert not caplog.records
+
+
 def test_servers_of_a_project_are_not_started(repo: Repo, tmp_path: Path) -> None:
     """A command in a file of the repository is not run, because the repository's author chose it."""
     server, trace = tmp_path / "mindmap", tmp_path / "was run"
