@@ -339,12 +339,13 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
 
         fields["source"] = describe_copy(status.index_holder, status.indexed_at)
     remedy = status.verdict.remedy if status.verdict else None
+    if status.is_being_updated and status.verdict and status.verdict.has_no_finished_run:
+        remedy = None  # the run does it
     if remedy and remedy not in fields["compatibility"]:
         fields["remedy"] = add_path_to_command(remedy)
     if status.vector_share < 1:
-        fields["vectors"] = (
-            f"{text.describe_vector_share(status.vector_share)}; `lineage index` adds the others"
-        )
+        others = "an index run" if status.is_being_updated else "`lineage index`"
+        fields["vectors"] = f"{text.describe_vector_share(status.vector_share)}; {others} adds the others"
     if status.branch_patterns:
         fields["branches"] = f"HEAD, {', '.join(status.branch_patterns)}"
     if status.cache:

@@ -180,7 +180,7 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
         return
     try:
         with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
-            yield from _check_content(repository, connection)
+            yield from _check_content(repository, location, connection)
             yield _check_vector_index(location, connection)
     except LineageError as error:
         yield report_problem("index", error.message, error.hint)
@@ -251,7 +251,9 @@ def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
         yield report_ok("write-ahead log", f"{size}, from the last batches")
 
 
-def _check_content(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
+def _check_content(
+    repository: Repository, location: IndexLocation, connection: Connection
+) -> Iterator[CheckResult]:
     rows = maintenance.read_all_rows(connection)
     inconsistencies = maintenance.find_broken_invariants(connection)
     if inconsistencies:
@@ -267,11 +269,13 @@ def _check_content(repository: Repository, connection: Connection) -> Iterator[C
         else ""
     )
     yield report_ok("index", f"{counts}{format_count(rows, 'row')} read, all intact")
-    yield from _check_status(repository, connection)
+    yield from _check_status(repository, location, connection)
 
 
-def _check_status(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
-    status = index_status.load_index_status(repository, connection)
+def _check_status(
+    repository: Repository, location: IndexLocation, connection: Connection
+) -> Iterator[CheckResult]:
+    status = index_status.load_index_status(repository, connection, location=location)
     yield from _check_freshness(status)
     unreadable = history.load_unreadable_commits(connection)
     if unreadable:
@@ -286,15 +290,19 @@ def _check_status(repository: Repository, connection: Connection) -> Iterator[Ch
 def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     """Check that the index is compatible with this program and up to date with HEAD.
 
-    If no index run has finished yet, a warning about that is the only result.
+    Compatibility is not checked until the first index run has ended. During a run, the rest is not checked.
     """
-    if status.verdict is not None and status.verdict.has_no_finished_run:
+    is_first_run = status.verdict is not None and status.verdict.has_no_finished_run
+    if status.verdict is not None and not is_first_run:
+        yield _check_compatibility(status.verdict)
+    if status.is_run_active:
+        yield report_ok("freshness", "an index run is at work")
+        return
+    if is_first_run:
         yield report_warning(
             "freshness", f"the {describe_unfinished_run(status)}", f"Run `{RESUME_COMMAND}` to continue."
         )
         return
-    if status.verdict is not None:
-        yield _check_compatibility(status.verdict)
     if status.commits_behind:
         yield report_warning(
             "freshness",

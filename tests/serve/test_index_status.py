@@ -18,7 +18,7 @@ from stores import database, locks
 from stores.compatibility import CompatibilityStatus
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.commands import run_index, run_lineage
+from tests.serve.commands import run_captured, run_index, run_lineage
 from tests.serve.maintenance.helpers import run_checks
 from tests.serve.sample_index import WordEncoder
 
@@ -150,7 +150,10 @@ def test_interrupted_first_run(
 
 
 def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """During a run, hints tell its progress and what answers cover; they advise no run and judge no weak hits."""
+    """During a run, hints tell its progress and what answers cover; they advise no run and judge no weak hits.
+
+    Neither do `lineage status` and `lineage doctor`.
+    """
     location = get_location(repo, home)
     with monkeypatch.context() as patch:
         patch.setattr(write, "write_batch", stop_at_second_call(write.write_batch))
@@ -162,6 +165,13 @@ def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         status = load_status_at_path(repo.path, home)[1]
         (hint,) = build_index_hints(status)
         answer = find_pattern(request, repo.path, home)
+        _, output, _ = run_captured("status", repo.path)
+        check = run_checks(repo.path)["freshness"]
+    assert "\nvectors: vectors for 0 % of the changes; an index run adds the others" in output
+    assert "remedy: " not in output and "`lineage index`" not in output
+    assert (check.verdict.value, check.found) == ("ok", "an index run is at work")
+    _, output, _ = run_captured("status", repo.path)
+    assert f"\nremedy: lineage index {repo.path}\n" in output and "`lineage index" in output
     share = status.commits * 100 // (status.commits + remaining)
     assert hint == (
         f"An index run is at work: {share} % of the commits are indexed, {remaining} commits left; "
