@@ -354,29 +354,23 @@ def _build_hints(
         yield describe_empty_index(status)
         return
     yield from build_index_hints(status, uses_vectors=True)
-    if answer_hint := describe_hits(
-        query,
-        best_candidates,
-        is_history_partial=status.has_partial_history,
-        has_vectors=status.vector_share > 0,
-    ):
+    if answer_hint := describe_hits(query, best_candidates, [status]):
         yield answer_hint
         if answer_hint != NO_CONTENT_WORDS:
             yield from _describe_unreadable_commits(status)
 
 
 def describe_hits(
-    query: Query,
-    best_candidates: Sequence[ScoredCandidate],
-    *,
-    is_history_partial: bool = False,
-    has_vectors: bool = True,
+    query: Query, best_candidates: Sequence[ScoredCandidate], statuses: Sequence[IndexStatus]
 ) -> str:
     """Return a hint about hits that are missing or weak; empty if there is nothing to say.
 
-    Weak hits of a partly indexed history give no hint. Missing hits of such a history give a hint only if the query has
-    filters. Without vectors, only words find a change.
+    `statuses`: of the searched indexes. Weak hits give no hint while commits or vectors are missing. Missing hits of a
+    partly indexed history give a hint only if the query has filters. Without vectors, only words find a change.
     """
+    is_history_partial = any(status.has_partial_history for status in statuses)
+    has_vectors = any(status.vector_share > 0 for status in statuses)
+    has_all_vectors = all(status.vector_share == 1 for status in statuses)
     lacks_words = FUNCTION_WORDS.issuperset(query.terms)
     if lacks_words and not (best_candidates or has_vectors):
         return NO_CONTENT_WORDS
@@ -384,7 +378,8 @@ def describe_hits(
         return _describe_no_hits(query.filters, has_vectors=has_vectors)
     if lacks_words:
         return NO_CONTENT_WORDS
-    if all(scored.is_weak for scored in best_candidates) and not is_history_partial:
+    is_complete = has_all_vectors and not is_history_partial
+    if is_complete and all(scored.is_weak for scored in best_candidates):
         return _describe_weak_hits(query.filters)
     return ""
 

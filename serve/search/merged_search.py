@@ -405,10 +405,7 @@ class _MergedSearch:
             yield describe_hits(
                 self.searches[0].open_search.query,
                 [scored for scored, _ in self._best_candidates],
-                is_history_partial=any(
-                    search.open_search.status.has_partial_history for search in self.searches
-                ),
-                has_vectors=any(search.open_search.status.vector_share > 0 for search in self.searches),
+                [search.open_search.status for search in self.searches],
             )
 
     def _describe_failures(self) -> Iterator[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from serve.search.find_pattern import NO_CONTENT_WORDS, NO_PRECEDENT
+from serve.find_types import FindRequest
+from serve.repositories import resolve_repositories
+from serve.search.find_pattern import NO_CONTENT_WORDS, NO_PRECEDENT, PatternSearcher
+from serve.search.merged_search import find_in_repositories
+from stores import database
+from tests.pipeline.histories import get_location
 from tests.repos import Repo
-from tests.serve.sample_index import build_index
-from tests.serve.search.helpers import FindOptions, find
+from tests.serve.sample_index import WordEncoder, build_index
+from tests.serve.search.helpers import NOW, FindOptions, find
 
 
 def test_weak_hits_are_marked(repo: Repo, home: Path) -> None:
@@ -21,6 +27,21 @@ def test_weak_hits_are_marked(repo: Repo, home: Path) -> None:
     assert find(repo, home, "Add a timeout to connect").meta.hint is None
     unranked = find(repo, home, "colour management of printers in the viewfinder", rerank=False)
     assert unranked.meta.hint is None and unranked.hits[0].weak is None
+
+
+@pytest.mark.parametrize("path", [None, "src"])
+def test_weak_hits_before_all_vectors(repo: Repo, home: Path, path: str | None) -> None:
+    """While vectors are missing, weak hits give no hint, because changes without one are found by words only."""
+    build_index(repo, home)
+    with database.open_for_writing(get_location(repo, home)) as connection:
+        connection.execute("DELETE FROM vectors WHERE rowid = (SELECT max(rowid) FROM vectors)")
+    request = FindRequest("colour management of printers in the viewfinder", path=path)
+    with closing(PatternSearcher(home, load_encoder=lambda _: WordEncoder())) as searcher:
+        alone = searcher.find(request, repo.path, NOW)
+        merged = find_in_repositories(searcher, request, resolve_repositories(home, "*", home), NOW)
+    for answer in (alone, merged):
+        assert answer.hits and all(hit.weak for hit in answer.hits)
+        assert "vectors for " in (answer.meta.hint or "") and "weak" not in (answer.meta.hint or "")
 
 
 @pytest.mark.parametrize(
