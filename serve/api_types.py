@@ -34,7 +34,14 @@ LINE_RANGE_HINT: Final = (
 # Fields omitted from a JSON object when they are None or (), by the key of this object in the answer.
 _OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
-    "explain": ("related_commits", "evolution", "leads", "evolution_limitation", "enrichment_limitation"),
+    "explain": (
+        "related_commits",
+        "evolution",
+        "leads",
+        "evolution_limitation",
+        "enrichment_limitation",
+        "omitted_items",
+    ),
     "compatibility": ("reason", "missing_components"),
     "related": ("old_paths", "owners", "recent_authors", "bots", "hot_spots", "limitation"),
     "search": ("limitation",),

@@ -19,9 +19,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline.git import patches
+from serve.explain_types import ExplainAnswer
 
 if TYPE_CHECKING:
-    from serve.explain_types import EvolutionLead, ExplainAnswer, ExplainHit
+    from serve.explain_types import EvolutionLead, ExplainHit
     from serve.find_types import FindAnswer, PatternHit
 
 # Lines of a diff in an answer, about one screen: enough to judge a commit, and five excerpts fit an agent's context.
@@ -194,12 +195,13 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
 def limit_tokens(
     answer: AnswerType, max_tokens: int | None, render: Callable[[AnswerType], str]
 ) -> AnswerType:
-    """Remove diffs, then hits, from the last to the first, until the answer has at most about `max_tokens` tokens.
+    """Remove parts of an answer until it has at most about `max_tokens` tokens.
 
-    The first hit is never removed. `max_tokens`: None for no limit. `render`: returns the text whose length counts.
+    Removed are diffs, then leads, earlier commits and related commits of an explanation, then hits except the first; of
+    each kind the last comes first. `max_tokens`: None for no limit. `render`: returns the text whose length counts.
     """
     while max_tokens is not None and len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
-        shortened = _remove_last_diff(answer) or _remove_last_hit(answer)
+        shortened = _remove_last_diff(answer) or _remove_last_item(answer) or _remove_last_hit(answer)
         if shortened is None:
             break
         answer = shortened
@@ -368,6 +370,19 @@ def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
     last = indexes_with_diff[-1]
     hits[last] = replace(hits[last], diff_excerpt=None, diff_truncated=True)
     return replace(answer, hits=tuple(hits))
+
+
+def _remove_last_item(answer: AnswerType) -> AnswerType | None:
+    """Return a copy without the last lead, else the last earlier commit, else the last related commit; None if none."""
+    if not isinstance(answer, ExplainAnswer):
+        return None
+    details = answer.meta.explain
+    for name in ("leads", "evolution", "related_commits"):
+        if items := getattr(details, name):
+            omitted_items = (details.omitted_items or 0) + 1
+            details = replace(details, **{name: items[:-1]}, omitted_items=omitted_items)
+            return replace(answer, meta=replace(answer.meta, explain=details))
+    return None
 
 
 def _remove_last_hit(answer: AnswerType) -> AnswerType | None:

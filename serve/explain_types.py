@@ -161,6 +161,7 @@ class ExplainDetails:
     - `limitation`: what the hits lack; None if they are complete.
     - `evolution`: earlier commits that shaped the lines, newest first. `evolution_limitation`: what it may lack.
     - `enrichment_limitation`: what the answer lacks because of the index; None if nothing.
+    - `omitted_items`: number of related commits, steps and leads that were removed to shorten the answer; None if none.
     """
 
     lines_queried: tuple[int, int]
@@ -172,6 +173,7 @@ class ExplainDetails:
     leads: tuple[EvolutionLead, ...] = ()
     evolution_limitation: str | None = None
     enrichment_limitation: str | None = None
+    omitted_items: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     if details.leads:
         lines.append(LEADS_HEADING)
         lines += map(_format_lead, details.leads)
+    lines += _format_omission(details.omitted_items or 0, "list item")
     notes = (
         details.limitation,
         details.evolution_limitation,
@@ -182,11 +183,11 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str
     if omitted_count := (answer.file_count or 0) - len(answer.files):
         lines.append(format_count(omitted_count, "other file" if diff else "more file"))
     if diff:
-        lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines)]
+        lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines, "line")]
     if content:
         numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
         lines.append(f"file: {escape_line(content.path)}, lines {numbers}")
-        lines += [*_fence(content.text, ""), *_format_omission(content.omitted_lines)]
+        lines += [*_fence(content.text, ""), *_format_omission(content.omitted_lines, "line")]
     return "\n".join([*lines, *_format_note(answer.limitation)])
 
 
@@ -237,8 +238,8 @@ def _describe_commit_file(file: CommitFile) -> str:
     return f"file: {escape_line(file.path)} {file.change_kind}{source}{counts}"
 
 
-def _format_omission(line_count: int) -> list[str]:
-    return _format_note(f"{format_count(line_count, 'more line')}: raise `max_tokens`.") if line_count else []
+def _format_omission(count: int, noun: str) -> list[str]:
+    return _format_note(f"{format_count(count, f'more {noun}')}: raise `max_tokens`.") if count else []
 
 
 def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
