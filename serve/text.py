@@ -2,8 +2,8 @@
 
 - Line ranges (`3-7, 9`) and counts (`2,000 commits`).
 - Suggested commands in errors and hints. They are in backquotes and without a path: `lineage index`. Programs that
-  print on a terminal add the PATH argument of the current command, so that users can paste the command. Answers for
-  agents and files do not have the path.
+  print on a terminal add the PATH argument of the current command, so that users can paste the command. `lineage-mcp`
+  adds the path of the repository that a call is about, because the agent's shell may be in another directory.
 - Hints about commits that could not be read.
 - Escapes for control and invisible characters.
 """

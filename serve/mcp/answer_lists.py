@@ -19,7 +19,7 @@ from serve.excerpts import Detail, get_subject, limit_tokens, parse_content_word
 from serve.find_types import FindAnswer, FindRequest, PatternHit
 from serve.mcp.answer_text import build_content, describe_error, format_find_answer
 from serve.mcp.tools import build_call_result
-from serve.text import escape_line
+from serve.text import add_path_to_commands, escape_line
 from stores.errors import LineageError
 
 # Longest part of an argument that an answer repeats, in characters.
@@ -131,7 +131,8 @@ def find_all(
     for query in queries[:MAX_ITEMS]:
         check_cancelled()
         try:
-            answers.append(find(replace(request, text=query)))
+            answer = find(replace(request, text=query))
+            answers.append(answer.rewrite_index_texts(add_path_to_commands))
         except LineageError as error:
             depends_on_query = isinstance(error, BadRequest)
             if not answers and not depends_on_query:

@@ -30,6 +30,7 @@ from serve.related_types import RelatedAnswer, RelatedFile
 from serve.text import (
     LEADS_HEADING,
     SHORT_SHA_DIGITS,
+    add_path_to_commands,
     escape_controls,
     escape_line,
     format_commit_count,
@@ -165,8 +166,8 @@ def format_note(note: str) -> str:
 
 
 def describe_error(error: LineageError) -> str:
-    """Return the message and the hint of an error in one paragraph."""
-    return f"{error.message} {error.hint}".strip()
+    """Return the message and the hint of an error in one paragraph, with the path argument in commands."""
+    return add_path_to_commands(f"{error.message} {error.hint}".strip())
 
 
 def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str:

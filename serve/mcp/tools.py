@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
@@ -49,7 +50,7 @@ from pipeline import interrupts
 from pipeline.git.errors import NotARepository
 from serve.errors import NeedsRebuild
 from serve.server_common import CallQueue, hold_turn
-from serve.text import escape_controls
+from serve.text import add_path_to_commands, escape_controls, set_path_argument
 from stores import errors
 
 # Wrong arguments that an error message describes. More would only cost the model tokens.
@@ -120,7 +121,8 @@ def create_tool(
     """Return a tool that runs `function` and rejects unknown arguments. An ordinary function runs in a thread.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
-    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. `returns_text`: see `_StrictTool`.
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. Their commands get the PATH
+    argument that an ordinary function has set. `returns_text`: see `_StrictTool`.
     """
     wrapped = _wrap_function(function)
     # The library types its result as `Tool`, although it is of the class that the method is called on.
@@ -290,6 +292,7 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
     @functools.wraps(function)
     async def run(**arguments: Any) -> ResultType:
         cancelled = threading.Event()
+        call_context = copy_context()
 
         def call_function() -> ResultType:
             with hold_turn(), interrupts.use_cancellation_flag(cancelled):
@@ -299,14 +302,16 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
             if inspect.iscoroutinefunction(function):
                 answer: ResultType = await function(**arguments)
                 return answer
-            return await anyio.to_thread.run_sync(call_function, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(call_context.run, call_function, abandon_on_cancel=True)
         except NeedsRebuild as error:
-            raise MCPError(INVALID_PARAMS, str(error)) from error
+            text = call_context.run(add_path_to_commands, str(error))
+            raise MCPError(INVALID_PARAMS, text) from error
         except Exception as error:
             lineage_error = errors.to_lineage_error(error)
             if lineage_error is None and not isinstance(error, OSError):
                 raise
-            raise ToolError(str(lineage_error or error)) from error
+            text = call_context.run(add_path_to_commands, str(lineage_error or error))
+            raise ToolError(text) from error
         finally:
             cancelled.set()  # an abandoned thread ends at its next stage
 
@@ -367,12 +372,17 @@ class RepositoryResolver:
     directory: Path
 
     def resolve(self, name: str | None, context: Context[Any, Any]) -> Path:
-        """Return the path of the repository with this name or path.
+        """Return the path of the repository with this name or path, and set it as the PATH argument of commands.
 
         Without a name, it is the server's directory if that is in a repository, else the first client root that is in
         one. Raises BadRequest for an unknown or ambiguous name, and NotARepository, whose hint lists indexed
         repositories. Call it in a worker thread of anyio.
         """
+        path = self._find_path(name, context)
+        set_path_argument(path)
+        return path
+
+    def _find_path(self, name: str | None, context: Context[Any, Any]) -> Path:
         # Imported here, because libgit2 would delay the start of the server.
         from pipeline.git.repository import open_repository
         from serve.repositories import describe_indexed_repositories, resolve_repository_path

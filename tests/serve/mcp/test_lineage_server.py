@@ -500,6 +500,45 @@ def test_repository_argument(repo: Repo, home: Path, tmp_path: Path) -> None:
     assert "is not in a git repository" in error and "Indexed repositories: other." in error
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("find_pattern", {"query": "timeout"}),
+        ("explain_change", {"file": "a.py", "include_related_files": True}),
+        ("explain_change", {"symbol": "wait"}),
+        ("explain_change", {"symbol": "absent"}),
+        ("search_changes", {"pattern": "timeout"}),
+        ("search_changes", {"pattern": ["timeout", "("]}),
+    ],
+)
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_commands_name_the_repository(
+    repo: Repo, home: Path, tmp_path: Path, tool: str, arguments: dict[str, Any], is_behind: bool
+) -> None:
+    """Commands in hints and errors have the path of the repository, named in the call or by the server's argument."""
+    other = Repo.create(tmp_path / "an other")
+    other.commit_file("a.py", "def wait():\n    timeout = 1\n", "Add a timeout")
+    if is_behind:
+        build_index(other, home)
+        other.commit_file("a.py", "def wait():\n    timeout = 2\n", "Raise the timeout")
+    for directory, names in ((repo, {"repository": str(other.path)}), (other, {})):
+        result = call_tool(create_server(directory, home), tool, **arguments, **names)
+        assert "`lineage index" in extract_text(result)
+        texts = extract_text(result) + json.dumps(result.structured_content)
+        for command in re.findall(r"`(lineage index[^`]*)`", texts):
+            assert command.endswith(f" '{other.path}'")
+
+
+def test_errors_of_commits_name_the_repository(repo: Repo, home: Path) -> None:
+    """The git command in the error about a damaged commit has the path, also if it is one of several commits."""
+    sha = repo.git("rev-parse", "HEAD~1")
+    (repo.path / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
+    for commits in ("HEAD~1", ["HEAD~1", "HEAD"]):
+        result = call_tool(create_server(repo, home), "show_commit", commit=commits)
+        assert f"`git -C {repo.path} fsck`" in extract_text(result)
+    assert f"`git -C {repo.path} fsck`" in extract_structured_content(result)["results"][0]["error"]
+
+
 def test_roots_of_the_client(home: Path, tmp_path: Path) -> None:
     """Outside of a repository, the server asks for a client's roots and takes the first one in a repository."""
     project = Repo.create(tmp_path / "my project")
@@ -666,13 +705,13 @@ def test_both_answers_have_the_compatibility_verdict(
 ) -> None:
     """Status, reason and missing components are fields; the hint has them as a sentence with the command."""
     build_index(repo, home, **metadata)
+    expected = json.loads(json.dumps([compatibility, hint]).replace("--force", f"--force {repo.path}"))
     for tool, arguments in (
         ("find_pattern", {"query": "timeout", "no_rerank": True}),
         ("explain_change", {"file": "src/tcp.py"}),
     ):
         meta = extract_structured_content(call_tool(create_server(repo, home), tool, **arguments))["_meta"]
-        assert meta["compatibility"] == compatibility
-        assert meta["hint"] == hint
+        assert [meta["compatibility"], meta["hint"]] == expected
 
 
 @pytest.mark.parametrize(
