@@ -44,8 +44,7 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
     "variable_declarator",
 }
 
-# Kinds of symbols that are functions. `property`: JavaScript property that a call defines by a function, such as a
-# getter.
+# Kinds of symbols that are functions. In JavaScript, a call defines a `property`, such as a getter, by a function.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
 
 # Functions of JavaScript that define a property.
@@ -338,20 +337,17 @@ def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
     return definition.end_byte > span.first.start_byte and not is_chained
 
 
-def _get_kind(
-    span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
-) -> str | None:
-    """Return the kind of a symbol; None if it is no symbol.
+def _get_kind(span: _DefinitionSpan, outer: Sequence[Definition], version: Version) -> str | None:
+    """Return the kind of a symbol; None if it is no symbol. `outer`: definitions that enclose it, innermost last.
 
-    A function in a class is a method. A local function is no symbol in some grammars. The function of a property is
-    none: the property is the symbol.
+    A function in a class is a method. A local function is no symbol in some grammars, nor is the value of a property.
     """
     kind, callee = span.match.kind, span.match.second_name
     if kind == "property" and callee and _get_text(callee, version.content) not in PROPERTY_FUNCTIONS:
         return None
-    if not enclosing_definitions:
+    if not outer:
         return kind
-    enclosing = enclosing_definitions[-1]
+    enclosing = outer[-1]
     if enclosing.kind == "property" and kind in CALLABLE_KINDS and _is_value_of(span, enclosing):
         return None
     if enclosing.kind not in CALLABLE_KINDS:
