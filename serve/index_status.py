@@ -265,10 +265,10 @@ def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Ite
         remedy = "" if status.is_being_updated else ": run `lineage index --incremental`"
         yield f"The index is {behind} behind HEAD{remedy}."
     if uses_vectors and status.vector_share < 1:
-        active_run = "; an index run is at work" if status.is_being_updated else ""
+        remedy = "; an index run is at work" if status.is_being_updated else ": run `lineage index`"
         yield (
             f"The index has {describe_vector_share(status.vector_share)}; other changes are found by words only"
-            f"{active_run}."
+            f"{remedy}."
         )
     if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence

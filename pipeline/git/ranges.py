@@ -293,8 +293,8 @@ def _split_words(text: str) -> list[str]:
 def _build_error(repository: Repository, git: GitProgram, text: str, reason: str) -> BadRange:
     """Return the error for a range that git refuses. `reason`: message of git.
 
-    The error names the first revision that the repository does not have; if it has all, the
-    reason. Raises UnreadableObject if that revision is damaged.
+    The error names the first revision that the repository does not have; if it has all, the reason. Raises
+    UnreadableObject if that revision is damaged.
     """
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):

@@ -199,7 +199,7 @@ def test_pending_vectors_are_a_warning(repo: Repo, home: Path) -> None:
     status = load_status_at_path(repo.path, home)[1]
     assert list(build_index_hints(status)) == []
     assert list(build_index_hints(status, uses_vectors=True)) == [
-        "The index has vectors for 0 % of the changes; other changes are found by words only."
+        "The index has vectors for 0 % of the changes; other changes are found by words only: run `lineage index`."
     ]
     results = run_checks(repo.path)
     assert results["vectors"].found == "vectors for 0 % of the changes"

@@ -41,7 +41,7 @@ def test_weak_hits_before_all_vectors(repo: Repo, home: Path, path: str | None) 
         merged = find_in_repositories(searcher, request, resolve_repositories(home, "*", home), NOW)
     for answer in (alone, merged):
         assert answer.hits and all(hit.weak for hit in answer.hits)
-        assert "vectors for " in (answer.meta.hint or "") and "weak" not in (answer.meta.hint or "")
+        assert "vectors for " in (answer.meta.hint or "") and "hit is weak" not in (answer.meta.hint or "")
 
 
 @pytest.mark.parametrize(
