@@ -1,8 +1,9 @@
-"""Search of the stored diffs: a text or a regular expression in changed lines, and commits that changed given lines."""
+"""Search of the index for changes: of lines with a text or regular expression, of files, and with given terms."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -279,21 +280,14 @@ _COLUMNS: Final = (
     "hunk_id, commit_sha, coalesce(file_path_bytes, encode(file_path)), encode(old_path), "
     "epoch(commit_date)::BIGINT AS date"
 )
-# Reading all diffs takes most of the time (115 ms for 25,000 hunks), so one statement searches for all lines.
-# `contains` is several times as fast as a regular expression, and most diffs do not have the text.
-_LINE_CHANGES: Final = """
-SELECT {columns}, [{has_line}]
-FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id BETWEEN {first_hunk} AND {last_hunk} AND ({has_any_text})
-ORDER BY hunk_id"""
-_HAS_TEXT: Final = "contains(diff, $text{n})"
-_HAS_LINE: Final = f"CASE WHEN {_HAS_TEXT} THEN regexp_matches(diff, $regex{{n}}) ELSE FALSE END"
-# Last hunk to search. Parents are recorded first, so hunk ids mostly follow the dates. The ids of the first and last
-# hunk are literals in the statement, which lets DuckDB skip the other diffs.
-_LAST_HUNK: Final = """
-SELECT max(hunk_id) FROM hunks JOIN commits USING (commit_sha) WHERE epoch(commit_date) <= $last_date"""
-# Each `contains` takes 30 ms for 25,000 hunks. For more texts, one regular expression for all of them is faster.
-MAX_CONTAINS: Final = 5
+_RENAMES: Final = "SELECT DISTINCT old_path, file_path FROM hunks WHERE old_path <> file_path"
+_PATHS: Final = """
+SELECT DISTINCT coalesce(old_path, file_path) FROM hunks WHERE parse_filename(coalesce(old_path, file_path)) = $name"""
+_REMOVALS: Final = """
+SELECT {columns} FROM hunks JOIN commits USING (commit_sha)
+WHERE removed_lines > 0 AND epoch(commit_date) <= $last_date
+  AND coalesce(old_path, file_path) IN (SELECT unnest($paths))
+ORDER BY date DESC, hunk_id DESC"""
 
 # Term ids are literals, because with bound parameters DuckDB cannot skip the postings of other terms.
 _TERM_IDS: Final = "SELECT term, term_id FROM terms WHERE term IN ({terms})"
@@ -305,17 +299,6 @@ _CHANGES: Final = """
 SELECT {columns} FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunk_ids})
 ORDER BY date, hunk_id"""
-
-
-@dataclass(frozen=True, slots=True)
-class DiffLinePattern:
-    """Pattern of a line in a diff.
-
-    `text`: text that the line contains. `regex`: RE2 expression that matches the line with its sign.
-    """
-
-    text: str
-    regex: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,32 +316,34 @@ class LineChange:
     date: int
 
 
-def find_line_changes(
+def load_renames(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Set[str]]:
+    """Return for each path that a file was renamed from the paths that it was renamed to."""
+    renames: dict[str, set[str]] = defaultdict(set)
+    for old_path, path in connection.execute(_RENAMES).fetchall():
+        renames[old_path].add(path)
+    return renames
+
+
+def find_paths(connection: duckdb.DuckDBPyConnection, name: str) -> Set[str]:
+    """Return the paths, before the change, of the changed files of a name."""
+    return {path for (path,) in connection.execute(_PATHS, {"name": name}).fetchall()}
+
+
+def find_removals(
     connection: duckdb.DuckDBPyConnection,
-    patterns: Sequence[DiffLinePattern],
+    paths: Collection[str],
     is_reachable: Callable[[str], bool],
-    first_hunk: int,
     last_date: int,
-) -> list[list[LineChange]]:
-    """Return for each pattern the reachable changes whose diff has such a line, oldest first.
+) -> list[LineChange]:
+    """Return the reachable changes up to a date that remove lines of files, newest first.
 
-    Changes of one date are in the order of their hunk ids, which is by path within a commit.
+    Changes of one date are in reverse order of their hunk ids.
 
-    `first_hunk`: id of the first hunk to search. `last_date`: in seconds since 1970; changes up to this date are
-    returned, and possibly later ones.
+    `paths`: those before the change. `last_date`: in seconds since 1970.
     """
-    changes_by_pattern: list[list[LineChange]] = [[] for _ in patterns]
-    ((last_hunk,),) = connection.execute(_LAST_HUNK, {"last_date": last_date}).fetchall()
-    if not patterns or last_hunk is None:
-        return changes_by_pattern
-    sql, parameters = _build_line_statement(patterns, first_hunk, last_hunk)
-    for *columns, has_line_by_pattern in connection.execute(sql, parameters).fetchall():
-        change = LineChange(*columns)
-        if is_reachable(change.commit_sha):
-            for changes, has_line in zip(changes_by_pattern, has_line_by_pattern, strict=True):
-                if has_line:
-                    changes.append(change)
-    return [sorted(changes, key=lambda change: change.date) for changes in changes_by_pattern]
+    parameters = {"paths": list(paths), "last_date": last_date}
+    rows = connection.execute(_REMOVALS.format(columns=_COLUMNS), parameters).fetchall()
+    return [change for row in rows if is_reachable((change := LineChange(*row)).commit_sha)]
 
 
 def find_changes_with_terms(
@@ -394,26 +379,3 @@ def find_changes_with_terms(
 def _format_ids(ids: Collection[int]) -> str:
     """Return the ids as a list for SQL's `IN`; `NULL`, which matches nothing, for no ids."""
     return ", ".join(map(str, ids)) or "NULL"
-
-
-def _build_line_statement(
-    patterns: Sequence[DiffLinePattern], first_hunk: int, last_hunk: int
-) -> tuple[str, dict[str, str]]:
-    """Return the SQL statement that finds the hunks with a line of any of these patterns, and its parameters."""
-    parameters: dict[str, str] = {}
-    for number, pattern in enumerate(patterns):
-        parameters |= {f"text{number}": pattern.text, f"regex{number}": pattern.regex}
-    numbers = range(len(patterns))
-    has_any_text = " OR ".join(_HAS_TEXT.format(n=number) for number in numbers)
-    if len(patterns) > MAX_CONTAINS:
-        has_any_text = "regexp_matches(diff, $any_text)"
-        parameters["any_text"] = "|".join(re.escape(pattern.text) for pattern in patterns)
-    has_line = ", ".join(_HAS_LINE.format(n=number) for number in numbers)
-    sql = _LINE_CHANGES.format(
-        columns=_COLUMNS,
-        has_line=has_line,
-        has_any_text=has_any_text,
-        first_hunk=first_hunk,
-        last_hunk=last_hunk,
-    )
-    return sql, parameters

@@ -23,6 +23,7 @@ from serve.explain.line_similarity import (
     extract_features,
     extract_literals,
     extract_words,
+    find_search_term,
     is_more_similar,
 )
 
@@ -54,6 +55,49 @@ NON_CODE_ROLES: Final = ("tests", "prose")
 # Limits of the search for moved lines: files and changed lines of a commit.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
+# Minimum total length of the words of a restored line, and minimum number of words: short lines recur by chance.
+MIN_RESTORED_CHARACTERS: Final = 20
+MIN_RESTORED_WORDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class UnsourcedLine:
+    """Line for which no source was found in the parents of its commit.
+
+    `path`, `number`, `text`: the line in this commit. `queried_text`: the line of the request that came from it.
+    `date`: committer time in seconds since the epoch.
+    """
+
+    commit_sha: str
+    path: bytes
+    number: int
+    date: int
+    text: str
+    queried_text: str
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the file's name, with the dot."""
+        return get_suffix(self.path)
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its directory."""
+        return get_name(decode_path(self.path))
+
+    @property
+    def searched_text(self) -> str | None:
+        """Text of the line without white space around it; None if it is too short to search for its removal."""
+        words = extract_features(self.text).words
+        if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
+            return None
+        return self.text.strip()
+
+    @property
+    def search_terms(self) -> list[str]:
+        """Search terms of the line and of the queried line, without duplicates."""
+        terms = map(find_search_term, (self.text, self.queried_text))
+        return list(dict.fromkeys(filter(None, terms)))
 
 
 class WordIndex(Generic[Item]):
@@ -207,7 +251,7 @@ class ChangedLines:
         self, removed: ChangedLine, path: bytes, score: float, context_score: float
     ) -> bool:
         """Check whether a removed line of another file is the source of a line, as `is_source`."""
-        has_same_suffix = _get_suffix(path) == _get_suffix(removed.path)
+        has_same_suffix = get_suffix(path) == get_suffix(removed.path)
         if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_suffix):
             return False
         is_into_code = _is_code(path) and not _is_code(removed.path)
@@ -352,8 +396,14 @@ def _is_code(path: bytes) -> bool:
     return classify_role(decode_path(path)) not in NON_CODE_ROLES
 
 
-def _get_suffix(path: bytes) -> bytes:
-    return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
+def get_name(path: str) -> str:
+    """Return the last part of a path in git."""
+    return path.rpartition("/")[2]
+
+
+def get_suffix(path: bytes) -> str:
+    """Return the suffix of a file's name, with the dot."""
+    return decode_path(os.path.splitext(path)[1])  # noqa: PTH122 - a path in git
 
 
 def group_by_key(texts: Sequence[str], items: Iterable[Item]) -> dict[str, list[Item]]:

@@ -26,9 +26,9 @@ from pipeline.interrupts import Deadline, DeadlineExceeded
 from serve.api_types import format_rfc3339
 from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer
-from serve.explain.changed_lines import find_blob, read_lines
+from serve.explain.changed_lines import UnsourcedLine, find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import Lead, LineSearcher, UnsourcedLine, note_unreadable, select_copies
+from serve.explain.line_search import Lead, LineSearcher, note_unreadable, select_copies
 from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_features
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName

@@ -1,19 +1,18 @@
-"""Search for lines: in the diffs of the index, and in the files of a revision.
+"""Search for lines: in the changes of the index, and in the files of a revision.
 
-The diffs show which commit removed a line before it was restored, and possible earlier commits of a line (leads). The
-search term of a line is a long literal or name.
+The index shows which commits may have removed a line before it was restored, and which may be earlier commits of a line
+(leads). The files are read from git. The search term of a line is a long literal or name.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from heapq import nlargest
 from itertools import chain, islice
 from typing import Final, TypeVar
@@ -28,30 +27,28 @@ from serve.explain.changed_lines import (
     DOUBTFUL_MOVE_CONTEXT_SCORE,
     FILE_CONTEXT_SCORE,
     MAX_CANDIDATES,
+    UnsourcedLine,
     create_file_reader,
     find_blob,
+    get_name,
+    get_suffix,
     read_text,
 )
 from serve.explain.line_similarity import (
     build_key,
     build_keys,
     compute_context_score,
-    extract_features,
-    find_search_term,
     is_copy,
 )
 from serve.explain.line_sources import LineSource, SourceFinder
 from stores import exact_search, history
 from stores.database import DamagedIndex
 from stores.errors import StorageError
-from stores.exact_search import DiffLinePattern, LineChange
+from stores.exact_search import LineChange
 from stores.history import ReachabilityDelta
 from stores.index_copy import OpenIndex
 from stores.locks import IndexBusy
 
-# Minimum total length of the words of a restored line, and minimum number of words: short lines recur by chance.
-MIN_RESTORED_CHARACTERS: Final = 20
-MIN_RESTORED_WORDS: Final = 3
 # Maximum number of leads of a search term: the oldest commits that add it. For 14 of 22 lines the oldest one was right,
 # for 17 one of the three oldest.
 LEADS_PER_TERM: Final = 3
@@ -74,42 +71,6 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class UnsourcedLine:
-    """Line for which no source was found in the parents of its commit.
-
-    `path`, `number`, `text`: the line in this commit. `queried_text`: the line of the request that came from it.
-    `date`: committer time in seconds since the epoch.
-    """
-
-    commit_sha: str
-    path: bytes
-    number: int
-    date: int
-    text: str
-    queried_text: str
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the file's name, with the dot."""
-        return _get_suffix(decode_path(self.path))
-
-    @property
-    def removal_pattern(self) -> DiffLinePattern | None:
-        """Pattern of the line in a diff that removes it; None if the line is too short."""
-        words = extract_features(self.text).words
-        if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
-            return None
-        line = self.text.strip()
-        return DiffLinePattern(line, rf"(?m)^-[ \t]*{re.escape(line)}[ \t\r]*$")
-
-    @property
-    def search_terms(self) -> list[str]:
-        """Search terms of the line and of the queried line, without duplicates."""
-        terms = map(find_search_term, (self.text, self.queried_text))
-        return list(dict.fromkeys(filter(None, terms)))
-
-
-@dataclass(frozen=True, slots=True)
 class Lead:
     """Possible earlier commit of a line. `text`: the literal or name that both have, or the line that was replaced."""
 
@@ -120,13 +81,13 @@ class Lead:
 
 @dataclass
 class LineSearcher:
-    """Searcher of the diffs of an open index.
+    """Searcher of an open index.
 
     `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched.
-    `_removals`: changes that remove each searched line, oldest first. `_first_additions`: the first changes that add a
-    search term to a file with a suffix. `_candidates`: changes whose text has all of these terms, oldest first.
-    `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit, the keys of its searched texts that
-    its first parent has more than once.
+    `_removals`: changes that may have removed each searched line, newest first. `_first_additions`: the first changes
+    that add a search term to a file with a suffix. `_candidates`: changes whose text has all of these terms, oldest
+    first. `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit, the keys of its searched texts
+    that its first parent has more than once.
     """
 
     repository: Repository
@@ -136,16 +97,18 @@ class LineSearcher:
     deadline: Deadline
     limitations: list[str]
     has_failed: bool = False
-    _removals: dict[DiffLinePattern, Sequence[LineChange]] = field(default_factory=dict)
+    _removals: dict[UnsourcedLine, Sequence[LineChange]] = field(default_factory=dict)
     _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
     _candidates: dict[frozenset[str], Sequence[LineChange]] = field(default_factory=dict)
     _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
+    _read_blob: Callable[[str | None], str] = field(init=False)
     _read_file: Callable[[str, bytes], list[str]] = field(init=False)
     _read_keys: Callable[[str, bytes], frozenset[str]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the caches of files, and of the keys of their lines."""
+        self._read_blob = cache(partial(read_text, self.repository))
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
@@ -154,7 +117,7 @@ class LineSearcher:
 
         Errors of the index are ignored. The later search reports them.
         """
-        removals = (_select_terms(pattern.text) for line in lines if (pattern := line.removal_pattern))
+        removals = (_select_terms(text) for line in lines if (text := line.searched_text))
         leads = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
         searches = islice(chain(removals, leads), max(0, MAX_SEARCHES - len(self._candidates)))
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
@@ -169,57 +132,75 @@ class LineSearcher:
         return [self._candidates[terms] for terms in searches]
 
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Search the diffs for removals of the lines. `find_removed` uses the result.
+        """Search the index for changes that may have removed the lines. `find_removed` uses the result.
 
-        Reading the diffs takes 0.1 s, so only lines that a file had before are searched. In a shallow clone, all lines
-        are searched. Raises DeadlineExceeded if the time runs out.
+        Raises DeadlineExceeded if the time runs out.
         """
         for line in lines:
             self._texts[line.commit_sha].add(line.text.strip())
         self._repeated_lines.clear()
-        patterns = self._limit([line.removal_pattern for line in lines])
-        self._removals.update(dict.fromkeys(patterns, ()))
+        texts = self._limit([line.searched_text for line in lines])
         with self._note_errors():
-            changes = self._find_candidates([_select_terms(pattern.text) for pattern in patterns])
-            first_hunks = self._find_first_hunks(lines, dict(zip(patterns, changes, strict=True)))
-            if first_hunks:
-                first_hunk, last_date = min(first_hunks.values()), max(line.date for line in lines)
-                removals = exact_search.find_line_changes(
-                    self.index.connection, list(first_hunks), self._is_reachable, first_hunk, last_date
-                )
-                self._removals.update(zip(first_hunks, removals, strict=True))
+            candidates = dict(
+                zip(texts, self._find_candidates([_select_terms(text) for text in texts]), strict=True)
+            )
+            paths_by_line: dict[UnsourcedLine, Set[str]] = {}
+            for line in lines:
+                if line.searched_text in candidates:
+                    with self._note_unreadable():
+                        paths_by_line[line] = self._find_former_paths(line, candidates[line.searched_text])
+            self._removals.update(self._load_removals(paths_by_line))
 
-    def _find_first_hunks(
-        self, lines: Iterable[UnsourcedLine], changes: Mapping[DiffLinePattern, Sequence[LineChange]]
-    ) -> dict[DiffLinePattern, int]:
-        """Return the id of the first hunk to search for each line, without lines that no file had before their commit.
+    def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
+        """Return the paths of the files that may have had a line before its commit.
 
-        `changes`: changes whose text has the terms of a line, oldest first.
+        Files of another name count only if the commit creates the file of the line. For a common line, and in a shallow
+        clone, where the changes are incomplete, these are all files of the same name.
+
+        `changes`: changes whose text has the terms of the line, oldest first.
         """
-        if self.repository.is_shallow:
-            # No hunk has the lines of the oldest commits of a shallow clone, and a later commit may have removed them.
-            return dict.fromkeys(changes, 0)
-        first_hunks: dict[DiffLinePattern, int] = {}
-        for line in lines:
-            pattern = line.removal_pattern
-            earlier = [
-                change
-                for change in (changes.get(pattern, ()) if pattern else ())
-                if change.date <= line.date and change.commit_sha != line.commit_sha
-            ]
-            if pattern and (len(earlier) > MAX_READ_FILES or self._had_line(earlier, pattern.text)):
-                hunk_ids = [change.hunk_id for change in earlier]
-                first_hunks[pattern] = min(*hunk_ids, first_hunks.get(pattern, hunk_ids[0]))
-        return first_hunks
-
-    def _had_line(self, changes: Iterable[LineChange], text: str) -> bool:
-        """Check whether a changed file had the text after one of the changes."""
-        for change in changes:
+        parents = self.repository.read_commit(line.commit_sha).parents
+        if any(build_key(line.text) in self._read_keys(parent, line.path) for parent in parents):
+            return frozenset()  # the file had the line elsewhere, so it was not restored
+        earlier = [
+            change for change in changes if change.date <= line.date and change.commit_sha != line.commit_sha
+        ]
+        if self.repository.is_shallow or len(earlier) > MAX_READ_FILES:
+            return exact_search.find_paths(self.index.connection, line.name)
+        paths: set[str] = set()
+        for change in earlier:
             self.deadline.check()
             with self._note_unreadable():
-                if text in self._read_text(change.commit_sha, change.path):
-                    return True
-        return False
+                if self._count_line(line, change.commit_sha, change.path):
+                    paths.add(decode_path(change.path))
+        self._add_renamed_paths(paths)
+        if any(find_blob(self.repository, parent, line.path) for parent in parents):
+            return {path for path in paths if get_name(path) == line.name}
+        return paths
+
+    def _add_renamed_paths(self, paths: set[str]) -> None:
+        """Add the paths to which files with these paths were renamed at any time."""
+        unfollowed = list(paths)
+        while unfollowed:
+            new_paths = self._renames.get(unfollowed.pop(), frozenset()) - paths
+            paths |= new_paths
+            unfollowed += new_paths
+
+    def _load_removals(
+        self, paths_by_line: Mapping[UnsourcedLine, Set[str]]
+    ) -> Iterator[tuple[UnsourcedLine, Sequence[LineChange]]]:
+        """Yield each line with the changes that remove lines from one of its files, newest first."""
+        if not any(paths_by_line.values()):
+            return
+        paths, last_date = set().union(*paths_by_line.values()), max(line.date for line in paths_by_line)
+        removals = [
+            (decode_path(change.old_path or change.path), change)
+            for change in exact_search.find_removals(
+                self.index.connection, paths, self._is_reachable, last_date
+            )
+        ]
+        for line, line_paths in paths_by_line.items():
+            yield line, [change for path, change in removals if path in line_paths]
 
     def search_leads(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the index for the first additions of the lines' search terms. `find_leads` uses the result.
@@ -238,8 +219,7 @@ class LineSearcher:
                 earlier = (
                     change
                     for change in changes
-                    if change.date < last_dates[term, suffix]
-                    and _get_suffix(decode_path(change.path)) == suffix
+                    if change.date < last_dates[term, suffix] and get_suffix(change.path) == suffix
                 )
                 self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
 
@@ -271,7 +251,7 @@ class LineSearcher:
         return len(re.findall(start + re.escape(term) + end, text))
 
     def _read_text(self, sha: str, path: bytes) -> str:
-        return read_text(self.repository, find_blob(self.repository, sha, path))
+        return self._read_blob(find_blob(self.repository, sha, path))
 
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
         """Return the first MAX_SEARCHES different searches that are not None."""
@@ -285,6 +265,10 @@ class LineSearcher:
     @cached_property
     def _is_reachable(self) -> Callable[[str], bool]:
         return history.build_reachability_test(self.index.connection, self.reachability)
+
+    @cached_property
+    def _renames(self) -> Mapping[str, Set[str]]:
+        return exact_search.load_renames(self.index.connection)
 
     @contextmanager
     def _note_errors(self) -> Iterator[None]:
@@ -310,31 +294,45 @@ class LineSearcher:
         The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
         None if no commit removed the line before, or if the lines around both lines differ too much.
         """
-        pattern = line.removal_pattern
-        changes = self._removals.get(pattern, ()) if pattern else ()
-        # Commits of one second are ordered by the graph alone.
-        earlier = [
-            change
-            for change in reversed(changes)
-            if change.date <= line.date and change.commit_sha != line.commit_sha
-        ]
-        if not earlier:
-            return None
-        key, parents = build_key(line.text), self.repository.read_commit(line.commit_sha).parents
-        if any(key in self._read_keys(parent, line.path) for parent in parents):
-            return None  # the file had the line elsewhere, so it was not restored
-        is_new_file = not any(find_blob(self.repository, parent, line.path) for parent in parents)
-        name = line.path.rpartition(b"/")[2]
-        for change in earlier:
-            old_path = change.old_path or change.path
-            is_same_name = old_path.rpartition(b"/")[2] == name
-            if (is_new_file or is_same_name) and self._is_ancestor(change.commit_sha, line.commit_sha):
-                sources = SourceFinder(self.repository, change.commit_sha).find_removed(old_path, key)
-                source = self._select_source(line, islice(sources, MAX_CANDIDATES), is_same_name)
-                if source is None:
-                    return None
-                return source if is_same_name or not self._is_repeated(line, parents[0]) else None
+        parents = self.repository.read_commit(line.commit_sha).parents
+        for change in self._removals.get(line, ()):
+            self.deadline.check()
+            with self._note_unreadable():
+                if self._has_removed(change, line, parents) and self._is_ancestor(
+                    change.commit_sha, line.commit_sha
+                ):
+                    old_path = change.old_path or change.path
+                    is_same_name = get_name(decode_path(old_path)) == line.name
+                    sources = SourceFinder(self.repository, change.commit_sha).find_removed(
+                        old_path, build_key(line.text)
+                    )
+                    source = self._select_source(line, islice(sources, MAX_CANDIDATES), is_same_name)
+                    if source is None:
+                        return None
+                    return source if is_same_name or not self._is_repeated(line, parents[0]) else None
         return None
+
+    def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
+        """Check whether a change removed a line from a file that did not have it when the line was added again.
+
+        `parents`: those of the line's commit.
+        """
+        # Commits of one second are ordered by the graph alone.
+        if change.date > line.date or change.commit_sha == line.commit_sha:
+            return False
+        path = change.old_path or change.path
+        if any(self._count_line(line, parent, path) for parent in parents):
+            return False
+        count = self._count_line(line, change.commit_sha, change.path)
+        old_parents = self.repository.read_commit(change.commit_sha).parents
+        return any(self._count_line(line, parent, path) > count for parent in old_parents)
+
+    def _count_line(self, line: UnsourcedLine, sha: str, path: bytes) -> int:
+        """Return how often a file of a commit has the text of a line, apart from white space around it."""
+        text, line_text = self._read_text(sha, path), line.text.strip()
+        if line_text not in text:  # many times as fast as splitting the lines
+            return 0
+        return sum(file_line.strip() == line_text for file_line in text.split("\n"))
 
     def _select_source(
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
@@ -380,10 +378,6 @@ def _select_terms(text: str) -> frozenset[str]:
 def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
     """Return the terms of a search term in a file with a suffix: the text of a hunk includes its path."""
     return _select_terms(term).union(count_terms(suffix))
-
-
-def _get_suffix(path: str) -> str:
-    return os.path.splitext(path)[1]  # noqa: PTH122 - a path in git
 
 
 def select_copies(

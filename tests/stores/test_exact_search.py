@@ -1,23 +1,22 @@
-"""Patterns of exact search: what they match, and which are rejected. Search for the changes of given lines."""
+"""Patterns of exact search: what they match, and which are rejected. Search for changes of files and of terms."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC
 
+import duckdb
 import pytest
 
-from pipeline.git.objects import LATEST_SECONDS
-from stores import exact_search
 from stores.exact_search import (
     MAX_LITERAL_COMMITS,
     BadPattern,
-    DiffLinePattern,
     SearchPattern,
     build_range_condition,
     find_changes_with_terms,
-    find_line_changes,
+    find_paths,
+    find_removals,
+    load_renames,
 )
 from stores.filters import CommitRange
 from tests.stores.sample_index import SampleHunk, create_index, make_sha
@@ -84,61 +83,58 @@ def test_condition_of_a_range(shas: Iterable[str] | None, condition: str) -> Non
     assert build_range_condition(commit_range) == condition
 
 
-def make_pattern(text: str, sign: str) -> DiffLinePattern:
-    """Return a pattern of whole lines."""
-    return DiffLinePattern(text, rf"(?m)^\{sign}{re.escape(text)}$")
+def create_index_of_changes(changes: Sequence[tuple[int, str | None, str, int]]) -> duckdb.DuckDBPyConnection:
+    """Create an index of changes: number of the commit, old path or None, path, and number of removed lines."""
+    connection = create_index([SampleHunk(commit, path) for commit, _, path, _ in changes])
+    for hunk_id, (_, old_path, _, removed_lines) in enumerate(changes):
+        connection.execute(
+            "UPDATE hunks SET old_path = ?, removed_lines = ? WHERE hunk_id = ?",
+            [old_path, removed_lines, hunk_id],
+        )
+    return connection
 
 
-@pytest.mark.parametrize("max_contains", [0, 9])
-def test_find_line_changes(max_contains: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pattern has the reachable changes whose diff has its line, oldest first, for few and for many patterns."""
-    monkeypatch.setattr(exact_search, "MAX_CONTAINS", max_contains)
-    diffs = [
-        "@@ -1 +1 @@\n-a(b\n+c\n",
-        "@@ -1 +1 @@\n+a(b\n",
-        "@@ -1 +1 @@\n a(b\n",
-        "@@ -1 +1 @@\n+a(b.c\n+a(b",
+def test_renames() -> None:
+    """The paths that files were renamed to are listed by their old path."""
+    changes = [(1, None, "a.py", 0), (2, "a.py", "b.py", 0), (3, "a.py", "c.py", 1), (4, "b.py", "d.py", 0)]
+    assert load_renames(create_index_of_changes(changes)) == {"a.py": {"b.py", "c.py"}, "b.py": {"d.py"}}
+
+
+def test_paths_of_a_name() -> None:
+    """Only the paths before a change whose last part is the name are found."""
+    paths = ["net.py", "lib/net.py", "net.py/a", "lib/subnet.py", "lib/net.pyi"]
+    connection = create_index_of_changes(
+        [(1, None, path, 0) for path in paths] + [(2, "old/net.py", "new.py", 0)]
+    )
+    assert find_paths(connection, "net.py") == {"net.py", "lib/net.py", "old/net.py"}
+
+
+def test_removals() -> None:
+    """Reachable changes that remove lines of a file up to a date are found by its path before, newest first."""
+    changes = [
+        (5, None, "a.py", 1),
+        (4, None, "a.py", 0),
+        (3, "a.py", "b.py", 2),
+        (3, None, "a.py", 1),
+        (2, None, "b.py", 1),
+        (1, None, "a.py", 1),
+        (1, None, "c.py", 1),
     ]
-    connection = create_index([SampleHunk(number, "a.py") for number in range(4, 0, -1)])
-    for number, diff in enumerate(diffs, start=1):
-        connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(number)])
-    patterns = [make_pattern("a(b", "-"), make_pattern("a(b", "+"), make_pattern("nowhere", "+")]
-    found = find_line_changes(connection, patterns, lambda _: True, 0, LATEST_SECONDS)
-    shas = [[change.commit_sha for change in changes] for changes in found]
-    assert shas == [[make_sha(1)], [make_sha(2), make_sha(4)], []]
-    found = find_line_changes(connection, patterns[1:2], lambda sha: sha != make_sha(2), 0, LATEST_SECONDS)
-    assert [(change.commit_sha, change.path, change.old_path) for change in found[0]] == [
-        (make_sha(4), b"a.py", None)
-    ]
-    assert find_line_changes(connection, [], lambda _: True, 0, LATEST_SECONDS) == []
+    connection = create_index_of_changes(changes)
 
+    def find(
+        paths: Collection[str], last: int, unreachable: str = ""
+    ) -> list[tuple[str, bytes, bytes | None]]:
+        last_date = int(SampleHunk(last, "").date.replace(tzinfo=UTC).timestamp())
+        found = find_removals(connection, paths, lambda sha: sha != unreachable, last_date)
+        return [(change.commit_sha, change.path, change.old_path) for change in found]
 
-def test_find_line_changes_of_one_commit() -> None:
-    """Changes of one commit are in the order of their hunks, wherever their rows are in the table."""
-    names = [f"{number:02}.py" for number in range(50)]
-    connection = create_index([SampleHunk(1, name) for name in names])
-    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
-    connection.execute("CREATE TEMP TABLE reversed AS FROM hunks ORDER BY hunk_id DESC")
-    connection.execute("DELETE FROM hunks")
-    connection.execute("INSERT INTO hunks FROM reversed ORDER BY hunk_id DESC")
-    (changes,) = find_line_changes(connection, [make_pattern("text", "+")], lambda _: True, 0, LATEST_SECONDS)
-    assert [change.path.decode() for change in changes] == names
-
-
-@pytest.mark.parametrize(
-    ("order", "counts"), [((1, 2, 3, 4), [0, 1, 2, 3, 4]), ((2, 1, 4, 3), [0, 2, 2, 4, 4])]
-)
-def test_find_line_changes_until_a_date(order: Sequence[int], counts: Sequence[int]) -> None:
-    """All changes until a date are found, and no hunk after the last of them or before the first hunk is returned."""
-    connection = create_index([SampleHunk(number, "a.py") for number in order])
-    connection.execute("UPDATE hunks SET diff = '@@ -0,0 +1 @@' || chr(10) || '+text'")
-    for last, count in enumerate(counts):
-        last_date = int(SampleHunk(last, "a.py").date.replace(tzinfo=UTC).timestamp())
-        for first_hunk in (0, 1):
-            (changes,) = find_line_changes(
-                connection, [make_pattern("text", "+")], lambda _: True, first_hunk, last_date
-            )
-            assert {change.commit_sha for change in changes} == set(map(make_sha, order[first_hunk:count]))
+    third = [(make_sha(3), b"a.py", None), (make_sha(3), b"b.py", b"a.py")]
+    assert find(["a.py"], 4) == [*third, (make_sha(1), b"a.py", None)]
+    assert find(["a.py"], 5)[0] == (make_sha(5), b"a.py", None)
+    assert find(["a.py", "c.py"], 2) == [(make_sha(1), b"c.py", None), (make_sha(1), b"a.py", None)]
+    assert find(["a.py"], 4, unreachable=make_sha(1)) == third
+    assert find([], 5) == []
 
 
 def test_find_changes_with_terms() -> None:

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.objects import LATEST_SECONDS, TreeEntry
+from pipeline.git.objects import TreeEntry
 from pipeline.git.repository import Repository
 from serve.explain import line_search
-from serve.explain.line_search import LineSearcher, UnsourcedLine
+from serve.explain.changed_lines import UnsourcedLine
+from serve.explain.line_search import LineSearcher
 from serve.explain_types import ExplainDetails
 from stores import exact_search
-from stores.exact_search import find_line_changes
 from stores.hunk_details import Connection
 from tests.repos import Repo
 from tests.serve.explain.helpers import explain
 from tests.serve.sample_index import build_index
-from tests.stores.sample_index import SampleHunk, create_index
 
 CONNECT = """\
 def connect(address, retries):
@@ -116,27 +115,67 @@ REMOVED_LINE = "socket.set_timeout(retries * DELAY)"
 
 
 @pytest.mark.parametrize(
-    ("diff", "is_removal"),
+    ("old_line", "is_removal"),
     [
-        (f"-{REMOVED_LINE}\n", True),
-        (f" x\n-\t  {REMOVED_LINE} \t\r\n+y\n", True),
-        (f"-x\n-{REMOVED_LINE}", True),
-        (f"+{REMOVED_LINE}\n", False),
-        (f" {REMOVED_LINE}\n", False),
-        (f"-{REMOVED_LINE} + 1\n", False),
-        (f"-{REMOVED_LINE}é\n", False),
-        (f"-x; {REMOVED_LINE}\n", False),
-        (f"-{REMOVED_LINE.replace('*', '_')}\n", False),
+        (REMOVED_LINE, True),
+        (f"\t  {REMOVED_LINE} \t\r", True),
+        (f"{REMOVED_LINE} + 1", False),
+        (f"{REMOVED_LINE}é", False),
+        (f"x; {REMOVED_LINE}", False),
+        (REMOVED_LINE.replace("*", "_"), False),
     ],
 )
-def test_removal_pattern(diff: str, is_removal: bool) -> None:
-    """A diff removes a line if it has the whole line, with any white space around it, after a minus sign."""
-    line = UnsourcedLine("f" * 40, b"net.py", 1, 0, f"    {REMOVED_LINE}\r", "")
-    assert line.removal_pattern is not None
-    connection = create_index([SampleHunk(1, "net.py")])
-    connection.execute("UPDATE hunks SET diff = ?", [f"@@ -1 +1 @@\n{diff}"])
-    (changes,) = find_line_changes(connection, [line.removal_pattern], lambda _: True, 0, LATEST_SECONDS)
-    assert len(changes) == is_removal
+def test_whole_lines_are_restored(repo: Repo, home: Path, old_line: str, is_removal: bool) -> None:
+    """A line is restored if an earlier commit removed the whole line, with any white space around it."""
+    head, tail = "def connect(address, retries):\n", "    return socket\n"
+    repo.commit_file("net.py", f"{head}{old_line}\n{tail}", "Add connect")
+    repo.commit_file("net.py", OTHER, "Remove connect")
+    repo.commit_file("net.py", f"{head}    {REMOVED_LINE}\n{tail}", "Restore connect")
+    repo.commit_file("net.py", f"{head}  {REMOVED_LINE}\n{tail}", "Indent")
+    build_index(repo, home)
+    steps = [step for step, _ in list_steps(trace(repo, home, "net.py", 2))]
+    assert steps[0] == ("restored" if is_removal else "introduced")
+
+
+def test_line_of_a_renamed_file_is_restored(repo: Repo, home: Path) -> None:
+    """A line that a file lost after it was renamed is found."""
+    repo.commit_file("net.py", CONNECT + OTHER, "Add connect")
+    repo.git("mv", "net.py", "sockets.py")
+    repo.commit("Rename")
+    repo.commit_file("sockets.py", OTHER, "Remove connect")
+    repo.commit_file("new.py", CONNECT, "Restore connect")
+    repo.commit_file("new.py", CONNECT.replace("    ", "  "), "Indent")
+    build_index(repo, home)
+    assert list_steps(trace(repo, home, "new.py", 3)) == [
+        ("restored", "Restore connect"),
+        ("introduced", "Add connect"),
+    ]
+
+
+def test_line_that_another_file_moved_is_not_restored(repo: Repo, home: Path) -> None:
+    """A line of a new file is not restored from a file that only moved it and still has it."""
+    repo.commit_file("net.py", CONNECT + OTHER, "Add connect")
+    repo.commit_file("net.py", OTHER + CONNECT, "Move connect")
+    repo.commit_file("net.py", OTHER.replace("2", "3") + CONNECT, "Change the code")
+    repo.commit_file("new.py", CONNECT, "Add a copy")
+    repo.commit_file("new.py", CONNECT.replace("    ", "  "), "Indent")
+    build_index(repo, home)
+    assert "restored" not in [step for step, _ in list_steps(trace(repo, home, "new.py", 3))]
+
+
+def test_common_line_is_restored_from_the_same_name(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that many files had is restored in a file of the same name, and not in one of another name."""
+    monkeypatch.setattr(line_search, "MAX_READ_FILES", 0)
+    for name, steps in ("lib/net.py", ["restored", "introduced"]), ("lib/new.py", ["introduced"]):
+        repo.commit_file("net.py", CONNECT, f"Add connect for {name}")
+        repo.remove("net.py")
+        repo.commit(f"Remove connect for {name}")
+        repo.commit_file(name, CONNECT, f"Restore connect in {name}")
+        repo.commit_file(name, CONNECT.replace("    ", "  "), f"Indent {name}")
+        build_index(repo, home)
+        assert [step for step, _ in list_steps(trace(repo, home, name, 3))] == steps
 
 
 def test_restored_line_of_a_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
