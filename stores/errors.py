@@ -33,7 +33,9 @@ _DISK_FULL_HINT: Final = "Free some space on the disk and run the command again.
 _FILE_SIZE_HINT: Final = (
     "Raise the file size limit (`ulimit -f`) and run the command again. Committed data is kept."
 )
-_PERMISSION_HINT: Final = "Check the permissions. LINEAGE_HOME sets another directory for indexes."
+_PERMISSION_HINT: Final = (
+    "Check the owner and the permissions (`ls -ld`). For an index, LINEAGE_HOME sets another directory."
+)
 _OPEN_FILES_HINT: Final = (
     "Close other programs, or raise the limit of open files (`ulimit -n`), and try again."
 )
@@ -101,14 +103,28 @@ class ThreadLimitReached(LineageError):
 
 
 def from_os_error(error: OSError) -> StorageError | None:
-    """Return a StorageError with the system's message and the file; None if the OSError has neither number nor file."""
+    """Return a StorageError with the system's message and the file; None for an OSError without them.
+
+    Libraries may report the system's message only in the text of the error.
+    """
     if error.errno is None and error.filename is None:
-        return None
+        code = _find_code(str(error))
+        return None if code is None else StorageError(str(error), hint=_HINTS[code])
     file = error.filename2 or error.filename  # the target of a rename, rather than a temporary file
     path = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
     message = error.strerror or str(error)
     hint = (_HINTS | _FILE_HINTS).get(error.errno or 0, "")
     return StorageError(f"{message}: {path}" if path else message, hint=hint)
+
+
+def build_permission_error(file: Path) -> StorageError:
+    """Return the error for a file or directory that this process may not read."""
+    return StorageError(f"{os.strerror(errno.EACCES)}: {file}", hint=_PERMISSION_HINT)
+
+
+def _find_code(text: str) -> int | None:
+    """Return the number of the system error whose message is in a text; None if there is none."""
+    return next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
 
 
 def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
@@ -138,7 +154,7 @@ def to_lineage_error(error: BaseException) -> LineageError | None:
 
 def from_duckdb_error(text: str, file: Path) -> StorageError | None:
     """Return a StorageError if `text`, DuckDB's message about this file, reports a system error; else None."""
-    code = next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
+    code = _find_code(text)
     if code is not None:
         return StorageError(f"{os.strerror(code)}: {file}", hint=_HINTS[code])
     if any(phrase in text for phrase in _WRITE_FAILURE_PHRASES):

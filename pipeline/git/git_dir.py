@@ -26,6 +26,8 @@ _FILES_READ_BY_GIT: Final = (
     "packed-refs",
     "shallow",
 )
+# Files and directories without which commits cannot be found. A directory comes before its content.
+_REQUIRED_BY_GIT: Final = ("HEAD", "packed-refs", "refs", "refs/heads", "objects", "objects/pack")
 # Text files of a git directory that some commands read, and those at the root of a work tree.
 _FILES_READ_BY_COMMANDS: Final = (
     "CHERRY_PICK_HEAD",
@@ -154,6 +156,17 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
     if blocking_file := next(filter(blocks_git, files), None):
         return blocking_file
     return _find_blocking_config(common_dir / "config", git_dir / "config.worktree")
+
+
+def find_unreadable_git_file(git_dir: Path) -> Path | None:
+    """Return a file or directory of a git directory that this process may not read; usually None."""
+    directories = dict.fromkeys((git_dir, resolve_common_dir(git_dir)))
+    paths = (directory / name for directory in directories for name in _REQUIRED_BY_GIT)
+    return next((path for path in paths if path.exists() and not _is_readable(path)), None)
+
+
+def _is_readable(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK)
 
 
 def _find_blocking_config(*config_files: Path) -> Path | None:

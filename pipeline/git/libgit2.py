@@ -13,8 +13,14 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from pipeline.git.errors import UnreadableObject, build_work_tree_error
-from pipeline.git.git_dir import blocks_git, read_or_empty
+from pipeline.git.errors import UnreadableObject, build_blocking_file_error, build_work_tree_error
+from pipeline.git.git_dir import (
+    blocks_git,
+    find_blocking_git_file,
+    find_unreadable_git_file,
+    read_or_empty,
+)
+from stores.errors import build_permission_error
 
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
@@ -70,6 +76,17 @@ def open_without_index(path: str) -> pygit2.Repository:
         finally:
             del os.environ["GIT_INDEX_FILE"]
             os.environ.update(hidden_variables)
+
+
+def check_git_dir(git_dir: Path) -> None:
+    """Raise DamagedRepository if a file would block git, and StorageError if one may not be read.
+
+    libgit2 would wait for the first, and report the second as missing or locked.
+    """
+    if blocking_file := find_blocking_git_file(git_dir):
+        raise build_blocking_file_error(blocking_file)
+    if unreadable_file := find_unreadable_git_file(git_dir):
+        raise build_permission_error(unreadable_file)
 
 
 def _check_work_tree(path: str) -> None:

@@ -24,18 +24,17 @@ from pipeline.git.changes import RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     UnreadableObject,
-    build_blocking_file_error,
     build_not_found_error,
     build_open_error,
 )
 from pipeline.git.git_dir import (
-    find_blocking_git_file,
     is_partial_clone,
     read_shallow_boundary,
     resolve_common_dir,
 )
 from pipeline.git.libgit2 import (
     ErrorTranslation,
+    check_git_dir,
     describe_head_repair,
     find_user_attributes_file,
     is_discoverable_from,
@@ -81,7 +80,7 @@ MAX_CACHED_COMMITS: Final = 1000
 def open_repository(path: Path) -> Repository:
     """Open the repository that contains `path`, which may be in a work tree or in a git directory.
 
-    Raises NotARepository, UnsafeRepository, UnsupportedRepository or DamagedRepository.
+    Raises NotARepository, UnsafeRepository, UnsupportedRepository, DamagedRepository or StorageError.
     """
     exists = path.exists()
     start = str(path if path.is_dir() else path.parent)
@@ -89,8 +88,7 @@ def open_repository(path: Path) -> Repository:
         git_dir = pygit2.discover_repository(start) if exists else None
         if git_dir is None:
             raise build_not_found_error(path, exists=exists)
-        if blocking_file := find_blocking_git_file(Path(git_dir)):
-            raise build_blocking_file_error(blocking_file)
+        check_git_dir(Path(git_dir))
         # Given a git directory, libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))
     except pygit2.GitError as error:

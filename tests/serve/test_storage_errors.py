@@ -85,7 +85,7 @@ def test_read_only_home(
         assert run_command("index", repo, *flags) == 1
         error = capfd.readouterr().err
         assert error.startswith(f"error: Read-only file system: {home}")
-        assert error.endswith("LINEAGE_HOME sets another directory for indexes.\n")
+        assert error.endswith("For an index, LINEAGE_HOME sets another directory.\n")
 
 
 @pytest.mark.parametrize("flags", [["--rebuild", "--yes"], [], ["--incremental"]], ids=" ".join)

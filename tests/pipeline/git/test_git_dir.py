@@ -15,9 +15,11 @@ from pipeline.git.git_dir import (
     MAX_TEXT_BYTES,
     find_blocking_git_file,
     find_repositories,
+    find_unreadable_git_file,
     resolve_common_dir,
 )
 from pipeline.git.repository import open_repository
+from stores.errors import StorageError
 from tests.repos import Repo
 
 
@@ -227,3 +229,17 @@ def test_common_directory_that_a_nul_byte_ends(tmp_path: Path) -> None:
     (git_dir / "commondir").write_bytes(b"../..\0\0\n")
     assert Repo(tmp_path / "linked").head == open_repository(tmp_path / "linked").read_head()
     assert resolve_common_dir(git_dir) == repo.path / ".git"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "refs", "refs/heads", "objects", "objects/pack"])
+def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A file or directory that may not be read is named, and does not count as missing or damaged."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    repo.git("pack-refs", "--all")
+    file, access = repo.path / ".git" / name, os.access
+    assert find_unreadable_git_file(repo.path / ".git") is None
+    monkeypatch.setattr(os, "access", lambda path, mode: path != file and access(path, mode))
+    assert find_unreadable_git_file(repo.path / ".git") == file
+    with pytest.raises(StorageError, match=f"Permission denied: {file}"):
+        open_repository(repo.path)

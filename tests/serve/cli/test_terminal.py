@@ -77,7 +77,9 @@ def test_json_keeps_original_text(repo: Repo, capfd: pytest.CaptureFixture[str])
 
 FILE = "/home/x/index.duckdb"
 DISK_SPACE_HINT = "\n  Free some space on the disk and run the command again. Committed data is kept."
-PERMISSIONS_HINT = "\n  Check the permissions. LINEAGE_HOME sets another directory for indexes."
+PERMISSIONS_HINT = (
+    "\n  Check the owner and the permissions (`ls -ld`). For an index, LINEAGE_HOME sets another directory."
+)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,9 @@ def test_system_error_without_a_file() -> None:
 def test_unexpected_error_keeps_its_traceback() -> None:
     """An OSError without an error number is a bug and keeps its traceback."""
     assert describe_failure(OSError("half a header")) is None
+    # libgit2 reports system errors only in its text.
+    text = "failed stat - '/repo/.git/refs/heads/a' is locked: Permission denied"
+    assert describe_failure(OSError(text)) == Failure(f"error: {text}{PERMISSIONS_HINT}", FAILED)
     assert describe_failure(ValueError("half a header")) is None
 
 
