@@ -152,11 +152,17 @@ def _index_incrementally(
 def _check_branches(repository: Repository, options: IndexOptions) -> None:
     """Raise BadRequest for a pattern that no branch or tag of a commit matches now."""
     from pipeline.git import ranges
+    from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 
     git = commit_graph.create_git_program(repository)
     for pattern in options.branch_patterns:
         if pattern in ALL_BRANCHES:
             continue  # a repository without a remote has no remote-tracking branches
+        if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARACTERS:
+            raise BadRequest(
+                f"A branch pattern of {len(pattern):,} characters is not possible.",
+                hint=f"Give a name, or a pattern such as `topic/*` with at most {MAX_PATTERN_CHARACTERS:,}.",
+            )
         if not ranges.list_branch_tips(repository, git, [pattern]):
             if ranges.list_ref_objects(git, [pattern]):
                 raise BadRequest(
