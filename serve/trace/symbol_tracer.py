@@ -278,7 +278,9 @@ class SymbolTracer:
                 raise _build_unknown_error(symbol, name, all_places)
         similar: list[str] = []
         if len(short_name) <= MAX_QUOTED:
-            similar = history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+            recorded = history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
+            # Some recorded symbols are only in commits that HEAD does not reach.
+            similar = [name for name in recorded if self._get_history(name).places]
         question = f"Did you mean {' or '.join(map(escape_in_sentence, similar))}? " if similar else ""
         raise UnknownSymbol(
             f"The history has no symbol {_quote(symbol)}.",

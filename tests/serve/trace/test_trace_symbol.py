@@ -537,6 +537,18 @@ def test_unknown_symbol_of_a_stale_index(repo: Repo, trace: Trace, home: Path) -
     assert "The index is 1 commit behind HEAD" in error.value.hint
 
 
+def test_no_similar_names_of_unreached_commits(repo: Repo, trace: Trace) -> None:
+    """Symbols of commits that HEAD no longer reaches are not suggested, not even the name itself."""
+    repo.commit_file("net.py", SERVER, "Start")
+    repo.commit_file("net.py", SERVER + CONNECT, "Add")
+    assert trace("connect").meta.trace.commits == 1
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    for name in ("connect", "conect"):
+        with pytest.raises(UnknownSymbol) as error:
+            trace(name)
+        assert "Did you mean" not in error.value.hint
+
+
 def test_no_similar_names_of_a_long_text(repo: Repo, trace: Trace) -> None:
     """A text that is too long for a name gets no suggestions."""
     name = "connect_" + "x" * 193
