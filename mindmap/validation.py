@@ -51,14 +51,14 @@ def validate_text(
     """
     if len(value) > max_length:
         raise OverLimit(
-            f"A {name} has at most {max_length:,} characters; this one has {len(value):,}.",
+            f"The {name} has {len(value):,} characters. At most {max_length:,} are possible.",
             hint="Store a summary here and the rest in a file.",
         )
     text = value.strip() if strip else value
     if not text and not may_be_empty:
-        raise BadText(f"A {name} is empty.", hint="Describe it in a few words.")
+        raise BadText(f"The {name} is empty.", hint="Give it at least one character other than white space.")
     if "\0" in text or not _is_utf8_encodable(text):
-        raise BadText(f"A {name} contains invalid characters.", hint="Remove NUL and lone surrogates.")
+        raise BadText(f"The {name} contains invalid characters.", hint="Remove NUL and lone surrogates.")
     return text
 
 

@@ -170,9 +170,11 @@ def _find_error(message: Any) -> JSONRPCError | None:
 def _build_parse_error(error: Exception) -> JSONRPCError:
     message_id, reason = None, str(error)
     if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False)[0]
-        reason = problem["msg"]
-        message_id = _find_message_id(problem["input"])
+        problems = error.errors(include_url=False)
+        reason = problems[0]["msg"]
+        # Some problems have only a part of the message, such as its parameters.
+        ids = (_find_message_id(problem["input"]) for problem in problems)
+        message_id = next((found for found in ids if found is not None), None)
     message = (
         f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."
     )

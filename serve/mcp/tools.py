@@ -304,13 +304,13 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
                 return answer
             return await anyio.to_thread.run_sync(call_context.run, call_function, abandon_on_cancel=True)
         except NeedsRebuild as error:
-            text = call_context.run(add_path_to_commands, str(error))
+            text = escape_controls(call_context.run(add_path_to_commands, str(error)))
             raise MCPError(INVALID_PARAMS, text) from error
         except Exception as error:
             lineage_error = errors.to_lineage_error(error)
             if lineage_error is None and not isinstance(error, OSError):
                 raise
-            text = call_context.run(add_path_to_commands, str(lineage_error or error))
+            text = escape_controls(call_context.run(add_path_to_commands, str(lineage_error or error)))
             raise ToolError(text) from error
         finally:
             cancelled.set()  # an abandoned thread ends at its next stage

@@ -232,17 +232,20 @@ def test_rename_moves_touches() -> None:
 @pytest.mark.parametrize(
     ("touch", "message"),
     [
-        (TouchInput(""), "A path is empty"),
+        (TouchInput(""), "The path is empty"),
         (TouchInput("a\0b"), "invalid characters"),
-        (TouchInput("x" * 5_000), "at most 4,096 characters"),
+        (TouchInput("x" * 5_000), "At most 4,096 are possible"),
         (TouchInput("/workspace"), "is the workspace itself"),
         (TouchInput("a.py", "touch"), "Actions are read, create, modify, delete, rename"),
         (TouchInput("a.py", "rename"), "needs the old path"),
         (TouchInput("a.py", "delete", "b.py"), "has no previous path"),
         (TouchInput("a.py", changes=(CodeChange(kind="broke", symbol="f"),)), "Kinds are add, modify, fix"),
-        (TouchInput("a.py", changes=(CodeChange(kind="add", symbol=""),)), "A symbol is empty"),
+        (TouchInput("a.py", changes=(CodeChange(kind="add", symbol=""),)), "The symbol is empty"),
         (TouchInput("a.py", symbols=("f",) * 1_001), "At most 1,000 symbols"),
-        (TouchInput("a.py", summary="x" * 20_001), "A summary has at most 20,000 characters"),
+        (
+            TouchInput("a.py", summary="x" * 20_001),
+            "The summary has 20,001 characters. At most 20,000 are possible.",
+        ),
     ],
 )
 def test_invalid_touches(touch: TouchInput, message: str) -> None:

@@ -185,8 +185,8 @@ def test_nested_batch() -> None:
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"label": " "}, "A label is empty"),
-        ({"label": "x" * 50_000_000}, "at most 20,000 characters; this one has 50,000,000"),
+        ({"label": " "}, "The label is empty"),
+        ({"label": "x" * 50_000_000}, "has 50,000,000 characters. At most 20,000 are possible"),
         ({"label": "a\0b"}, "invalid characters"),
         ({"label": "\ud800"}, "invalid characters"),
         ({"label": "x", "type": "root"}, "'root' is not a node type"),

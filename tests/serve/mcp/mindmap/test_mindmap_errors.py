@@ -36,12 +36,12 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
         (
             "add_nodes",
             {"mindmapId": "mm_here", "nodes": [{"label": "x", "children": [{"label": ""}]}]},
-            "A label is empty",
+            "The label is empty",
         ),
         (
             "add_nodes",
             {"mindmapId": "mm_here", "nodes": [{"label": "x" * 50_000_000}]},
-            "at most 20,000 characters",
+            "At most 20,000 are possible",
         ),
         (
             "add_nodes",
@@ -96,11 +96,11 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
             {"mindmapId": "mm_here", "path": "a.py", "lines": "banana"},
             "'banana' is not a line range.*Give `10-20`",
         ),
-        ("note_activity", {"mindmapId": "mm_here", "message": " "}, "A message is empty"),
+        ("note_activity", {"mindmapId": "mm_here", "message": " "}, "The message is empty"),
         ("sync_git_status", {"mindmapId": "mm_here"}, "Give workspacePath"),
         ("sync_git_status", {"mindmapId": "mm_here", "workspacePath": "/nowhere"}, "is not a directory"),
         ("create_mindmap", {"title": "x", "workspacePath": "relative"}, "is not an absolute path"),
-        ("create_mindmap", {"title": "", "nodes": []}, "A title is empty"),
+        ("create_mindmap", {"title": "", "nodes": []}, "The title is empty"),
         ("delete_mindmap", {"mindmapId": "mm_here"}, "pass confirm: true"),
         ("delete_mindmap", {"mindmapId": "\x1b[31m"}, "is not a mindmap id"),
         (
@@ -127,6 +127,15 @@ def test_invalid_calls(
     assert "Error executing" not in error
     assert store.directory.read("mm_here") == before
     assert store.directory.list_ids() == ["mm_here"]
+
+
+def test_control_characters_of_a_map(mindmap_server: MindmapServer, store: MapStore) -> None:
+    """An error escapes the control and bidirectional characters of the labels that it quotes."""
+    store.create(document := create_map({"label": "a\x1b]0;b\u202ec"}))
+    arguments = {"mindmapId": document.id, "nodes": [{"label": "x"}], "parentId": "nope"}
+    error = expect_tool_error(mindmap_server, "add_nodes", **arguments)
+    assert "(a␛]0;b" in error
+    assert not {"\x1b", "\u202e"} & set(error)
 
 
 def test_deep_nesting(mindmap_server: MindmapServer, store: MapStore) -> None:
