@@ -27,6 +27,17 @@ from mindmap.observer import WorkspaceObserver
 from mindmap.validation import decode_path
 
 IGNORE_FILE: Final = b".gitignore"
+# git commands that list the files of a revision, and those that differ from it.
+LIST_FILES: Final = ("ls-tree", "-r", "-z", "--name-only")
+LIST_CHANGED_FILES: Final = (
+    "diff",
+    "--name-only",
+    "-z",
+    "--no-relative",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+)
 # The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
 # Longest delay between a write and its event on a busy machine. An earlier file time is not the time of that write.
@@ -64,14 +75,15 @@ class FileChange:
     exists: bool
     timestamp: str
 
-    def resolve_action(self, *, was_recorded: bool) -> str | None:
+    def resolve_action(self, *, is_committed: bool, is_in_map: bool) -> str | None:
         """Return the action `create`, `modify` or `delete`; None for a file that was created and deleted.
 
-        `was_recorded` says if git tracks the file or the map has it; it replaces an unknown `existed_before`.
+        `is_committed` says if HEAD has the file, and `is_in_map` if the map has it. A file that HEAD has is modified
+        when it is created again.
         """
-        existed = was_recorded if self.existed_before is None else self.existed_before
+        existed = is_committed or is_in_map if self.existed_before is None else self.existed_before
         if self.exists:
-            return "modify" if existed else "create"
+            return "modify" if existed or is_committed else "create"
         return "delete" if existed else None
 
 
@@ -247,12 +259,14 @@ MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 class DetectedChanges:
     """The changes of a batch, without those of files that git ignores. Paths are relative to the workspace.
 
-    `tracked_paths` are the paths in git's index; empty if no change needs them. `removed_directories` maps each removed
-    directory to its removal timestamp. `apply_to` adds a deletion for every file of the map in a removed directory.
+    `committed_paths`: files of HEAD; empty if no change needs them. `unchanged_paths`: those that were created again
+    with the content of HEAD, as in a directory that was moved away and back. `removed_directories`: time of removal of
+    each removed directory. `apply_to` adds a deletion for every file of the map in one of them.
     """
 
     changes: Sequence[FileChange]
-    tracked_paths: frozenset[bytes]
+    committed_paths: frozenset[bytes]
+    unchanged_paths: frozenset[bytes]
     removed_directories: Mapping[bytes, str]
 
     def __bool__(self) -> bool:
@@ -275,13 +289,14 @@ class DetectedChanges:
         target_touches = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
         new_touches = []
         for change in (*self.changes, *self._iter_removed_files(touches_by_path)):
-            if is_recorded(change):
-                continue
             path = decode_path(change.path)
-            was_recorded = change.path in self.tracked_paths or any(
-                touch.action != "delete" for touch in touches_by_path.get(path, ())
+            touches = touches_by_path.get(path, ())
+            if is_recorded(change) or (change.path in self.unchanged_paths and not touches):
+                continue
+            action = change.resolve_action(
+                is_committed=change.path in self.committed_paths,
+                is_in_map=any(touch.action != "delete" for touch in touches),
             )
-            action = change.resolve_action(was_recorded=was_recorded)
             # The rename of a file also deletes its old path. This deletion is recorded only if the map has a new file
             # at the old path.
             is_rename_source = path in rename_sources and path not in touches_by_path
@@ -317,25 +332,26 @@ def detect_changes(
     changes = batch.compute_file_changes(ignore_rules.root)
     removed_directories = batch.list_removed_directories(ignore_rules.root)
     if workspace is None:
-        return DetectedChanges(changes, frozenset(), removed_directories)
+        return DetectedChanges(changes, frozenset(), frozenset(), removed_directories)
     ignored_paths = find_ignored_paths(workspace, [change.path for change in changes])
     changes = [change for change in changes if change.path not in ignored_paths]
-    needs_tracked_paths = removed_directories or any(change.existed_before is None for change in changes)
-    tracked_paths = _list_tracked_paths(workspace) if needs_tracked_paths else frozenset()
+    committed_paths = unchanged_paths = frozenset[bytes]()
+    if removed_directories or not all(change.existed_before for change in changes):
+        base = workspace.find_diff_base()
+        committed_paths = workspace.list_relative_paths(*LIST_FILES, base)
+        if created_again := committed_paths & {
+            change.path for change in changes if change.existed_before is False and change.exists
+        }:
+            unchanged_paths = created_again - workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
     deletions = []
     if removed_directories:
         changed_paths = {change.path for change in changes}
         deletions = [
             FileChange(path, existed_before=True, exists=False, timestamp=time)
-            for path in tracked_paths - changed_paths
+            for path in committed_paths - changed_paths
             if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
         ]
-    return DetectedChanges([*changes, *deletions], tracked_paths, removed_directories)
-
-
-def _list_tracked_paths(workspace: Workspace) -> frozenset[bytes]:
-    repository_paths = workspace.run_git("ls-files", "-z").split(b"\0")
-    return frozenset(path for file in repository_paths if (path := workspace.make_relative(file)))
+    return DetectedChanges([*changes, *deletions], committed_paths, unchanged_paths, removed_directories)
 
 
 def _group_touches_by_path(document: Mindmap) -> dict[str, list[FileTouch]]:

@@ -183,6 +183,21 @@ class Workspace:
             )
         return output.stdout
 
+    def find_diff_base(self) -> str:
+        """Return the revision to compare files with: HEAD, or the empty tree before the first commit."""
+        head = self.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head.exit_code == 0:
+            return "HEAD"
+        return self.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
+
+    def list_relative_paths(self, *arguments: str) -> frozenset[bytes]:
+        """Return the paths in the workspace that a git command prints, relative to the workspace. Raises GitFailed.
+
+        The command prints paths relative to the work tree, each followed by a NUL.
+        """
+        paths = self.run_git(*arguments).split(b"\0")
+        return frozenset(path for file in paths if (path := self.make_relative(file)))
+
     def make_relative(self, path: bytes) -> bytes | None:
         """Convert a path relative to the work tree to one relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None

@@ -57,7 +57,7 @@ def find_changed_files(workspace_path: str, git: GitRunner, map_directory: Path)
     workspace = Workspace.from_path(workspace_path, git)
     ignore_rules = IgnoreRules.from_workspace(workspace.directory, map_directory)
     entries = parse_status(workspace.run_git(*STATUS))
-    counts = parse_numstat(workspace.run_git(*NUMSTAT, _find_diff_base(workspace))) if entries else {}
+    counts = parse_numstat(workspace.run_git(*NUMSTAT, workspace.find_diff_base())) if entries else {}
     return [
         _create_touch(workspace, entry, path, counts)
         for entry in entries
@@ -85,14 +85,6 @@ def _create_touch(
         lines_added=line_counts.added,
         lines_removed=line_counts.deleted,
     )
-
-
-def _find_diff_base(workspace: Workspace) -> str:
-    """Return the revision to compare with: HEAD, or the empty tree before the first commit."""
-    head = workspace.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    if head.exit_code == 0:
-        return "HEAD"
-    return workspace.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
 
 
 def _count_new_lines(path: bytes) -> LineCounts:

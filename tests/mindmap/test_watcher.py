@@ -155,7 +155,7 @@ def test_changes_with_equal_timestamps() -> None:
             FileChange(path, existed_before=True, exists=True, timestamp=timestamp)
             for path in (b"a.py", b"b.py", b"c.py")
         ]
-        edit = DetectedChanges(changes, frozenset(), {}).apply_to(document, utc_now())
+        edit = DetectedChanges(changes, frozenset(), frozenset(), {}).apply_to(document, utc_now())
         assert edit is not None
         return [touch.path for touch in edit.document.nodes[edit.ids[0]].files]
 
@@ -210,6 +210,34 @@ def test_deletion_of_a_file_with_a_renamed_files_name(store: MapStore, watcher: 
         store, mindmap_id, lambda document: read_actions_by_path(document)["old.py"] == "delete"
     )
     assert read_actions_by_path(document) == {"new.py": "rename", "old.py": "delete"}
+
+
+def test_renames_by_git(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A file that git renames is new under its new name, although git's index has it."""
+    repo.commit_file("lib/old.py", "x\n")
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    repo.git("mv", "lib/old.py", "lib/new.py")
+    document = wait_until(store, mindmap_id, lambda document: len(read_actions_by_path(document)) == 2)
+    assert read_actions_by_path(document) == {"lib/old.py": "delete", "lib/new.py": "create"}
+
+
+def test_committed_files_that_are_created_again(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A committed file is modified when it is created again, and not recorded if it has its old content."""
+    for name in ("a", "b", "c"):
+        repo.commit_file(f"lib/{name}.py", "x\n")
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    (repo.path / "lib").rename(repo.path / "moved")
+    (repo.path / "moved").rename(repo.path / "lib")
+    repo.write("lib/b.py", "y\n")
+    document = wait_until(store, mindmap_id, lambda document: bool(read_actions_by_path(document)))
+    assert read_actions_by_path(document) == {"lib/b.py": "modify"}
+    (repo.path / "lib/c.py").unlink()
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("lib/c.py") == "delete")
+    repo.git("checkout", "--quiet", "lib/c.py")
+    document = wait_until(
+        store, mindmap_id, lambda document: read_actions_by_path(document).get("lib/c.py") == "modify"
+    )
+    assert set(read_actions_by_path(document)) == {"lib/b.py", "lib/c.py"}
 
 
 def attach_touches(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:
@@ -391,7 +419,7 @@ def test_events_are_coalesced(tmp_path: Path) -> None:
             batch.add_file_event(path, kind, NOON)
     (tmp_path / "folder").mkdir()
     actions = {
-        event.path: event.resolve_action(was_recorded=False)
+        event.path: event.resolve_action(is_committed=False, is_in_map=False)
         for event in batch.take_all().compute_file_changes(os.fsencode(tmp_path))
     }
     assert actions == {
