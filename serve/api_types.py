@@ -178,15 +178,20 @@ def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
     }
 
 
-def parse_field_names(fields: Sequence[str], hit_type: type) -> list[str]:
-    """Return the names without white space around them. Raises BadRequest if hits of this type lack such a field."""
+def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: type) -> list[dict[str, Any]]:
+    """Return the JSON objects of hits with only these fields, in this order; unchanged if `fields` is empty.
+
+    Raises BadRequest if hits of this type have no such field.
+    """
+    if not fields:
+        return hits
     names = [name.strip() for name in fields]
     known_names = [field.name for field in dataclasses.fields(hit_type)]
     if unknown_names := [name for name in names if name not in known_names]:
         raise BadRequest(
             f"Hits have no field {unknown_names[0]!r}.", hint=f"Their fields are {', '.join(known_names)}."
         )
-    return names
+    return [{name: hit[name] for name in names if name in hit} for hit in hits]
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:

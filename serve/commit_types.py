@@ -5,11 +5,18 @@ Commands and servers import this module, so it imports neither the search nor th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from serve.api_types import AnswerMeta, Release, drop_empty_fields, drop_none, validate_limit
+from serve.api_types import (
+    AnswerMeta,
+    Release,
+    drop_empty_fields,
+    drop_none,
+    select_fields,
+    validate_limit,
+)
 from serve.errors import BadRequest
 from serve.references import Reference
 from serve.text import format_commit_count
@@ -153,10 +160,13 @@ class ChangeSearchAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
         return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types, an object with `hits` and `meta`."""
+    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Convert to JSON types, an object with `hits` and `meta`.
+
+        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
+        """
         hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
-        return {"hits": hits, "meta": self.meta.to_json_dict()}
+        return {"hits": select_fields(hits, fields, ChangeHit), "meta": self.meta.to_json_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +389,13 @@ class TraceAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
         return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types, an object with `hits` and `meta`."""
+    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Convert to JSON types, an object with `hits` and `meta`.
+
+        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
+        """
         hits = [drop_none(drop_empty_fields("hits", asdict(hit))) for hit in self.hits]
-        return {"hits": hits, "meta": self.meta.to_json_dict()}
+        return {"hits": select_fields(hits, fields, TraceHit), "meta": self.meta.to_json_dict()}
 
 
 def _is_symbol_name(text: str) -> bool:

@@ -22,6 +22,7 @@ from pipeline.git import patches
 from serve.explain_types import ExplainAnswer
 
 if TYPE_CHECKING:
+    from serve.commit_types import ChangeSearchAnswer
     from serve.explain_types import EvolutionLead, ExplainHit
     from serve.find_types import FindAnswer, PatternHit
 
@@ -171,6 +172,15 @@ def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str
         if number == 0 and detail is Detail.NORMAL
         else _reduce_pattern_hit(hit, detail, terms)
         for number, hit in enumerate(answer.hits)
+    )
+    return replace(answer, hits=hits)
+
+
+def reduce_search_answer(answer: ChangeSearchAnswer) -> ChangeSearchAnswer:
+    """Reduce the hits of a search for a text to `MAX_REDUCED_FILES` files without lines."""
+    hits = tuple(
+        replace(hit, files=tuple(replace(file, lines=()) for file in hit.files[:MAX_REDUCED_FILES]))
+        for hit in answer.hits
     )
     return replace(answer, hits=hits)
 

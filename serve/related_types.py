@@ -14,7 +14,7 @@ from serve.api_types import (
     AnswerMeta,
     drop_none,
     is_valid_name,
-    parse_field_names,
+    select_fields,
     validate_length,
     validate_limit,
 )
@@ -180,15 +180,10 @@ class RelatedAnswer:
 
         `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
         """
-        names = parse_field_names(fields, RelatedFile)
-        hits = [asdict(hit) for hit in self.hits]
         meta = self.meta.to_json_dict()
         if hot_spots := meta["related"].get("hot_spots"):
             meta["related"]["hot_spots"] = tuple(map(drop_none, hot_spots))
-        return {
-            "hits": [{name: hit[name] for name in names} for hit in hits] if names else hits,
-            "meta": meta,
-        }
+        return {"hits": select_fields([asdict(hit) for hit in self.hits], fields, RelatedFile), "meta": meta}
 
     def reduce(self) -> RelatedAnswer:
         """Return a copy with the first `COMPACT_ITEMS` of each list."""

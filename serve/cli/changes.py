@@ -25,9 +25,9 @@ from serve.cli.terminal import (
     FormatOption,
     RepositoryPath,
     format_json,
+    parse_fields,
     print_answer,
     remember_path,
-    resolve_format,
 )
 from serve.text import add_path_to_commands
 
@@ -53,6 +53,10 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     commit_range: RangeOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest commits first.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Number of commits to show.")] = 20,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Omit the matching lines, and show three files of each commit.")
+    ] = False,
+    fields: FieldsOption = None,
     as_json: FormatOption = None,
 ) -> None:
     """List all commits whose change adds or removes a text.
@@ -62,8 +66,10 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     """
     from serve.cli import render_changes
     from serve.commit_types import ChangeSearchRequest
+    from serve.excerpts import reduce_search_answer
     from serve.search.exact_search import search_changes
 
+    field_names, as_json = parse_fields(fields, as_json)
     request = ChangeSearchRequest(
         pattern,
         is_regex=regex,
@@ -79,9 +85,11 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     )
     answer = search_changes(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
+    if compact:
+        answer = reduce_search_answer(answer)
     print_answer(
-        partial(format_json, answer.to_json_dict()),
-        partial(render_changes.print_grep_answer, answer),
+        partial(format_json, answer.to_json_dict(field_names)),
+        partial(render_changes.print_grep_answer, answer, compact=compact),
         as_json=as_json,
     )
 
@@ -151,6 +159,7 @@ def trace_command(
             help="Number of changes to show. Of more, those that only modify the code are left out first.",
         ),
     ] = 20,
+    fields: FieldsOption = None,
     as_json: FormatOption = None,
 ) -> None:
     """Show when a symbol was introduced, changed, moved, renamed and removed. It need not exist any more."""
@@ -158,11 +167,12 @@ def trace_command(
     from serve.commit_types import TraceRequest
     from serve.trace.trace_symbol import trace_symbol
 
+    field_names, as_json = parse_fields(fields, as_json)
     request = TraceRequest(symbol, limit=limit, oldest_first=oldest)
     answer = trace_symbol(request, path, config.load_settings().home)
     answer = answer.rewrite_index_texts(add_path_to_commands)
     print_answer(
-        partial(format_json, answer.to_json_dict()),
+        partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_trace_answer, answer),
         as_json=as_json,
     )
@@ -195,13 +205,12 @@ def related_command(
     from serve.cli import render_changes
     from serve.related_types import RelatedRequest
 
-    as_json = resolve_format(as_json, fields)
+    field_names, as_json = parse_fields(fields, as_json)
     request = RelatedRequest(file, limit)
     answer = find_related_files(request, path, config.load_settings().home, Path.cwd())
     answer = answer.rewrite_index_texts(add_path_to_commands)
     if compact:
         answer = answer.reduce()
-    field_names = fields.split(",") if fields is not None else ()
     print_answer(
         partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_related_answer, answer, compact=compact),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import FormatOption, RepositoryPath, print_answer, remember_path, resolve_format
+from serve.cli.terminal import FormatOption, RepositoryPath, parse_fields, print_answer, remember_path
 from serve.errors import BadRequest
 from serve.text import add_path_to_commands, format_path_arguments
 
@@ -60,7 +60,7 @@ RangeOption = Annotated[
 FieldsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES", help="Print JSON with only these fields of each hit: `commit_sha,file_path`."
+        metavar="NAMES", help="Print JSON with only these fields of each hit: `commit_sha,commit_date`."
     ),
 ]
 
@@ -113,7 +113,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     from serve.excerpts import Detail, reduce_find_answer
     from serve.find_types import FindRequest
 
-    as_json = resolve_format(as_json, fields)
+    field_names, as_json = parse_fields(fields, as_json)
     words = [word for word in (text, path, *context.args) if word is not None]
     question, repository_path = parse_question(words, query)
     remember_path(repository_path)
@@ -139,7 +139,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         answer = backend.find(request, repository_path)
     if compact:
         answer = reduce_find_answer(answer, Detail.COMPACT, ())
-    _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=fields)
+    _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=field_names)
 
 
 def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
@@ -249,7 +249,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     from serve.excerpts import Detail, reduce_explain_answer
     from serve.explain_types import ExplainRequest
 
-    as_json = resolve_format(as_json, fields)
+    field_names, as_json = parse_fields(fields, as_json)
     start, end = parse_line_range(lines)
     request = ExplainRequest(
         file,
@@ -266,7 +266,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())
     if compact:
         answer = reduce_explain_answer(answer, Detail.COMPACT)
-    _print_answer(answer, render.print_explain_answer, as_json=as_json, fields=fields)
+    _print_answer(answer, render.print_explain_answer, as_json=as_json, fields=field_names)
     if answer.has_failed:
         raise typer.Exit(1)
 
@@ -284,15 +284,14 @@ def _print_answer(
     print_formatted: Callable[[Answer, Console], None],
     *,
     as_json: bool | None,
-    fields: str | None,
+    fields: Sequence[str],
 ) -> None:
-    """Print an answer. `fields`: names of the fields of hits to print, separated by commas; None for all."""
+    """Print an answer. `fields`: names of the fields of hits to print; empty for all."""
     from serve.cli import render
 
     answer = answer.rewrite_index_texts(add_path_to_commands)
-    field_names = fields.split(",") if fields is not None else ()
     print_answer(
-        lambda indent: render.to_json(answer, indent=indent, fields=field_names),
+        lambda indent: render.to_json(answer, indent=indent, fields=fields),
         partial(print_formatted, answer),
         as_json=as_json,
     )

@@ -51,12 +51,15 @@ NAME_COLUMNS: Final = 44
 INDENT: Final = "  "
 
 
-def print_grep_answer(answer: ChangeSearchAnswer, console: Console) -> None:
-    """Print the commits with their matching lines, then how many there are and what is left out."""
+def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: bool = False) -> None:
+    """Print the commits with their matching lines, then how many there are and what is left out.
+
+    `compact`: the answer has no lines, so their omission is not marked.
+    """
     from rich.text import Text
 
     for number, hit in enumerate(answer.hits, start=1):
-        for row in _format_hit(number, hit):
+        for row in _format_hit(number, hit, compact=compact):
             console.print(row, no_wrap=True, overflow="ellipsis")
         console.print()
     if answer.meta.hint:
@@ -67,7 +70,7 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console) -> None:
         console.print(Text(details.limitation, style="dim"))
 
 
-def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
+def _format_hit(number: int, hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
     from rich.text import Text
 
     subject = format_message_lines(hit.commit_subject)[0]
@@ -85,7 +88,7 @@ def _format_hit(number: int, hit: ChangeHit) -> Iterator[Text]:
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
         # A file without lines was beyond the limit of the search.
-        if not file.lines or len(shown_lines) < len(file.lines):
+        if not compact and (not file.lines or len(shown_lines) < len(file.lines)):
             yield Text("    │ …", style="dim")
         remaining_lines -= len(shown_lines)
     if hit.file_count > len(hit.files):

@@ -224,8 +224,8 @@ def format_json(document: Any, indent: int | None = None) -> str:
     )
 
 
-def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
-    """Return `as_json` for `print_answer`: True if `--fields` is given, else unchanged.
+def parse_fields(fields: str | None, as_json: bool | None) -> tuple[tuple[str, ...], bool | None]:
+    """Return the names in `--fields`, and `as_json` for `print_answer`: True with `--fields`, else unchanged.
 
     Raise BadRequest for `--fields` with `--text`.
     """
@@ -233,7 +233,7 @@ def resolve_format(as_json: bool | None, fields: str | None) -> bool | None:
         raise BadRequest(
             "--fields chooses fields of the JSON, and --text prints no JSON.", hint="Use one of them."
         )
-    return True if fields is not None else as_json
+    return ((), as_json) if fields is None else (tuple(fields.split(",")), True)
 
 
 def print_answer(

@@ -92,7 +92,14 @@ def test_text_when_piped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("query", "-q", "x"), ("explain", "src/tcp.py"), ("related", "src/tcp.py")]
+    "command",
+    [
+        ("query", "-q", "x"),
+        ("explain", "src/tcp.py"),
+        ("related", "src/tcp.py"),
+        ("grep", "x"),
+        ("trace", "connect"),
+    ],
 )
 def test_fields_of_a_text(shared_repo: Repo, command: tuple[str, ...]) -> None:
     """`--fields` belongs to JSON, so `--text` with it is a usage error, and nothing is printed."""
@@ -141,6 +148,34 @@ def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> 
     assert find("--until", "2020-01-01T13:30:00Z") == both[1:]
     assert find("--removed") == []
     assert find("--range", "HEAD~1..") == both[:1]
+
+
+def test_compact_grep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--compact`, commits have no lines and three files at most; `--fields` selects the fields of hits."""
+    repo = Repo.create(tmp_path / "repo")
+    for name in "abcd":
+        repo.write(f"{name}.py", "timeout = 1\n")
+    repo.git("add", ".")
+    sha = repo.commit("Add timeouts")
+    build_index(repo, tmp_path / "home")
+    monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "home"))
+    options = ("grep", "timeout", repo.path, "--compact")
+    document = json.loads(read_output(capsys, *options, "--fields", "file_count,files"))
+    file = {"change_kind": "added", "added": 1, "removed": 0, "lines": []}
+    files = [{"path": f"{name}.py", **file} for name in "abc"]
+    assert document["hits"] == [{"file_count": 4, "files": files}]
+    assert read_output(capsys, *options, "--text") == (
+        " 1. Add timeouts\n"
+        f"    {sha[:12]}  2020-01-01  Ada Lovelace\n"
+        "    a.py  added, +1 -0\n"
+        "    b.py  added, +1 -0\n"
+        "    c.py  added, +1 -0\n"
+        "    1 more file\n"
+        "\n"
+        "1 commit\n"
+    )
 
 
 def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
@@ -285,6 +320,16 @@ def test_trace_options(
     for symbol, code in (("run", FAILED), ("walk", FAILED), ("()", USAGE_ERROR)):
         assert run_lineage("trace", symbol, repo.path) == code
     assert "Give one of them: b.py:B.run (1 commit), a.py:run (3 commits)." in capsys.readouterr().err
+
+
+def test_fields_of_a_trace(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--fields` selects the fields of the changes of a symbol, and refuses unknown ones."""
+    document = json.loads(
+        read_output(capsys, "trace", "connect", shared_repo.path, "--fields", "step,commit_sha")
+    )
+    assert [list(hit) for hit in document["hits"]] == [["step", "commit_sha"]]
+    code, _, err = run_captured("trace", "connect", str(shared_repo.path), "--fields", "file_path")
+    assert code == USAGE_ERROR and "no field 'file_path'" in err
 
 
 def test_trace_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
