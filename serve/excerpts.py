@@ -3,9 +3,9 @@
 - A section of a diff is a part that starts with `@@`. A window is a run of consecutive lines of a diff.
 - An answer is reduced to a level of detail or a number of tokens, because an agent pays for each token that it reads.
 
-`Detail.NORMAL` keeps the first hit of a search whole. It reduces the other hits to subject, three files and two changed
-lines. In an explanation it keeps 400 characters of all messages together (subjects count, but are never cut), four
-changed lines of each commit and two leads. It leaves out sign-offs.
+`Detail.NORMAL` keeps the first hit of a search whole. It reduces the other hits to subject, first sentence of the body,
+three files and two changed lines. In an explanation it keeps 400 characters of all messages together (subjects count,
+but are never cut), four changed lines of each commit and two leads. It leaves out sign-offs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline.git import patches
@@ -38,9 +38,15 @@ _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
 # Trailer that repeats the author.
 _SIGN_OFF: Final = re.compile(r"\nSigned-off-by: .*")
 
+# Title such as `fix(parser): ...` or `walk: ...`, the body of many merges. Trailers begin with a capital letter.
+_SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
+
 # Files and changed lines of a search hit in a reduced answer.
 MAX_REDUCED_FILES: Final = 3
 MAX_REDUCED_LINES: Final = 2
+# Longest sentence of a body in a reduced answer, in characters, and its least words. Shorter ones are headings.
+MAX_SENTENCE_CHARS: Final = 160
+MIN_SENTENCE_WORDS: Final = 3
 # Changed lines of each commit in a reduced explanation, where the message matters more than the diff.
 MAX_EXPLAINED_LINES: Final = 4
 # Characters of all messages of an explanation together. Subjects count, but are never cut.
@@ -232,6 +238,27 @@ def get_subject(message: str) -> str:
     return message.strip().partition("\n")[0].rstrip()
 
 
+def find_first_sentence(message: str) -> str:
+    """Return the first sentence of a message's body; empty if it has none or a longer one than `MAX_SENTENCE_CHARS`.
+
+    Skipped are trailers, code, sentences that the subject contains, and those with fewer than `MIN_SENTENCE_WORDS`.
+    """
+    from pipeline.text import BULLET, NON_PROSE, SENTENCE_END  # imported here, because it imports the stemmer
+
+    subject, _, body = message.strip().partition("\n")
+    paragraphs: list[list[str]] = [[]]
+    for line in body.splitlines():
+        if not line.strip() or BULLET.match(line):
+            paragraphs.append([])
+        paragraphs[-1].append(BULLET.sub("", line, count=1))
+    for lines in paragraphs:
+        prose = takewhile(lambda line: _SCOPED_TITLE.match(line) or not NON_PROSE.match(line), lines)
+        sentence = SENTENCE_END.split(" ".join(" ".join(prose).split()), maxsplit=1)[0]
+        if len(sentence.split()) >= MIN_SENTENCE_WORDS and sentence.casefold() not in subject.casefold():
+            return sentence if len(sentence) <= MAX_SENTENCE_CHARS else ""
+    return ""
+
+
 def cut_message(message: str, max_chars: int) -> str:
     """Return the subject of a message, and as many of the further words as fit into `max_chars` characters."""
     if len(message) <= max_chars:
@@ -333,9 +360,10 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
             lambda line: len(query_terms.intersection(count_terms(line))),
             MAX_REDUCED_LINES,
         )
+    subject, sentence = get_subject(hit.commit_message), find_first_sentence(hit.commit_message)
     return replace(
         hit,
-        commit_message=get_subject(hit.commit_message),
+        commit_message=f"{subject}\n\n{sentence}" if sentence else subject,
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),

@@ -24,7 +24,7 @@ from pipeline.git.objects import Commit, is_bot
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
-from pipeline.text import build_semantic_text, count_terms
+from pipeline.text import BULLET, NON_PROSE, SENTENCE_END, build_semantic_text, count_terms
 from pipeline.workers import map_groups
 
 Task = TypeVar("Task")
@@ -66,18 +66,10 @@ _ISSUE_NUMBER: Final = re.compile(
 _COMMIT_TYPE_PREFIX: Final = re.compile(
     r"^(?:feat|fix|refactor|perf|docs|test|style|build|ci)(?:\([^)]*\))?!?:\s*", re.IGNORECASE
 )
-# Start of a line that is no prose: a trailer, code, a quote, a table, or only the number of an issue.
-_TRAILER_OR_CODE: Final = re.compile(
-    r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|git-svn-id|\s{4,}\S|\t|>|```|~~~|\||---"
-    r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
-    re.IGNORECASE,
-)
 _MERGE_SUBJECT: Final = re.compile(r"(?:auto )?merge\b", re.IGNORECASE)
 # Additions of merge bots to a title: a number before it, reviewers after it.
 _TITLE_DECORATION: Final = re.compile(r"^\d+: |\s+(?:r|a)=\S.*$")
 _CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
-_BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
 # Start of the name of a changelog or its directory, and the name of a function or class in the header of a part.
 _CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
 _HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
@@ -126,7 +118,7 @@ def split_message(message: str) -> MessageParts:
     sentences = [
         strip_issue_numbers(sentence)
         for paragraph in paragraphs
-        for sentence in _SENTENCE_END.split(paragraph)
+        for sentence in SENTENCE_END.split(paragraph)
     ]
     usable_sentences = [sentence for sentence in sentences if len(sentence.split()) in SENTENCE_WORDS]
     return MessageParts(
@@ -145,12 +137,12 @@ def split_paragraphs(body: str) -> list[str]:
     """Return the paragraphs and list items of a body, each as one line, without code, quotes and trailers."""
     paragraphs: list[list[str]] = [[]]
     for line in body.splitlines():
-        bullet = _BULLET.match(line)
+        bullet = BULLET.match(line)
         if not line.strip() or bullet:
             paragraphs.append([])
-        if not bullet and _TRAILER_OR_CODE.match(line):
+        if not bullet and NON_PROSE.match(line):
             continue
-        paragraphs[-1].append(_BULLET.sub("", line, count=1))
+        paragraphs[-1].append(BULLET.sub("", line, count=1))
     joined = (" ".join(" ".join(lines).split()) for lines in paragraphs)
     return [paragraph for paragraph in joined if paragraph]
 

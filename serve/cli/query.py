@@ -31,9 +31,6 @@ EXAMPLE_QUERY: Final = "how was it done before?"
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
 ]
-CompactOption = Annotated[
-    bool, typer.Option("--compact", help="Omit diffs, and show only the subject of messages.")
-]
 SinceOption = Annotated[
     str | None,
     typer.Option(
@@ -103,7 +100,12 @@ def query_command(  # noqa: PLR0913 - one parameter per option
             help="Ask this indexed repository, instead of PATH: name of its directory, or its path. Can be repeated.",
         ),
     ] = None,
-    compact: CompactOption = False,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact", help="Omit diffs, and show only the subject and the first sentence of messages."
+        ),
+    ] = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
     as_json: FormatOption = None,
@@ -237,7 +239,9 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
             "--follow-moves", help="Follow lines moved within and between files, like git blame -M -C."
         ),
     ] = False,
-    compact: CompactOption = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Omit diffs, and show only the subject of messages.")
+    ] = False,
     fields: FieldsOption = None,
     no_daemon: NoDaemonOption = False,
     as_json: FormatOption = None,

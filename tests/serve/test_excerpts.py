@@ -1,4 +1,4 @@
-"""Windows of diffs."""
+"""Windows of diffs, and first sentences of messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from serve import excerpts
 from serve.excerpts import (
     OMITTED_MARK,
     DiffWindow,
+    find_first_sentence,
     parse_section_header,
     parse_section_lines,
     select_window,
@@ -137,3 +138,26 @@ def test_cut_message(message: str, expected: str) -> None:
 def test_cut_message_of_one_long_word() -> None:
     """A long word, such as encoded data, is cut."""
     assert excerpts.cut_message("Add it\n\n" + "x" * 80, 60) == "Add it\n\n" + "x" * 52 + "…"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("Idle connections\nare closed. Then retry.", "Idle connections are closed."),
+        ("* Retry\n\n* Close idle connections\n  at once\n\n* more", "Close idle connections at once"),
+        ("retry uploads now\n\nNext one here.", "Next one here."),
+        (
+            "> They said so long ago.\n\n    code = in(block)\n\nText follows here:\n    x",
+            "Text follows here:",
+        ),
+        ("Fixes #3\n\nSigned-off-by: Ada Lovelace <a@b>\nReviewed-by: Grace Brewster Hopper <g@b>", ""),
+        ("fix(upload): close idle connections", "fix(upload): close idle connections"),
+        ("-\n\n*\n\n(cherry picked from commit 0123456)", ""),
+        ("a" * 80 + " b " + "c" * 77, "a" * 80 + " b " + "c" * 77),
+        ("a" * 80 + " b " + "c" * 78 + ". Then retry it.", ""),
+        ("", ""),
+    ],
+)
+def test_first_sentence(body: str, sentence: str) -> None:
+    """The first sentence of the body is prose, says more than the subject and has at most 160 characters."""
+    assert find_first_sentence(f"Retry uploads now\n\n{body}\n") == sentence

@@ -256,17 +256,18 @@ def test_texts_by_strangers_stay_data() -> None:
 
 
 def test_normal_detail_of_a_search() -> None:
-    """The first hit stays; the others have subject, three files and the two changed lines with most query words."""
+    """The first hit stays; the others have a sentence, three files and the two changed lines with most query words."""
     files = tuple(ChangedFile(f"{number}.py", 1, 0) for number in range(5))
     answer = build_find_answer(PATTERN_HIT, replace(PATTERN_HIT, files=files))
     first, second = reduce_find_answer(answer, Detail.NORMAL, {"retri"}).hits
     assert first == PATTERN_HIT
     assert second.diff_excerpt == "-limit = 3\n+retries = 2"
-    assert (second.commit_message, len(second.files), second.file_count) == ("Retry uploads", 3, 7)
+    short = "Retry uploads\n\nServers close idle connections."
+    assert (second.commit_message, len(second.files), second.file_count) == (short, 3, 7)
     assert second.diff_truncated
     assert reduce_find_answer(answer, Detail.FULL, ()) == answer
     compact = reduce_find_answer(answer, Detail.COMPACT, ())
-    assert {(hit.diff_excerpt, hit.commit_message) for hit in compact.hits} == {(None, "Retry uploads")}
+    assert {(hit.diff_excerpt, hit.commit_message) for hit in compact.hits} == {(None, short)}
 
 
 def test_sign_offs() -> None:
