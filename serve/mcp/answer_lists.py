@@ -15,8 +15,8 @@ from mcp_types import CallToolResult
 from pipeline.interrupts import check_cancelled
 from serve.api_types import to_json_dict
 from serve.errors import BadRequest
-from serve.excerpts import Detail, get_subject, limit_tokens, parse_content_words, reduce_find_answer
-from serve.find_types import FindAnswer, FindRequest, PatternHit
+from serve.excerpts import Detail, limit_tokens, parse_content_words, reduce_find_answer
+from serve.find_types import FindAnswer, FindRequest
 from serve.mcp.answer_text import build_content, describe_error, format_find_answer
 from serve.mcp.tools import build_call_result
 from serve.text import add_path_to_commands, escape_line
@@ -179,29 +179,31 @@ def build_find_result(
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to several questions; those beyond the last answer are named as left out.
 
-    A commit of an earlier answer is one line, and the hint of an earlier answer is not repeated.
+    Of a commit that is shown above, or whose copy is, the place is named instead of its patch. The hint of an earlier
+    answer is not repeated.
     """
     blocks: list[str] = []
-    shown: set[str] = set()
+    places: dict[str, str] = {}
     hints: set[str | None] = set()
-    for query, answer in zip(queries, answers, strict=False):
+    for query_number, (query, answer) in enumerate(zip(queries, answers, strict=False), 1):
         if isinstance(answer, LineageError):
             text = _format_error(answer)
         else:
-            hits = tuple(_reduce_to_line(hit) if hit.commit_sha in shown else hit for hit in answer.hits)
-            shown.update(hit.commit_sha for hit in answer.hits)
+            places_of_hits = {}
+            for number, hit in enumerate(answer.hits, 1):
+                copies = (hit.commit_sha, *hit.also)
+                if place := next((places[sha] for sha in copies if sha in places), None):
+                    places_of_hits[hit.commit_sha] = place
+                else:
+                    query_prefix = f"query {query_number}, " if len(queries) > 1 else ""
+                    places |= dict.fromkeys(copies, f"{query_prefix}hit {number}")
             meta = replace(answer.meta, hint=None) if answer.meta.hint in hints else answer.meta
             hints.add(answer.meta.hint)
-            text = format_find_answer(replace(answer, hits=hits, meta=meta))
+            text = format_find_answer(replace(answer, meta=meta), places_of_hits)
         blocks.append(f"Question: {_shorten_argument(query)}\n{text}" if len(queries) > 1 else text)
     if left_out := queries[len(answers) :]:
         blocks.append(_format_left_out(left_out[:MAX_NAMED], len(left_out)))
     return "\n\n".join(blocks)
-
-
-def _reduce_to_line(hit: PatternHit) -> PatternHit:
-    subject = get_subject(hit.commit_message)
-    return replace(hit, commit_message=subject, diff_excerpt=None, files=(), file_count=0)
 
 
 def _format_error(error: LineageError) -> str:

@@ -61,9 +61,16 @@ class ShowResult(BaseModel):
     content: dict[str, Any] | None = None
 
 
-def format_find_answer(answer: FindAnswer) -> str:
-    """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint."""
-    lines = [line for number, hit in enumerate(answer.hits, 1) for line in _format_pattern_hit(number, hit)]
+def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = None) -> str:
+    """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint.
+
+    `places`: sha of each hit whose patch the text above shows already -> place of that patch, such as `query 1, hit 2`.
+    """
+    lines = [
+        line
+        for number, hit in enumerate(answer.hits, 1)
+        for line in _format_pattern_hit(number, hit, (places or {}).get(hit.commit_sha))
+    ]
     profile = answer.meta.query_profile
     if profile.changes_search:
         lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
@@ -243,7 +250,8 @@ def _format_omission(count: int, noun: str) -> list[str]:
     return _format_note(f"{format_count(count, f'more {noun}')}: raise `max_tokens`.") if count else []
 
 
-def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
+def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iterator[str]:
+    """Yield the lines of a hit. `place`: as in `format_find_answer`, so that patch and message are not repeated."""
     subject, *body = _split_message(hit.commit_message)
     repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
     # Only a reranked hit, which has `matched`, has a probability as its score.
@@ -251,8 +259,11 @@ def _format_pattern_hit(number: int, hit: PatternHit) -> Iterator[str]:
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
     )
     date = _format_date(hit.commit_date, hit.author_date)
-    evidence = _describe_evidence(hit, hit.commit_message)
+    evidence = _describe_evidence(hit, subject if place else hit.commit_message)
     yield f"{number}. {repository}{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{probability}{evidence}"
+    if place:
+        yield f"shown above ({place})"
+        return
     if description := _describe_files(hit):
         yield description
     yield from _quote(body)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
+from serve.api_types import Compatibility, IndexState
 from serve.errors import BadRequest
-from serve.find_types import FindAnswer, FindRequest
-from serve.mcp.answer_lists import ItemAnswer, ShortenedAnswer, answer_items, find_all
+from serve.excerpts import Detail
+from serve.find_types import (
+    DEFAULT_QUERY_PROFILE,
+    ChangedFile,
+    FindAnswer,
+    FindMeta,
+    FindRequest,
+    PatternHit,
+)
+from serve.mcp.answer_lists import ItemAnswer, ShortenedAnswer, answer_items, build_find_result, find_all
 from stores.errors import LineageError
 from stores.locks import IndexBusy
 from tests.serve.mcp.clients import extract_structured_content, extract_text
@@ -89,6 +100,38 @@ def test_failed_item_has_its_error() -> None:
     }
     with pytest.raises(BadRequest, match=r"No a\.\s+Say b\.\s+No c\."):
         answer_items(make_items("ac"), 2, 9, 1, answer_item)
+
+
+@pytest.mark.parametrize(("queries", "prefix"), [(["retry"], ""), (["retry", "backoff"], "query 1, ")])
+def test_patch_shown_above(queries: list[str], prefix: str) -> None:
+    """A commit that is shown above, or whose copy is, has no patch in the text but that place; its fields stay."""
+    hit = PatternHit(
+        *(
+            "1" * 40,
+            "Retry #3\n\nServers are slow.",
+            "Ada",
+            "2024-02-01T10:00:00Z",
+            "a.py",
+            "modified",
+            "+a = 1",
+        ),
+        *(False, (), 0.5, 0.0, 0.875),
+        files=(ChangedFile("a.py", 1, 0),),
+        file_count=1,
+        also=("2" * 40,),
+    )
+    others = [replace(hit, commit_sha=digit * 40, also=(), commit_message="Retry later") for digit in "32"]
+    meta = FindMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), DEFAULT_QUERY_PROFILE)
+    hits = [[others[0], hit], [replace(hit, also=()), others[1]]]
+    if len(queries) == 1:
+        hits = [[*hits[0], others[1]]]
+    result = build_find_result(queries, [FindAnswer(tuple(group), meta) for group in hits], Detail.FULL, None)
+    text = extract_text(result)
+    assert text.count("+a = 1") == 2
+    assert text.endswith(f". 2222222222 2024-02-01 Retry later\nshown above ({prefix}hit 2)")
+    if len(queries) > 1:
+        assert f"1. 1111111111 2024-02-01 Retry #3\nshown above ({prefix}hit 2)\n2. 2222222222" in text
+    assert json.dumps(extract_structured_content(result)).count("+a = 1") == sum(map(len, hits))
 
 
 def test_cancelled_questions(asked: list[str]) -> None:

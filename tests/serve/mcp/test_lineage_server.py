@@ -153,7 +153,7 @@ def test_structured_content(server: MCPServer[Any]) -> None:
 
 
 def test_several_questions(server: MCPServer[Any]) -> None:
-    """One call answers several questions in order; a commit that an earlier answer shows is one line."""
+    """One call answers several questions in order; of a commit that an earlier answer shows, the place is named."""
     questions = ["timeout in `connect`", "document the timeout"]
     alone = [call_tool(server, "find_pattern", query=question) for question in questions]
     together = call_tool(server, "find_pattern", query=questions[0], more_queries=questions[1:])
@@ -166,6 +166,7 @@ def test_several_questions(server: MCPServer[Any]) -> None:
     assert second_text.startswith(f"Question: {questions[1]}\n1. ")
     assert {hit["commit_sha"] for hit in other["hits"]} <= {hit["commit_sha"] for hit in content["hits"]}
     assert "```" not in second_text
+    assert second_text.count("shown above (query 1, hit ") == len(other["hits"])
     shortened = call_tool(
         server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=60
     )
