@@ -19,7 +19,6 @@ from serve.explain.blame import BlamedLine
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain_types import RelatedCommit
 from serve.index_status import IndexStatus, build_index_hints, load_index_status
-from serve.text import format_commit_count
 from stores import errors, history
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
@@ -242,9 +241,8 @@ def describe_enrichment_limitation(
         return f"The index could not be read. {enrichment.error}"
     if reader.index is None:
         return "There is no index, so coverage and related commits are unknown."
-    if reader.status.commits_behind:
-        commits = format_commit_count(reader.status.commits_behind)
-        return f"The index is {commits} behind HEAD: related commits may be missing."
+    if reader.status.commits_behind:  # the hint has their number
+        return "The index is behind HEAD: related commits may be missing."
     if not enrichment.has_file_history:
         return f"The index has no change of {path}, so there are no related commits."
     return None

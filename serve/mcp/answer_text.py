@@ -99,12 +99,10 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
         lines.append(LEADS_HEADING)
         lines += map(_format_lead, details.leads)
     lines += _format_omission(details.omitted_items or 0, "list item")
-    notes = (
-        details.limitation,
-        details.evolution_limitation,
-        details.enrichment_limitation,
-        answer.meta.hint,
-    )
+    # If the index is missing or behind HEAD, the hint says so, and what to do.
+    is_behind = answer.meta.index_status.commits_behind_head > 0
+    enrichment_limitation = None if is_behind else details.enrichment_limitation
+    notes = (details.limitation, details.evolution_limitation, enrichment_limitation, answer.meta.hint)
     for note in dict.fromkeys(notes):  # the hint can repeat a limitation
         lines += _format_note(note)
     return "\n".join(lines)

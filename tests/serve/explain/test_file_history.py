@@ -14,6 +14,7 @@ from pipeline.git.repository import open_repository
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainRequest
+from serve.mcp.answer_text import format_explain_answer
 from serve.repositories import find_index, locate_index
 from stores import database, index_copy, locks
 from stores.index_location import IndexLocation
@@ -116,16 +117,15 @@ def test_unreachable_commits_are_not_related(repo: Repo, home: Path) -> None:
 
 
 def test_stale_index(repo: Repo, home: Path) -> None:
-    """Lines of commits that are not indexed lower the coverage; limitation and hint say so."""
+    """Lines of commits that are not indexed lower the coverage; limitation and hint say so, a text once."""
     build_index(repo, home, revision="HEAD~8")
     answer = explain(repo, home, "a.py", 1, 8, k=20, include_related=True)
     explained = answer.meta.explain
     assert explained.blame_coverage == 0.75
-    assert (
-        explained.enrichment_limitation
-        == "The index is 8 commits behind HEAD: related commits may be missing."
-    )
+    assert explained.enrichment_limitation == "The index is behind HEAD: related commits may be missing."
     assert answer.meta.hint == "The index is 8 commits behind HEAD: run `lineage index --incremental`."
+    notes = [line for line in format_explain_answer(answer).splitlines() if line.startswith("Note: ")]
+    assert notes == [f"Note: {answer.meta.hint}"]
     assert len(list_hit_commits(answer)) == 8
 
 
