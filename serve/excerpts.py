@@ -23,7 +23,7 @@ from serve.explain_types import ExplainAnswer
 
 if TYPE_CHECKING:
     from serve.commit_types import ChangeSearchAnswer
-    from serve.explain_types import EvolutionLead, ExplainHit
+    from serve.explain_types import EvolutionLead, EvolutionStep, ExplainHit, RelatedCommit
     from serve.find_types import FindAnswer, PatternHit
 
 # Lines of a diff in an answer, about one screen: enough to judge a commit, and five excerpts fit an agent's context.
@@ -59,6 +59,7 @@ MAX_LEADS: Final = 2
 CHARS_PER_TOKEN: Final = 3
 
 AnswerType = TypeVar("AnswerType", "FindAnswer", "ExplainAnswer")
+CommitType = TypeVar("CommitType", "RelatedCommit", "EvolutionStep", "EvolutionLead")
 
 
 class Detail(StrEnum):
@@ -204,7 +205,15 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
         message = cut_message(_remove_sign_offs(hit.commit_message), remaining_chars)
         remaining_chars = max(0, remaining_chars - len(message))
         hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
-    explain = replace(answer.meta.explain, leads=_select_leads(answer.meta.explain.leads))
+    details = answer.meta.explain
+    explain = replace(details, leads=_select_leads(details.leads))
+    if detail is Detail.COMPACT:
+        explain = replace(
+            explain,
+            related_commits=_reduce_to_subjects(details.related_commits),
+            evolution=_reduce_to_subjects(details.evolution),
+            leads=_reduce_to_subjects(explain.leads),
+        )
     return replace(answer, hits=tuple(hits), meta=replace(answer.meta, explain=explain))
 
 
@@ -381,6 +390,10 @@ def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
         lead_counts[first_line] += 1
     selected_indexes = sorted(index for _, index in sorted(ranks)[:MAX_LEADS])
     return tuple(leads[index] for index in selected_indexes)
+
+
+def _reduce_to_subjects(commits: Sequence[CommitType]) -> tuple[CommitType, ...]:
+    return tuple(replace(commit, commit_message=get_subject(commit.commit_message)) for commit in commits)
 
 
 def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:

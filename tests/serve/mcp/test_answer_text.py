@@ -286,7 +286,7 @@ def test_sign_offs() -> None:
 def test_detail_of_an_explanation() -> None:
     """Four changed lines, the explained ones first, 400 characters of all messages and two leads stay.
 
-    In compact answers, only the subjects stay.
+    In compact answers, only the subjects stay, also of related and earlier commits.
     """
     details = ExplainDetails((7, 12), 1, 1.0, None)
     answer = build_explain_answer(
@@ -308,6 +308,15 @@ def test_detail_of_an_explanation() -> None:
     assert reduced.meta.explain.leads == (leads[0], leads[2])
     (compact,) = reduce_explain_answer(answer, Detail.COMPACT).hits
     assert (compact.diff_excerpt, compact.commit_message) == (None, "Retry")
+    message, date = "Add\n\nMore.", "2020-01-01"
+    related = RelatedCommit("a" * 40, message, "Ada", date, 1)
+    step = EvolutionStep("a" * 40, message, "Ada", date, "a.py", (7,), "modified", "a", "EXACT")
+    lead = EvolutionLead("a" * 40, message, "Ada", date, "a.py", (7,), "a")
+    details = replace(details, related_commits=(related,), evolution=(step,), leads=(lead,))
+    for detail, expected in ((Detail.COMPACT, "Add"), (Detail.NORMAL, message)):
+        explain = reduce_explain_answer(build_explain_answer(details=details), detail).meta.explain
+        assert explain.related_commits[0].commit_message == expected
+        assert explain.evolution[0].commit_message == explain.leads[0].commit_message == expected
     assert reduce_explain_answer(answer, Detail.FULL) == answer
 
 
