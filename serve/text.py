@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Suggested lineage commands that take a PATH argument. With `--help` they need none.
 LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
+# Suggested command that takes the path as an option.
+SHOW_COMMAND: Final = re.compile(r"`(lineage show [^`]*)`")
 # Suggested git commands that must run in the repository.
 GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
 # Hint for commits that could not be read.
@@ -93,6 +95,10 @@ def add_path_to_commands(text: str, path: Path | None = None) -> str:
     """Add the path, by default the current PATH argument, to each lineage or git command in backquotes."""
     path = path or _path_argument.get()
     text = LINEAGE_COMMAND.sub(lambda match: f"`{add_path_to_command(match[1], path)}`", text)
+    if str(path) != ".":
+        text = SHOW_COMMAND.sub(
+            lambda match: f"`{add_path_to_command(f'{match[1]} --repository', path)}`", text
+        )
     return GIT_COMMAND.sub(lambda match: f"`git {_format_git_directory_option(path)}{match[1]}`", text)
 
 

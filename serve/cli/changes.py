@@ -252,7 +252,7 @@ def show_command(
 
     cwd = Path.cwd()
     home = config.load_settings().home
-    path = resolve_repository_path(home, repository, cwd) if repository else cwd
+    path = remember_path(resolve_repository_path(home, repository, cwd)) if repository else cwd
     answer = show_commit(ShowRequest(commit, file, lines), path, cwd, home)
     print_answer(
         partial(format_json, answer.to_json_dict()),

@@ -136,6 +136,12 @@ def test_git_option_for_a_file_is_its_directory(tmp_path: Path) -> None:
         ("-x", "`lineage index --force`", "`lineage index --force ./-x`"),
         ("a b", "`lineage status` says it", "`lineage status 'a b'` says it"),
         (".", "`lineage index`", "`lineage index`"),
+        (
+            "-x y",
+            "`lineage show 1f2e:a.py` shows it",
+            "`lineage show 1f2e:a.py --repository './-x y'` shows it",
+        ),
+        (".", "`lineage show 1f2e:a.py` shows it", "`lineage show 1f2e:a.py` shows it"),
         ("../x", "`lineage index --help` lists them", "`lineage index --help` lists them"),
         ("../x", "`lineage gc`, `lineage indexed`", "`lineage gc`, `lineage indexed`"),
         ("a b", "`git fetch --unshallow`", "`git -C 'a b' fetch --unshallow`"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -37,6 +38,7 @@ from serve.mcp.answer_lists import answer_items
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.tools import RepositoryResolver
 from tests.repos import Repo
+from tests.serve.commands import read_output, run_captured
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
 
@@ -528,6 +530,23 @@ def test_commands_name_the_repository(
         texts = extract_text(result) + json.dumps(result.structured_content)
         for command in re.findall(r"`(lineage index[^`]*)`", texts):
             assert command.endswith(f" '{other.path}'")
+
+
+@pytest.mark.parametrize("file", ["absent.py", "b.py"])
+def test_hints_about_files_name_the_repository(
+    repo: Repo, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    """The command in the hint about a file that a commit lacks or does not change works from any directory."""
+    other = Repo.create(tmp_path / "an other")
+    other.commit_file("b.py", "b = 1\n")
+    other.commit_file("a.py", "a = 1\n")
+    result = call_tool(
+        create_server(repo, home), "show_commit", commit="HEAD", path=file, repository=str(other.path)
+    )
+    *_, command = re.findall(r"`lineage ([^`]*)`", extract_text(result))
+    read_output(capsys, *shlex.split(command))
+    _, _, error = run_captured("show", "HEAD", file, "--repository", other.path, cwd=tmp_path)
+    assert f"`lineage {command}`" in error
 
 
 def test_errors_of_commits_name_the_repository(repo: Repo, home: Path) -> None:
