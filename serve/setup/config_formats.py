@@ -69,15 +69,15 @@ def set_json_entry(text: str, key: str, name: str, entry: Any) -> str:
     return text[: existing.value_start] + value + text[existing.value_end :]
 
 
-def remove_json_entry(text: str, key: str, name: str) -> str:
+def remove_json_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
     """Return the text without the entry, and without the object at `key` if nothing else is in it.
 
-    A comment outside the entry belongs to the user, so an object with one stays.
+    A comment outside the entry belongs to the user, so an object with one stays. `keeps_key`: any object stays.
     """
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
     parent = _parse_object(plain, root.members[key].value_start)
-    if parent.has_nothing_but(name, text):
+    if parent.has_nothing_but(name, text) and not keeps_key:
         return _remove_member(text, root, key)
     return _remove_member(text, parent, name)
 
@@ -269,8 +269,11 @@ def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str
     return text + (line_ending if text else "") + table
 
 
-def remove_toml_entry(text: str, key: str, name: str) -> str:
-    """Return the text without the table `[key.name]`, and without the table `key` if nothing else is in it."""
+def remove_toml_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
+    """Return the text without the table `[key.name]`, and without the table `key` if nothing else is in it.
+
+    `keeps_key`: a table `key` that is written out stays.
+    """
     expected_content = parse_toml(text)
     del expected_content[key][name]
     lines = text.splitlines(keepends=True)
@@ -278,7 +281,7 @@ def remove_toml_entry(text: str, key: str, name: str) -> str:
     edited_text = next(
         (candidate for candidate in candidates if _has_content(candidate, expected_content, key)), None
     )
-    return edited_text or _remove_table(text, key, name)
+    return edited_text or _remove_table(text, key, name, keeps_key=keeps_key)
 
 
 def _find_headers(lines: list[str], key: str, name: str) -> list[int]:
@@ -306,11 +309,11 @@ def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
     return "".join([*before, *after])
 
 
-def _remove_table(text: str, key: str, name: str) -> str:
+def _remove_table(text: str, key: str, name: str, *, keeps_key: bool) -> str:
     document = tomlkit.parse(text)
     servers: Any = document[key]
     del servers[name]
-    if not servers:
+    if not servers and not keeps_key:
         del document[key]
     return tomlkit.dumps(document)
 
@@ -369,14 +372,15 @@ class ConfigFormat:
 
     `parse(text)`: the value of a text. Raises ValueError if it is invalid.
     `format_document(key, name, entry)`: a text with only this entry.
-    `set_entry(text, key, name, entry)`, `remove_entry(text, key, name)`: the text with or without the entry.
+    `set_entry(text, key, name, entry)`, `remove_entry(text, key, name, keeps_key=...)`: the text with or without the
+    entry.
     """
 
     title: str
     parse: Callable[[str], Any]
     format_document: Callable[[str, str, Any], str]
     set_entry: Callable[[str, str, str, Any], str]
-    remove_entry: Callable[[str, str, str], str]
+    remove_entry: Callable[..., str]
 
 
 JSON: Final = ConfigFormat("JSON", parse_json, format_json_document, set_json_entry, remove_json_entry)

@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -112,7 +113,9 @@ class ConfigFile:
         existing = self._find_entry(text, server)
         if existing is None or not starts_server(existing, server):
             return EditResult(EditAction.UNCHANGED, self.path)
-        after = self.shape.config_format.remove_entry(text, self.shape.key, server.name)
+        after = self.shape.config_format.remove_entry(
+            text, self.shape.key, server.name, keeps_key=self._has_backup_with_key(server)
+        )
         remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
         is_created_by_lineage = (
@@ -162,10 +165,22 @@ class ConfigFile:
     def _has_backup_without(self, server: Server) -> bool:
         """Return whether the file was backed up before it got the server's entry. True for an unreadable backup."""
         try:
-            backup = file_edit.read_file(self._backup)
-            return backup is not None and self._find_entry(backup.decode(), server) is None
+            return self._read_original(server) is not None
         except (LineageError, ValueError, RecursionError, AttributeError):
             return True
+
+    def _has_backup_with_key(self, server: Server) -> bool:
+        """Return whether the backup from before the server's entry has the key of servers, maybe without any."""
+        with suppress(LineageError, ValueError, RecursionError, AttributeError):
+            original = self._read_original(server)
+            return original is not None and self.shape.key in self.shape.config_format.parse(original)
+        return False
+
+    def _read_original(self, server: Server) -> str | None:
+        """Return the backup from before the file got the server's entry; None without such a backup."""
+        backup = file_edit.read_file(self._backup)
+        text = None if backup is None else backup.decode()
+        return None if text is None or self._find_entry(text, server) is not None else text
 
     def _replace_file(
         self, before: bytes | None, after: str, *, is_update: bool = False, is_deletion: bool = False

@@ -119,7 +119,26 @@ def test_file_that_existed_is_kept(file: Path, text: str) -> None:
     for _ in range(2):
         get_config_file(file).write(SERVER)
         assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
-        assert json.loads(file.read_text()) in ({}, {"mcpServers": {}})
+        assert json.loads(file.read_text()) == json.loads(text or "{}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ("mcpServers", '{\n  "mcpServers": {},\n  "theme": "dark"\n}\n'),
+        ("servers", '{"servers": {}}'),
+        ("toml", 'mcp_servers = {}\nmodel = "o"\n'),
+        ("toml", "[mcp_servers]\n\n[tools]\nweb = true\n"),
+    ],
+)
+def test_empty_key_is_kept(file: Path, shape: str, text: str) -> None:
+    """Removal keeps the key of servers if the file had it before the entry was added, even without any server."""
+    file.parent.mkdir()
+    file.write_text(text)
+    get_config_file(file, shape).write(SERVER)
+    get_config_file(file, shape).write(SERVER_WITH_HOME)
+    assert get_config_file(file, shape).remove(SERVER).action is EditAction.CHANGED
+    assert file.read_text() == text
 
 
 def test_file_of_other_hands_is_kept(file: Path) -> None:
