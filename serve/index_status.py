@@ -71,7 +71,8 @@ class IndexStatus:
     - `unreadable_commits`: number of commits that could not be read.
     - `vector_share`: share of the hunks, from 0 to 1, whose text has a vector.
     - `index_holder`: process that holds the index, if a copy of the index was read; else None.
-    - `is_run_active`: True if an index run is active. For a complete index this is not checked, and False.
+    - `is_run_active`: True if an index run is active. Not checked, and False, for an index that is complete and
+      compatible.
     - `indexed_until`: date of the last indexed commit; set only during an active run.
     - `range_coverage`: set only if the request has a range.
     - `branch_patterns`: patterns of refs that are indexed besides HEAD; loaded only by `load_status_at_path`.
@@ -166,12 +167,14 @@ def load_index_status(
         vector_share=recorded_state.vector_share,
         index_holder=index_holder,
     )
-    is_incomplete = status.commits_behind > 0 or status.vector_share < 1
-    if not location or not is_incomplete or not locks.is_run_active(location.folder):
+    verdict = status.verdict
+    needs_run = status.commits_behind > 0 or status.vector_share < 1 or (verdict and verdict.remedy)
+    if not location or not needs_run or not locks.is_run_active(location.folder):
         return status
     last_commit = status.last_indexed_commit
     indexed_until = repository.read_commit(last_commit).commit_date if last_commit else None
-    return replace(status, is_run_active=True, indexed_until=indexed_until)
+    verdict = verdict and verdict.during_run()
+    return replace(status, is_run_active=True, indexed_until=indexed_until, verdict=verdict)
 
 
 def add_range(

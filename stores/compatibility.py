@@ -8,7 +8,7 @@ index look more current than it is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -128,7 +128,7 @@ class CompatibilityVerdict:
 
     - `reason`: text that lists the components that differ; None if none is known to differ.
     - `missing`: components without a recorded version.
-    - `remedy`: command that makes the index compatible; None for a compatible index.
+    - `remedy`: command that makes the index compatible; None for a compatible index, and see `during_run`.
     """
 
     status: CompatibilityStatus
@@ -141,6 +141,14 @@ class CompatibilityVerdict:
         """True until the first index run finishes; it may be in progress or interrupted."""
         return self.remedy == RESUME_COMMAND
 
+    def during_run(self) -> CompatibilityVerdict:
+        """Return the verdict while an index run is at work: without the advice to start one with `--force`."""
+        if self.remedy != FORCE_COMMAND:
+            return self
+        note = "an index run is at work"
+        reason = self.reason.replace(f"run `{FORCE_COMMAND}`", note) if self.reason else note
+        return replace(self, reason=reason, remedy=None)
+
     def __str__(self) -> str:
         """Return the text that `lineage status` prints."""
         if self.status is CompatibilityStatus.NEEDS_REFRESH:
@@ -151,7 +159,7 @@ class CompatibilityVerdict:
             missing = (
                 "any component until a run ends" if self.has_no_finished_run else ", ".join(self.missing)
             )
-            return f"unknown (no metadata for {missing})"
+            return f"unknown (no metadata for {missing}{f'; {self.reason}' if self.reason else ''})"
         return "compatible"
 
 

@@ -321,4 +321,5 @@ def _check_compatibility(verdict: CompatibilityVerdict) -> CheckResult:
     if verdict.status is CompatibilityStatus.COMPATIBLE:
         return report_ok("compatibility", str(verdict))
     create_result = report_problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else report_warning
-    return create_result("compatibility", str(verdict), f"Run `{verdict.remedy}`.")
+    remedy = f"Run `{verdict.remedy}`." if verdict.remedy else ""
+    return create_result("compatibility", str(verdict), remedy)

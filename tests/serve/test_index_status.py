@@ -182,6 +182,27 @@ def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "run `lineage index`" in (find_pattern(request, repo.path, home).meta.hint or "")
 
 
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_active_forced_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, is_unknown: bool) -> None:
+    """While a run refreshes a complete index, status, doctor and hints say so instead of advising `--force`."""
+    run_index(repo)
+    set_component_version(monkeypatch, "CHUNKER_VERSION")
+    location = get_location(repo, home)
+    if is_unknown:
+        with database.open_for_writing(location) as connection:
+            connection.execute("UPDATE metadata SET version = NULL WHERE component = 'reranker_model'")
+    advice = f"lineage index --force {repo.path}"
+    assert advice in run_captured("status", repo.path)[1]
+    with locks.acquire_run_lock(location):
+        _, output, _ = run_captured("status", repo.path)
+        check = run_checks(repo.path)["compatibility"]
+        (hint,) = build_index_hints(load_status_at_path(repo.path, home)[1])
+    assert "; an index run is at work)\n" in output and "--force" not in output
+    assert check.found.endswith("; an index run is at work)") and not check.remedy
+    assert hint.endswith("; an index run is at work).")
+    assert advice in run_captured("status", repo.path)[1]
+
+
 def test_time_of_a_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint of a repository without an index says how many commits there are and how long the run takes."""
     monkeypatch.setattr("serve.index_status.count_usable_cpus", lambda: 2)
