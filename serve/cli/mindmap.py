@@ -25,7 +25,7 @@ from serve.cli.terminal import (
     print_warning,
     run_app,
 )
-from serve.text import escape_controls, escape_json_controls, format_count
+from serve.text import escape_controls, escape_json_controls, escape_line, format_count
 from serve.viewer import discovery
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ def list_command(
     if as_json:
         print_raw(escape_json_controls(msgspec.json.encode(maps.summaries).decode()))
     elif maps.summaries:
-        print_raw("\n".join(escape_controls(_format_summary(summary)) for summary in maps.summaries))
+        print_raw("\n".join(escape_line(_format_summary(summary)) for summary in maps.summaries))
     elif query:
-        print_raw(f"No map contains all of these words: {escape_controls(query)}")
+        print_raw(f"No map contains all of these words: {escape_line(query)}")
     else:
         print_raw("No maps yet. An agent creates one with `create_mindmap`.")
 
@@ -240,7 +240,7 @@ def _print_mindmap(document: Mindmap, console: Console, start: str, depth: int |
         console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
     counts = compute_progress(document)
     is_finished = 0 < counts.total == counts.completed
-    footer = Text(escape_controls(" · ".join(_format_footer(document, counts))))
+    footer = Text(escape_line(" · ".join(_format_footer(document, counts))))
     console.print()
     console.print(footer, soft_wrap=True, style="green" if is_finished else "")
 
@@ -257,8 +257,8 @@ def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     mark = f"{line.mark} " if line.mark else ""
     remarks = f"  {', '.join(line.remarks)}" if line.remarks else ""
     return [
-        (f"{mark}{escape_controls(line.label)}", style),
-        (f"  {escape_controls(node.id)}{escape_controls(remarks)}", "dim"),
+        (f"{mark}{escape_line(line.label)}", style),
+        (f"  {escape_line(node.id)}{escape_line(remarks)}", "dim"),
     ]
 
 

@@ -18,7 +18,14 @@ from serve.excerpts import get_subject
 from serve.explain_types import ExplainAnswer, ExplainDetails, ExplainedLine, ExplainHit, RelatedCommit
 from serve.find_types import FindAnswer, FindMeta, PatternHit
 from serve.references import describe_evidence
-from serve.text import LEADS_HEADING, SHA_DIGITS, add_path_to_command, escape_controls, format_ranges
+from serve.text import (
+    LEADS_HEADING,
+    SHA_DIGITS,
+    add_path_to_command,
+    escape_controls,
+    escape_line,
+    format_ranges,
+)
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -149,20 +156,20 @@ def _format_find_heading(hit_number: int, hit: PatternHit) -> Text:
     heading.append(f"{hit_number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
     heading.append(
-        f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
+        f"  {hit.commit_date[:10]}  {escape_line(hit.commit_author)}  score {hit.combined_score:.2f}"
     )
     heading.append(format_evidence(hit), style="green")
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
-    repository = f"{escape_controls(hit.repository)}: " if hit.repository else ""
-    heading.append(f"\n    {repository}{escape_controls(hit.file_path) or NO_FILE}", style="cyan")
+    repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
+    heading.append(f"\n    {repository}{escape_line(hit.file_path) or NO_FILE}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
     if symbols := hit.related_head_symbols:
-        names = ", ".join(map(escape_controls, symbols[:MAX_SYMBOLS]))
+        names = ", ".join(map(escape_line, symbols[:MAX_SYMBOLS]))
         ellipsis = ", …" if len(symbols) > MAX_SYMBOLS else ""
         heading.append(f"  in {names}{ellipsis}", style="magenta")
     if hit.matched is not None:
         weakness = "weak match; " if hit.weak else ""
-        heading.append(f"\n    {weakness}{escape_controls(hit.matched)}", style="dim")
+        heading.append(f"\n    {weakness}{escape_line(hit.matched)}", style="dim")
     return heading
 
 
@@ -170,10 +177,10 @@ def _format_find_footer(meta: FindMeta) -> Iterator[Text]:
     from rich.text import Text
 
     if meta.hint:
-        yield Text(escape_controls(meta.hint), style="bold yellow")
+        yield Text(escape_line(meta.hint), style="bold yellow")
     profile = meta.query_profile
     if profile.changes_search:
-        yield Text(f"query profile {profile.name}: {escape_controls(profile.explanation)}", style="dim")
+        yield Text(f"query profile {profile.name}: {escape_line(profile.explanation)}", style="dim")
 
 
 def print_explain_answer(answer: ExplainAnswer, console: Console) -> None:
@@ -240,10 +247,10 @@ def _format_explain_heading(hit_number: int, hit: ExplainHit) -> Text:
     heading = Text()
     heading.append(f"{hit_number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:SHA_DIGITS]}", style=_get_color(hit_number))
-    heading.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    heading.append(f"  {hit.commit_date[:10]}  {escape_line(hit.commit_author)}")
     heading.append(format_evidence(hit), style="green")
     heading.append("".join(f"\n    {line}" for line in body), style="dim")
-    heading.append(f"\n    {escape_controls(hit.file_path)}", style="cyan")
+    heading.append(f"\n    {escape_line(hit.file_path)}", style="cyan")
     return heading.append(f"  {_format_line_ranges(hit.blame_lines)}", style="dim")
 
 
@@ -263,7 +270,7 @@ def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
         row = _format_sha_and_date(step.commit_sha, step.commit_date).append(f"  {step.step:<{STEP_WIDTH}}  ")
         row.append(format_message_lines(step.commit_message)[0], style="bold")
         yield row.append(f"  {_format_line_ranges(step.lines)}" if is_range else "", style="dim")
-        row = Text(f"    {escape_controls(step.file_path)}", style="cyan")
+        row = Text(f"    {escape_line(step.file_path)}", style="cyan")
         row.append(" ≈ " if step.provenance == "INFERRED" else " = ", style="dim")
         yield row.append(escape_controls(step.text).expandtabs(4))
     if details.leads:
@@ -273,7 +280,7 @@ def _format_evolution(details: ExplainDetails) -> Iterator[Text]:
         row.append(f"  {format_message_lines(lead.commit_message)[0]}")
         yield row.append(f"  {escape_controls(lead.text).expandtabs(4)}", style="dim")
     if details.evolution_limitation:
-        yield Text(escape_controls(details.evolution_limitation), style="dim")
+        yield Text(escape_line(details.evolution_limitation), style="dim")
     if details.evolution or details.leads or details.evolution_limitation:
         yield Text()
 
@@ -291,7 +298,7 @@ def _format_related_commits(commits: Sequence[RelatedCommit]) -> Iterator[Text]:
         yield Text("Related commits in the file's history (context, not proof):", style="dim")
     for commit in commits:
         row = Text().append(f"    {commit.commit_sha[:SHA_DIGITS]}", style="dim")
-        row.append(f"  {commit.commit_date[:10]}  {escape_controls(commit.commit_author)}  ")
+        row.append(f"  {commit.commit_date[:10]}  {escape_line(commit.commit_author)}  ")
         yield row.append(format_message_lines(commit.commit_message)[0])
     if commits:
         yield Text()
@@ -302,11 +309,11 @@ def _format_explain_footer(answer: ExplainAnswer) -> Iterator[Text]:
 
     details, hint = answer.meta.explain, answer.meta.hint or ""
     if details.limitation:
-        yield Text(escape_controls(details.limitation), style="bold")
+        yield Text(escape_line(details.limitation), style="bold")
         # The hint begins with the limitation, for programs that show only the hint.
         hint = hint.removeprefix(details.limitation).strip()
     if hint:
-        yield Text(escape_controls(hint), style="bold yellow")
+        yield Text(escape_line(hint), style="bold yellow")
     if answer.hits:
         yield Text(_format_explain_summary(details, len(answer.hits)), style="dim")
 
@@ -352,7 +359,7 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         fields["unreadable"] = (
             f"{text.format_commit_count(status.unreadable_commits)}; {text.UNREADABLE_HINT}"
         )
-    return "\n".join(f"{name}: {escape_controls(value)}" for name, value in fields.items())
+    return "\n".join(f"{name}: {escape_line(value)}" for name, value in fields.items())
 
 
 def _format_cache(cache: CacheStatus) -> str:
@@ -392,17 +399,17 @@ def _build_row(repository: NamedRepository, home: Path) -> tuple[str, ...]:
     if str(location.path) != repository.path or status.verdict is None:
         return _build_row_without_counts(repository.name, "another repository has its path now")
     return (
-        escape_controls(repository.name),
+        escape_line(repository.name),
         f"{status.commits:,}",
         f"{status.commits_behind:,}",
         f"{int(status.vector_share * 100)} %",
         format_rfc3339(status.indexed_at) if status.indexed_at else UNKNOWN,
-        escape_controls(str(status.verdict)),
+        escape_line(str(status.verdict)),
     )
 
 
 def _build_row_without_counts(name: str, state: str) -> tuple[str, ...]:
-    return escape_controls(name), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, escape_controls(state)
+    return escape_line(name), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, escape_line(state)
 
 
 def _format_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -63,7 +63,7 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: 
             console.print(row, no_wrap=True, overflow="ellipsis")
         console.print()
     if answer.meta.hint:
-        console.print(Text(escape_controls(answer.meta.hint), style="bold yellow"))
+        console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
     details = answer.meta.search
     console.print(Text(details.count, style="bold"))
     if details.limitation:
@@ -76,11 +76,11 @@ def _format_hit(number: int, hit: ChangeHit, *, compact: bool) -> Iterator[Text]
     subject = format_message_lines(hit.commit_subject)[0]
     yield Text().append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     row = Text().append(f"    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
-    row.append(f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}")
+    row.append(f"  {hit.commit_date[:10]}  {escape_line(hit.commit_author)}")
     yield row.append(format_evidence(hit), style="green")
     remaining_lines = MAX_LINES
     for file in hit.files:
-        row = Text().append(f"    {escape_controls(file.path)}", style="cyan")
+        row = Text().append(f"    {escape_line(file.path)}", style="cyan")
         yield row.append(f"  {file.change_kind}, +{file.added} -{file.removed}", style="dim")
         shown_lines = file.lines[:remaining_lines]
         for line in shown_lines:
@@ -163,7 +163,7 @@ def print_show_answer(answer: ShowAnswer, console: Console) -> None:
     for row in _format_diff_or_content(answer.diff, answer.content):
         console.print(row, soft_wrap=True)
     if answer.limitation:
-        console.print(Text(escape_controls(answer.limitation), style="bold yellow"))
+        console.print(Text(escape_line(answer.limitation), style="bold yellow"))
 
 
 def _format_commit(commit: CommitDetails) -> Iterator[Text]:
@@ -175,7 +175,7 @@ def _format_commit(commit: CommitDetails) -> Iterator[Text]:
     date = (
         f"{commit.author_date} (committed {commit.commit_date})" if commit.author_date else commit.commit_date
     )
-    yield Text(f"{escape_controls(commit.commit_author)} <{escape_controls(commit.author_email)}>  {date}")
+    yield Text(f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>  {date}")
     if evidence := format_evidence(commit).strip():
         yield Text(evidence, style="green")
     yield Text()
@@ -201,9 +201,9 @@ def _format_file(file: CommitFile) -> Text:
 
     added, removed = ("?" if count is None else count for count in (file.added, file.removed))
     row = Text().append(f"+{added:<5}", style="green").append(f"-{removed:<5}", style="red")
-    row.append(f" {escape_controls(file.path)}", style="cyan").append(f"  {file.change_kind}", style="dim")
+    row.append(f" {escape_line(file.path)}", style="cyan").append(f"  {file.change_kind}", style="dim")
     if file.old_path:
-        row.append(f" from {escape_controls(file.old_path)}", style="dim")
+        row.append(f" from {escape_line(file.old_path)}", style="dim")
     return row.append(f", {file.limitation}", style="dim") if file.limitation else row
 
 
@@ -215,7 +215,7 @@ def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) 
         for line in escape_controls(diff.text.replace("\r\n", "\n")).removesuffix("\n").split("\n"):
             yield Text(line, style=get_line_style(line))
     if content:
-        name = escape_controls(content.path)
+        name = escape_line(content.path)
         yield Text(
             f"{name}  lines {content.first_line}-{content.last_line} of {content.line_count}", style="cyan"
         )

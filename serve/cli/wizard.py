@@ -45,7 +45,7 @@ from serve.cli.wizard_questions import (
 )
 from serve.errors import BadRequest, Cancelled
 from serve.index_status import IndexStatus
-from serve.text import escape_controls, format_commit_count, format_path_arguments
+from serve.text import escape_controls, escape_line, format_commit_count, format_path_arguments
 
 # Wait for more bytes after Esc. An arrow key sends Esc and two more bytes, on a slow line within 50 ms.
 ESCAPE_SECONDS: Final = 0.15
@@ -208,9 +208,7 @@ def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None
     if not options.rebuild:
         return
     lost_content = format_commit_count(status.commits) if status.commits else "all it contains"
-    question = (
-        f"Really delete the index of {escape_controls(root.name)} ({lost_content}) and build a new one?"
-    )
+    question = f"Really delete the index of {escape_line(root.name)} ({lost_content}) and build a new one?"
     if not confirm(question, default=False):
         raise Cancelled
 
@@ -221,7 +219,7 @@ def _format_heading(root: Path, status: IndexStatus) -> str:
     else:
         state = f"{format_commit_count(status.commits)} indexed, {status.commits_behind:,} to index"
     return (
-        f"Index {escape_controls(str(root))}\n{state}\n"
+        f"Index {escape_line(str(root))}\n{state}\n"
         "Nothing happens before the last question. Esc or Ctrl-C cancels at any question.\n"
     )
 

@@ -36,7 +36,7 @@ from serve.maintenance.checks import (
     report_warning,
 )
 from serve.repositories import locate_index
-from serve.text import add_path_to_commands, escape_controls, format_count
+from serve.text import add_path_to_commands, escape_line, format_count
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def _print_result(result: CheckResult, console: Console) -> None:
     line = Text()
     line.append(f"{_SYMBOLS[result.verdict]} ", style=_STYLES[result.verdict])
     line.append(f"{result.name:<{NAME_WIDTH}}  ", style="bold")
-    console.print(line.append(escape_controls(result.found)))
+    console.print(line.append(escape_line(result.found)))
     if result.remedy:
         style = "dim" if result.verdict is Verdict.OK else ""
-        console.print(Text(f"  {'':<{NAME_WIDTH}}  → {escape_controls(result.remedy)}", style=style))
+        console.print(Text(f"  {'':<{NAME_WIDTH}}  → {escape_line(result.remedy)}", style=style))
 
 
 def _format_summary(results: Sequence[CheckResult]) -> str:

@@ -25,7 +25,7 @@ from serve.cli.terminal import print_raw, print_warning
 from serve.daemon import process
 from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.repositories import locate_index
-from serve.text import escape_controls, format_count
+from serve.text import escape_line, format_count
 from stores import database, embedding_cache, history, index_location, locks, maintenance, writer
 from stores.errors import LineageError
 from stores.hunk_details import Connection
@@ -126,7 +126,7 @@ def _select_items(
     is_confirmed = bool(certain_items) and confirm(f"Delete {_count_items(len(certain_items))}?")
     # One question for each, because one disk may be gone for good and another only unmounted.
     confirmed_items = [
-        item for item in uncertain_items if confirm(escape_controls(f"Also delete the {item.description}?"))
+        item for item in uncertain_items if confirm(escape_line(f"Also delete the {item.description}?"))
     ]
     return [*(certain_items if is_confirmed else []), *confirmed_items]
 
@@ -159,7 +159,7 @@ def format_items(items: Sequence[DeletableItem]) -> list[str]:
 
 def format_item(item: DeletableItem) -> str:
     """Return the size of the item, what it is, and why it can be deleted."""
-    return escape_controls(f"{format_size(item.size_bytes):>9}  {item.description}: {item.reason}")
+    return escape_line(f"{format_size(item.size_bytes):>9}  {item.description}: {item.reason}")
 
 
 def format_size(size: int) -> str:

@@ -19,7 +19,7 @@ from pipeline.ignore_suggestions import IgnorePlan, PatternEffect, Suggestion, p
 from serve.errors import BadRequest
 from serve.setup.file_edit import FileChange, ManagedSection, SectionMarkerError, read_file
 from serve.setup.git_hooks import BareRepository, check_editable
-from serve.text import SHA_DIGITS, escape_controls, format_commit_count, format_count
+from serve.text import SHA_DIGITS, escape_line, format_commit_count, format_count
 from stores.errors import LineageError
 
 SECTION: Final = ManagedSection(
@@ -204,7 +204,7 @@ def _format_suggestions(plan: IgnorePlan) -> Iterator[str]:
     if not plan.suggestions:
         yield "No suggestions: no large directory has only copied or generated files, data or prose."
         return
-    patterns = [escape_controls(suggestion.pattern) for suggestion in plan.suggestions]
+    patterns = [escape_line(suggestion.pattern) for suggestion in plan.suggestions]
     width = max(map(len, patterns))
     yield "Suggested for .lineageignore:"
     for pattern, suggestion in zip(patterns, plan.suggestions, strict=True):
@@ -223,7 +223,7 @@ def _format_effect(effect: PatternEffect, plan: IgnorePlan) -> str:
 
 
 def _format_directory_name(directory: DirectoryStats) -> str:
-    name = "(top level)" if directory.path == ROOT else escape_controls(directory.path)
+    name = "(top level)" if directory.path == ROOT else escape_line(directory.path)
     return name if len(name) <= MAX_NAME_WIDTH else f"{name[: MAX_NAME_WIDTH - 1]}…"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from serve.find_types import FindRequest
 from stores.index_location import LOCATION_FILE
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
-from tests.serve.commands import create_timeout_repo, run_lineage
+from tests.serve.commands import create_timeout_repo, read_output, run_lineage
 from tests.serve.sample_index import build_index
 
 
@@ -72,6 +73,22 @@ def test_hits_on_a_terminal_name_the_repository(home: Path) -> None:
     with console.capture() as capture:
         print_hits(request.text, answer, console)
     assert "\n    two: src/udp.py  added" in capture.get()
+
+
+def test_path_with_a_line_break(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line break or escape sequence in a path adds no line and no control character to the output."""
+    repo = create_timeout_repo(tmp_path / "a\nid: \x1b[2J")
+    repo.commit_file("x\ny.py", "timeout()\n", "Call the timeout")
+    build_index(repo, home)
+    repo.commit_file("x.py", "x = 1\n", "Count")
+    name = "a␊id: ␛[2J"
+    assert read_output(capsys, "status", repo.path).splitlines()[0] == f"repo: {tmp_path}/{name}"
+    assert read_output(capsys, "status", "--all").splitlines()[1].startswith(f"{name}  ")
+    output = read_output(capsys, "query", "--all", "-q", "call the timeout", "--no-rerank", "--text")
+    assert f"    {name}: x␊y.py  added" in output and f"{name}: The index is 1 commit behind HEAD" in output
+    shutil.rmtree(repo.path)
+    assert f"index of {tmp_path}/{name}: " in read_output(capsys, "gc")
+    assert f"{tmp_path}/{name} does not exist" in read_output(capsys, "status", "--all")
 
 
 def test_status_all_is_a_table(
