@@ -85,8 +85,8 @@ def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
         if depth > validation.MAX_DEPTH:
             raise create_depth_error()
         batch.append(_parse_node(node, parent))
-        validation.check_batch_size(batch, "nodes")
         stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(node))]
+    validation.check_batch_size(batch, "nodes")
     return batch
 
 

@@ -235,8 +235,9 @@ def test_deep_nesting() -> None:
 
 def test_node_limits() -> None:
     """A call and a map have a maximum of nodes; an empty call is an error too."""
-    with pytest.raises(validation.OverLimit, match="At most 1,000 nodes"):
-        flatten_nodes([{"label": "x"}] * 1_001)
+    for nodes in ([{"label": "x"}] * 3_000, [{"label": "x", "children": [{"label": "y"}] * 2_999}]):
+        with pytest.raises(validation.OverLimit, match=r"At most 1,000 nodes .* this one has 3,000\."):
+            flatten_nodes(nodes)
     with pytest.raises(validation.BadText, match="The list of nodes is empty"):
         add_nodes(create_map(), ROOT, [], NOON)
     document = create_map()
