@@ -155,19 +155,34 @@ def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
 def list_indexes(home: Path) -> Iterator[IndexLocation]:
     """Yield every index under `home` whose directory is not a symlink.
 
-    The repository's path is read from `place.json`. If this file is missing or damaged, the path is read from the index
-    itself, and the next index run writes the file again. An index whose path cannot be read is left out.
+    The repository's path is read from `place.json`. If this file is missing, damaged or edited by hand, the path that
+    the index itself has is preferred, and the next index run writes a missing file again. An index whose path cannot be
+    read is left out.
     """
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         location = IndexLocation(home, folder.name, folder, None)
-        repository = _read_location_file(folder / LOCATION_FILE) or read_recorded_repository(location)
+        repository = _read_repository(location)
         if repository is not None:
             path, first_commit = repository
             yield IndexLocation(home, folder.name, Path(path), first_commit)
 
 
-def read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
+def _read_repository(location: IndexLocation) -> tuple[str, str] | None:
+    """Return path and first commit of the repository of an index; None if they cannot be read."""
+    in_file = _read_location_file(location.folder / LOCATION_FILE)
+    if in_file is not None:
+        path, first_commit = in_file
+        if _build_new_location(location.home, Path(path), first_commit).repo_id == location.repo_id:
+            return in_file
+    in_index = _read_recorded_repository(location)
+    # A user who moved the repository may have edited the file. Then the path in the index does not exist.
+    if in_file is not None and (in_index is None or not Path(in_index[0]).exists()):
+        return in_file
+    return in_index
+
+
+def _read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
     """Return path and first commit as the index itself records them; None if it cannot be read without waiting."""
     if not location.database.is_file():
         return None
@@ -264,6 +279,7 @@ def _read_location_file(file: Path) -> tuple[str, str] | None:
         return None
     try:
         content = json.loads(file.read_text(encoding="ascii"))
+        os.fsencode(content["path"])  # raises UnicodeEncodeError for a text that is no path
         return str(content["path"]), str(content["first_commit"] or "")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

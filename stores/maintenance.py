@@ -259,14 +259,22 @@ _LEFTOVER_PATTERNS: Final = (
 LOCK_SUFFIX: Final = ".lock"
 
 
-def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield index directories without data: they have at most lock files, a commit-graph, spilled blocks and copies."""
+def list_index_directories(home: Path) -> Iterator[IndexLocation]:
+    """Yield the directories with the name of an index, also without data. Their `path` is not that of a repository."""
     for folder in sorted(home.glob("*")):
         if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-            names = {path.name for path in folder.iterdir()}
-            names -= {copy.name for copy in index_copy.find_leftover_directories(folder)}
-            if all(name in (GIT_DIRECTORY, SPILL_DIRECTORY) or name.endswith(LOCK_SUFFIX) for name in names):
-                yield IndexLocation(home, folder.name, folder, None)
+            yield IndexLocation(home, folder.name, folder, None)
+
+
+def is_empty_directory(folder: Path) -> bool:
+    """Return whether an index directory has at most lock files, a commit-graph, spilled blocks and copies.
+
+    Raises PermissionError if it cannot be listed or its files cannot be opened.
+    """
+    os.stat(f"{folder}/.")  # noqa: PTH116 - Path removes the dot, which needs the permission to open files
+    names = {path.name for path in folder.iterdir()}
+    names -= {copy.name for copy in index_copy.find_leftover_directories(folder)}
+    return all(name in (GIT_DIRECTORY, SPILL_DIRECTORY) or name.endswith(LOCK_SUFFIX) for name in names)
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:

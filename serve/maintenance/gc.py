@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,10 @@ Confirm = Callable[[str], bool]
 
 class NotDeletedError(LineageError):
     """Error for selected items that could not be deleted."""
+
+
+class NotListedError(LineageError):
+    """Error for index directories that could not be read. What else can be deleted was listed."""
 
 
 class ItemKind(StrEnum):
@@ -89,9 +93,13 @@ def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: 
     """List deletable items, and delete them with `yes` or after `confirm` returns True.
 
     Uncertain items are deleted if `yes` and `include_uncertain` are given, or after a confirmation of each. `confirm`
-    is None if the user cannot be asked. Raise NotDeletedError if a selected item could not be deleted.
+    is None if the user cannot be asked. Raise NotDeletedError if a selected item could not be deleted, and else
+    NotListedError if an index directory could not be read.
     """
-    items = list(find_deletable(home))
+    unreadable: list[Path] = []
+    items = list(find_deletable(home, unreadable.append))
+    for folder in unreadable:
+        print_warning(f"{escape_line(str(folder))} cannot be read. It is left out.")
     print_raw("\n".join(format_items(items)))
     selected_items = _select_items(items, yes=yes, include_uncertain=include_uncertain, confirm=confirm)
     failed_items = [item for item in selected_items if not _delete_item(item)]
@@ -106,6 +114,10 @@ def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: 
         raise NotDeletedError(
             f"{len(failed_items)} of {_count_items(len(selected_items))} could not be deleted.",
             hint="Run `lineage gc` again when no other program uses them.",
+        )
+    if unreadable:
+        raise NotListedError(
+            "Not all index directories could be read.", hint="Check the permissions of those named above."
         )
 
 
@@ -175,16 +187,7 @@ def _count_items(count: int) -> str:
 
 
 def check_repository(location: IndexLocation) -> RepositoryStatus:
-    """Check whether the repository of an index still exists, at the path in `place.json` or the one in the database."""
-    status = _check_path(location)
-    if status.reason and (recorded := index_location.read_recorded_repository(location)):
-        path, first_commit = recorded
-        recorded_status = _check_path(replace(location, path=Path(path), first_commit=first_commit))
-        return status if recorded_status.reason else recorded_status
-    return status
-
-
-def _check_path(location: IndexLocation) -> RepositoryStatus:
+    """Check whether the repository of an index still exists at its path."""
     try:
         if not location.path.exists():
             return _describe_missing_repository(location.path)
@@ -225,15 +228,29 @@ def _has_entries(directory: Path) -> bool:
     return any(directory.iterdir())
 
 
-def find_deletable(home: Path) -> Iterator[DeletableItem]:
-    """Yield the deletable items of each index, then empty index directories and the socket of a killed daemon."""
+def find_deletable(home: Path, report_unreadable: Callable[[Path], None]) -> Iterator[DeletableItem]:
+    """Yield the deletable items of each index, then empty index directories and the socket of a killed daemon.
+
+    `report_unreadable`: called with each index directory that cannot be read.
+    """
+    unreadable: list[Path] = []
+    empty: list[IndexLocation] = []
+    for location in maintenance.list_index_directories(home):
+        try:
+            if maintenance.is_empty_directory(location.folder):
+                empty.append(location)
+        except OSError:
+            unreadable.append(location.folder)
+            report_unreadable(location.folder)
     for location in index_location.list_indexes(home):
+        if location.folder in unreadable:
+            continue
         status = check_repository(location)
         if status.reason:
             yield _create_index_item(location, status)
         else:
             yield from _find_index_items(location, status.repository)
-    for location in maintenance.list_empty_directories(home):
+    for location in empty:
         size = maintenance.measure_disk_usage(location.folder)
         yield DeletableItem(
             ItemKind.LEFTOVER,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pipeline.git.repository import open_repository
 from serve.maintenance.gc import DeletableItem, ItemKind, collect_garbage, find_deletable
 from serve.repositories import locate_index
@@ -18,7 +20,7 @@ def find_location(repo: Repo, home: Path) -> IndexLocation:
 
 def find_items(home: Path) -> dict[ItemKind, list[DeletableItem]]:
     items_by_kind: dict[ItemKind, list[DeletableItem]] = {}
-    for item in find_deletable(home):
+    for item in find_deletable(home, lambda folder: pytest.fail(f"{folder} is unreadable")):
         items_by_kind.setdefault(item.kind, []).append(item)
     return items_by_kind
 

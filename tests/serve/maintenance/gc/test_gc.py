@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import pty
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serve.cli.render import format_status_table
+from serve.cli.terminal import FAILED
 from serve.maintenance.gc import NOTHING_TO_DELETE, ItemKind, check_repository
 from serve.repositories import list_repositories
 from stores import maintenance
 from stores.index_location import LOCATION_FILE, ForeignFolder, IndexLocation, list_indexes
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.commands import run_captured
+from tests.serve.commands import run_captured, run_lineage
 from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_location
 from tests.serve.processes import start_lineage
 
@@ -188,10 +192,45 @@ def test_index_with_damaged_location_file(repo: Repo, home: Path, content: str |
     assert len(find_items(home)) == 1
 
 
-def test_index_whose_location_file_names_another_path(repo: Repo, home: Path) -> None:
-    """An index is not offered for deletion while the repository that it records itself exists."""
+def test_index_whose_location_file_names_another_path(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """While the repository that an index records itself exists, an edited `place.json` changes nothing.
+
+    Queries then search the repository, and its index is not offered for deletion. If the user moved the repository, the
+    edited file counts.
+    """
     location = find_location(repo, home)
     file = location.folder / LOCATION_FILE
-    file.write_text(file.read_text().replace(repo.path.name, "absent"))
-    assert [listed.path.name for listed in list_indexes(home)] == ["absent"]
-    assert find_items(home) == {}
+    (tmp_path / "other").mkdir()
+    for name in ("absent", "other", "\\ud800"):
+        file.write_text(
+            json.dumps({"path": str(repo.path), "first_commit": "a" * 40}).replace("/repo", f"/{name}")
+        )
+        assert [listed.path for listed in list_indexes(home)] == [repo.path]
+        assert [repository.path for repository in list_repositories(home)] == [str(repo.path)]
+        assert find_items(home) == {}
+    file.write_text(json.dumps({"path": str(tmp_path / "moved"), "first_commit": location.first_commit}))
+    repo.path.rename(tmp_path / "moved")
+    assert [repository.path for repository in list_repositories(home)] == [str(tmp_path / "moved")]
+
+
+def test_unreadable_index_directory(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An index directory without permissions is named, the others are listed and deleted, and the command fails."""
+    absent = find_location(repo, home).folder
+    shutil.rmtree(repo.path)
+    folder = home / "other-0123456789abcdef"
+    folder.mkdir()
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path) == f"{folder}/.":  # root may read everything
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert run_lineage("gc", "--yes") == FAILED
+    output, errors = capfd.readouterr()
+    assert "Deleted 1 item" in output and not absent.exists() and folder.exists()
+    assert f"warning: {folder} cannot be read. It is left out.\n" in errors
+    assert "error: Not all index directories could be read.\n" in errors

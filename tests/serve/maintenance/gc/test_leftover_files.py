@@ -174,7 +174,10 @@ def test_other_directories_are_ignored(home: Path) -> None:
     for name in ("models", "daemon", "notes-0123", "notes-0123456789abcdef"):
         (home / name).mkdir(parents=True)
     (home / "notes-0123456789abcdef" / "diary.txt").touch()
-    assert list(maintenance.list_empty_directories(home)) == [] == list(index_location.list_indexes(home))
+    assert [location.repo_id for location in maintenance.list_index_directories(home)] == [
+        "notes-0123456789abcdef"
+    ]
+    assert find_items(home) == {} and list(index_location.list_indexes(home)) == []
 
 
 def test_format_size() -> None:
