@@ -152,6 +152,12 @@ def to_lineage_error(error: BaseException) -> LineageError | None:
     return from_memory_error(error) or (from_os_error(error) if isinstance(error, OSError) else None)
 
 
+def find_hint(text: str) -> str:
+    """Return the hint about the system error that a library's message names; empty if it names no known one."""
+    code = _find_code(text)
+    return "" if code is None else _HINTS[code]
+
+
 def from_duckdb_error(text: str, file: Path) -> StorageError | None:
     """Return a StorageError if `text`, DuckDB's message about this file, reports a system error; else None."""
     code = _find_code(text)

@@ -16,7 +16,7 @@ from pipeline.git.git_dir import (
     blocks_on_open,
     is_too_large,
 )
-from stores.errors import LineageError
+from stores.errors import LineageError, find_hint
 
 
 class NotARepository(LineageError):
@@ -66,10 +66,9 @@ class UnreadableObject(LineageError):
     `sha`: the object, or a name for it such as `HEAD`. `reason`: why it cannot be read.
     """
 
-    def __init__(
-        self, sha: str, reason: str, hint: str = "Run `git fsck` to list missing and damaged objects."
-    ) -> None:
-        super().__init__(f"{sha} cannot be read: {reason}", hint=hint)
+    def __init__(self, sha: str, reason: str, hint: str = "") -> None:
+        default_hint = find_hint(reason) or "Run `git fsck` to list missing and damaged objects."
+        super().__init__(f"{sha} cannot be read: {reason}", hint=hint or default_hint)
         self.sha = sha
         self.reason = reason
 
@@ -141,9 +140,8 @@ def build_open_error(path: Path, reason: str) -> LineageError:
             f"{path} has an unsupported format: {reason}",
             hint="If the format is reftable, try a clone made with `git clone --ref-format=files`.",
         )
-    return DamagedRepository(
-        f"{path} cannot be opened: {reason}", hint="Run `git fsck` to see what is damaged."
-    )
+    hint = find_hint(reason) or "Run `git fsck` to see what is damaged."
+    return DamagedRepository(f"{path} cannot be opened: {reason}", hint=hint)
 
 
 def _build_unsafe_error(path: Path, reason: str) -> UnsafeRepository:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +18,13 @@ import pytest
 from pipeline.git.errors import (
     DamagedRepository,
     NotARepository,
+    UnreadableObject,
     UnsupportedRepository,
     build_open_error,
 )
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from stores.errors import LineageError
+from stores.errors import LineageError, to_lineage_error
 from tests.pipeline.histories import run_index
 from tests.repos import Repo
 
@@ -252,3 +257,38 @@ def test_a_bare_repository_and_its_worktree_share_one_canonical_path(repo: Repo,
     bare = repo.clone(tmp_path / "bare.git", "--bare")
     bare.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
     assert open_repository(tmp_path / "side").canonical_path == bare.path.resolve()
+
+
+@contextmanager
+def use_all_descriptors() -> Iterator[None]:
+    """Open files up to a low limit, so that the process can open no other one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        with suppress(OSError):
+            while True:
+                stack.callback(os.close, os.dup(0))
+        yield
+
+
+def test_too_many_open_files(tmp_path: Path) -> None:
+    """Without a free file descriptor, errors name the limit of open files, and not damage of the repository."""
+    repo = Repo.create(tmp_path / "repo")
+    sha = repo.commit_file("a.py", "a = 1\n")
+    repository = open_repository(repo.path)
+    found = []
+    for read in (
+        lambda: open_repository(repo.path),
+        repository.read_head,
+        partial(repository.read_commit, sha),
+    ):
+        with use_all_descriptors():
+            try:
+                read()
+            except Exception as error:
+                found.append(str(to_lineage_error(error)))
+    found.append(str(UnreadableObject("the history", "fatal: could not open pack: Too many open files")))
+    assert len(found) == 4
+    for message in found:
+        assert "Too many open files" in message and "`ulimit -n`" in message and "fsck" not in message
