@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +35,27 @@ shutil.copytree({template!r}, sys.argv[1], symlinks=True, copy_function=os.link)
 def create_venv_module(folder: Path) -> Path:
     """Write a module `venv` that copies an environment in place of creating one, and return its directory.
 
-    Creating an environment takes five seconds of processor time, nearly all of it for pip.
+    Creating an environment takes five seconds of processor time, nearly all of it for pip. Here pip is a copy of the
+    one in the test environment. The copies use the module too: `lineage update` ignores PYTHONPATH and creates the
+    next environment with the Python of the installed one.
     """
     template, directory = folder / "template", folder / "modules"
-    subprocess.run([sys.executable, "-m", "venv", template], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", template], check=True, capture_output=True)
+    [packages] = template.glob("lib/python*/site-packages")
+    pip = distribution("pip")
+    for name in ("pip", f"pip-{pip.version}.dist-info"):
+        shutil.copytree(str(pip.locate_file(name)), packages / name)
     directory.mkdir()
     (directory / "venv.py").write_text(VENV_MODULE.format(template=str(template)), encoding="utf-8")
+    add_venv_module(template, directory)
     return directory
+
+
+def add_venv_module(environment: Path, directory: Path) -> None:
+    """Let the Python of an environment import the module `venv` in a directory; see `create_venv_module`."""
+    [packages] = environment.glob("lib/python*/site-packages")
+    line = f"import sys; sys.path.insert(0, {str(directory)!r})\n"
+    (packages / "venv_module.pth").write_text(line, encoding="utf-8")
 
 
 class InstallUser:

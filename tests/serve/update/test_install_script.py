@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.update.install_helpers import BIN_DIRECTORY, INSTALL_SCRIPT, InstallUser
+from tests.serve.update.install_helpers import BIN_DIRECTORY, INSTALL_SCRIPT, InstallUser, add_venv_module
 from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_project
 
 pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
@@ -45,7 +45,7 @@ def copy_wheels(releases: Path, folder: Path, *versions: str) -> Path:
 
 @pytest.mark.parametrize(("tool", "shell"), [("pip", "sh"), ("pipx", "bash"), ("uv", "sh")])
 def test_update_and_downgrade(
-    user: InstallUser, releases: Path, tmp_path: Path, tool: str, shell: str
+    user: InstallUser, releases: Path, tmp_path: Path, tool: str, shell: str, request: pytest.FixtureRequest
 ) -> None:
     """An installation from a directory of wheels updates to a newer one, and goes back with --force.
 
@@ -69,6 +69,10 @@ def test_update_and_downgrade(
     assert user.read_library_version() == "1.0"
     assert "is up to date" in user.run_lineage("update")
 
+    if tool == "pip":  # the installation and the first update have created real environments
+        add_venv_module(
+            Path(str(user.read_receipt()["environment"])) / "current", request.getfixturevalue("venv_module")
+        )
     broken_wheel = wheels / "history_lineage-2.0-py3-none-any.whl"
     broken_wheel.write_bytes(b"no wheel")
     output = user.run_lineage("update", code=1)
