@@ -20,7 +20,7 @@ from tests.stores.batches import (
     make_location,
     make_sha,
 )
-from tests.stores.processes import run_script
+from tests.stores.processes import read_line, run_script, wait_for_exit
 
 Write = Callable[[Any], object]
 
@@ -124,12 +124,18 @@ def test_interrupted_transaction_changes_nothing(write: Write, error: type[BaseE
         assert read_tables(connection) != before
 
 
+# Writes the batch in a fork of the process for each position on stdin, and prints the exit code of the fork.
 KILL_SCRIPT = """
 import os, signal
 from tests.stores.test_transactions import InterruptedConnection, write_second_batch
-with database.open_for_writing(location) as connection:
-    kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
-    write_second_batch(InterruptedConnection(connection, {position}, kill))
+kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+for position in iter(sys.stdin.readline, ""):
+    pid = os.fork()
+    if not pid:
+        with database.open_for_writing(location) as connection:
+            write_second_batch(InterruptedConnection(connection, int(position), kill))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
@@ -140,13 +146,15 @@ def test_killed_transaction_changes_nothing(tmp_path: Path) -> None:
         create_index(connection)
         before = read_tables(connection)
     position, exit_code = 1, -signal.SIGKILL
-    while exit_code == -signal.SIGKILL:
-        with run_script(KILL_SCRIPT.format(position=position), tmp_path) as process:
-            _, errors = process.communicate(timeout=60)
-            exit_code = process.returncode
-        assert exit_code in {0, -signal.SIGKILL}, errors
-        with database.open_for_reading(location) as connection:
-            after = read_tables(connection)
-        assert (after == before) is (exit_code != 0), f"before statement {position}"
-        position += 2
+    with run_script(KILL_SCRIPT, tmp_path) as process:
+        while exit_code == -signal.SIGKILL:
+            assert process.stdin is not None
+            process.stdin.write(f"{position}\n")
+            process.stdin.flush()
+            exit_code = int(read_line(process))
+            assert exit_code in {0, -signal.SIGKILL}, wait_for_exit(process)
+            with database.open_for_reading(location) as connection:
+                after = read_tables(connection)
+            assert (after == before) is (exit_code != 0), f"before statement {position}"
+            position += 2
     assert position > 10
