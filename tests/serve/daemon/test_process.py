@@ -20,6 +20,7 @@ from serve import config
 from serve.daemon import process
 from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable
 from tests.repos import Repo
+from tests.serve.commands import run_captured
 from tests.serve.daemon.daemons import (
     REQUEST,
     ROOT,
@@ -201,9 +202,16 @@ def test_answers_if_no_daemon_can_start(tmp_path: Path, repo: Repo) -> None:
     ],
 )
 def test_another_file_at_the_path_of_a_daemon_file(
-    home: Path, repo: Repo, name: str, kind: str, create: Callable[[Path], None]
+    home: Path,
+    repo: Repo,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kind: str,
+    create: Callable[[Path], None],
 ) -> None:
     """If a file or folder is in the place of the socket, commands answer in-process after one clear warning."""
+    monkeypatch.setenv("LINEAGE_HOME", str(home))
+    monkeypatch.delenv("LINEAGE_NO_DAEMON", raising=False)
     paths = DaemonPaths(home)
     path: Path = getattr(paths, name)
     path.parent.mkdir(parents=True)
@@ -212,8 +220,8 @@ def test_another_file_at_the_path_of_a_daemon_file(
     code, out, err = run_lineage(home, "explain", "src/tcp.py", str(repo.path))
     assert (code, err) == (0, f"The daemon is unavailable, so this process answers. {warning}")
     assert json.loads(out)["hits"]
-    assert run_lineage(home, "daemon", "status")[::2] == (1, f"error: {warning}")
-    assert run_lineage(home, "serve")[::2] == (1, f"error: {warning}")
+    assert run_captured("daemon", "status")[::2] == (1, f"error: {warning}")
+    assert run_captured("serve")[::2] == (1, f"error: {warning}")
     shutil.rmtree(paths.directory) if paths.directory.is_dir() else paths.directory.unlink()
 
 
