@@ -22,7 +22,7 @@ from serve.daemon.server import DaemonState
 from serve.find_types import FindRequest
 from stores.errors import LineageError
 from tests.repos import Repo
-from tests.serve.commands import HEAVY_PACKAGES
+from tests.serve.commands import HEAVY_PACKAGES, run_captured
 from tests.serve.daemon.daemons import (
     REQUEST,
     build_environment,
@@ -61,7 +61,8 @@ def check_same_answer(home: Path, command: list[str], cwd: Path) -> str:
     answered_before = count_answers(home)
     with_daemon = run_lineage(home, *command, cwd=cwd)
     assert count_answers(home) == answered_before + 1
-    assert with_daemon == run_lineage(home, *command, "--no-daemon", cwd=cwd)
+    without_daemon = run_captured(*command, "--no-daemon", cwd=cwd, env={"LINEAGE_HOME": str(home)})
+    assert with_daemon == without_daemon
     return with_daemon[1]
 
 
