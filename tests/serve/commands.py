@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -46,11 +46,14 @@ def run_lineage(*arguments: str | Path) -> int:
 
 
 def run_captured(
-    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    main: Callable[[list[str]], int] = app.main,
 ) -> tuple[int, str, str]:
     """Run the command in this process; return its exit code, stdout and stderr.
 
-    `cwd`, `env`: working directory and additional environment variables during the call.
+    `cwd`, `env`: working directory and additional environment variables during the call. `main`: the program.
     """
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     with ExitStack() as stack:
@@ -61,7 +64,7 @@ def run_captured(
             patch.chdir(cwd)
         for name, value in (env or {}).items():
             patch.setenv(name, value)
-        code = run_lineage(*arguments)
+        code = main([str(argument) for argument in arguments])
     out, err = (stream.buffer.getvalue().decode() for stream in streams)
     return code, out, err
 

@@ -1,4 +1,4 @@
-"""The `mindmap` command as a process: output, exit codes and imported modules."""
+"""The `mindmap` command: output, exit codes and imported modules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,9 @@ from mindmap.document import Mindmap
 from mindmap.file_touches import TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
+from serve.cli import mindmap
 from tests.mindmap.sample_maps import NOON, create_map, create_timestamp, find_id
-from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages
+from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_captured
 
 ROOT = Path(serve.__file__).parent.parent
 
@@ -43,11 +46,26 @@ def document(maps: MapStore) -> Mindmap:
     return document
 
 
+@pytest.fixture(autouse=True)
+def _time_zone() -> Iterator[None]:
+    """A local time two hours ahead of UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "HERE-2")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 def run_mindmap(maps: MapStore, *arguments: str) -> tuple[int, str, str]:
+    """Run the `mindmap` program in this process; return its exit code, stdout and stderr."""
+    return run_captured(*arguments, env={"MINDMAP_DATA_DIR": str(maps.path)}, main=mindmap.main)
+
+
+def run_program(maps: MapStore, *arguments: str) -> tuple[int, str, str]:
     """Run the `mindmap` program; return its exit code, stdout and stderr."""
     result = subprocess.run(
         [sys.executable, "-m", "serve.cli.mindmap", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path), "TZ": "HERE-2"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -60,7 +78,7 @@ def test_list_shows_latest_first(maps: MapStore, document: Mindmap) -> None:
     """The list has a line per map with local time, latest change first; words filter it; --json prints summaries."""
     other = add_note(create_map(), "Later", create_timestamp(5)).document
     maps.create(other)
-    code, out, err = run_mindmap(maps, "list")
+    code, out, err = run_program(maps, "list")
     assert (code, err) == (0, "")
     assert out == (
         f"{other.id}  2026-01-01 14:05      0/0  A map\n"

@@ -43,11 +43,10 @@ def prompt(shared_repo: Repo, shared_index: Path) -> Iterator[Terminal]:
 
 
 def run_sql(repo: Repo, *arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
-    if stdin is None:
+    with pytest.MonkeyPatch.context() as patch:
+        if stdin is not None:
+            patch.setattr("sys.stdin", io.StringIO(stdin))
         return commands.run_captured("sql", repo.path, *arguments)
-    process = start_lineage("sql", str(repo.path), *arguments, stdin=subprocess.PIPE)
-    out, err = process.communicate(stdin.encode(), timeout=60)
-    return process.returncode, out.decode(), err.decode()
 
 
 def test_table_on_a_terminal(shared_repo: Repo) -> None:
