@@ -307,7 +307,8 @@ def test_events_every_hundred_commits(tmp_path: Path, home: Path) -> None:
         for n in range(250)
     )
     repo.git("fast-import", "--quiet", stdin=stream)
-    command = [sys.executable, "-m", "serve.cli.app", "index", str(repo.path), "--rebuild", "--yes"]
+    options = ["--rebuild", "--yes", "--skip-vectors", "--workers", "1"]
+    command = [sys.executable, "-m", "serve.cli.app", "index", str(repo.path), *options]
     environment = os.environ | {"LINEAGE_HOME": str(home)}
     log = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
@@ -327,7 +328,7 @@ def test_events_every_hundred_commits(tmp_path: Path, home: Path) -> None:
 
 def test_progress_bar_only_on_a_terminal(repo: Repo, home: Path) -> None:
     """On a terminal stderr shows a progress bar; `--no-progress` removes it."""
-    output = run_on_terminal("index", str(repo.path), home=home)
+    output = run_on_terminal("index", str(repo.path), "--encoder", "static", home=home)
     assert "commits" in output and "hunks" in output and "left" in output
     assert "left" not in run_on_terminal(
         "index", str(repo.path), "--rebuild", "--yes", "--no-progress", home=home
