@@ -116,7 +116,7 @@ async def serve_lines(server: MCPServer[Any], lines: Any = None) -> None:
 
 
 class MessageStream:
-    """Stream of a client's messages. Invalid lines are answered with an error and skipped."""
+    """Stream of a client's messages. Invalid lines are answered with an error and skipped, blank ones only skipped."""
 
     def __init__(self, incoming: Any, outgoing: Any) -> None:
         self._incoming = incoming
@@ -143,7 +143,8 @@ class MessageStream:
 
     async def _skip_invalid(self, read_message: Callable[[], Awaitable[Any]]) -> Any:
         while (error := _find_error(message := await read_message())) is not None:
-            await self._outgoing.send(SessionMessage(error))
+            if not _is_blank(message):
+                await self._outgoing.send(SessionMessage(error))
         return message
 
     async def __aenter__(self) -> MessageStream:
@@ -165,6 +166,11 @@ def _find_error(message: Any) -> JSONRPCError | None:
         text = f"{content.method} is a request. Give it an id that is a text or an integer."
         return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=text))
     return None
+
+
+def _is_blank(message: Any) -> bool:
+    """Check whether an invalid message is a line of white space."""
+    return isinstance(message, ValidationError) and not str(message.errors()[0]["input"]).strip()
 
 
 def _build_parse_error(error: Exception) -> JSONRPCError:

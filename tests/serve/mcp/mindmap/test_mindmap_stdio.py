@@ -181,7 +181,7 @@ def test_protocol_errors(store: MapStore) -> None:
         b'{"jsonrpc": "1.0", "id": "eight", "method": "ping"}',
         create_request(3, "no/such"),
         create_request(4, "tools/call", name="no_such", arguments={}),
-        create_request(5, "ping"),
+        b"\n \r\n" + json.dumps(create_request(5, "ping")).encode(),
     )
     assert [answer["id"] for answer in (too_deep, invalid, parameters, version)] == [9, None, 7, "eight"]
     assert "nest it less deeply" in too_deep["error"]["message"]
