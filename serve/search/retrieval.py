@@ -15,24 +15,39 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import chain
+from itertools import chain, islice
 from math import lcm
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from pipeline.interrupts import check_cancelled
+from pipeline.text import count_terms
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
+from serve.search.query_hints import extract_content_words
 from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
-from stores.snapshot import LANE_DEPTH, FilterMask, Ints, RankedHunk, Snapshot, apply_filter, select_top_k_at
+from stores.snapshot import (
+    LANE_DEPTH,
+    FilterMask,
+    Ints,
+    RankedHunk,
+    Snapshot,
+    apply_filter,
+    select_top_k,
+    select_top_k_at,
+)
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages, WhitenedQuery
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+# Maximum number of commits that become candidates because their subject has every word of the query, and of hunks with
+# all these words whose subjects are read. Together they take up to 3 ms.
+MAX_SUBJECT_MATCHES: Final = 10
+MAX_COMPLETE_MATCHES: Final = 500
 # Constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
 RRF_CONSTANT: Final = 60
 
@@ -48,6 +63,7 @@ class RetrieverResults:
     - `details`: loads the details of hunks.
     - `touched_parts`: number of parts of a quoted symbol that each hunk touched.
     - `referring_hunks`: hunks of the query's referring commits.
+    - `subject_matches`: a hunk of each commit whose subject has every content word of the query.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -62,6 +78,7 @@ class RetrieverResults:
     details: HunkDetailsCache
     touched_parts: Ints
     referring_hunks: tuple[RankedHunk, ...] = ()
+    subject_matches: tuple[RankedHunk, ...] = ()
 
     @property
     def lanes(self) -> Sequence[tuple[RankedHunk, ...]]:
@@ -113,7 +130,8 @@ def run_retrievers_with_vector(
     whitened_query = text_vectors.whiten_query(query_vector)
     nearest_hunks = vector_search.search(snapshot, text_vectors, whitened_query, filter_mask)
     referring_hunks = _find_referring_hunks(snapshot, query.referring_commits, filter_mask)
-    hunks = chain(nearest_hunks, hunk_text_lane, symbol_lane, referring_hunks)
+    complete_matches = _find_complete_matches(snapshot, query, term_lookup, filter_mask)
+    hunks = chain(nearest_hunks, hunk_text_lane, symbol_lane, referring_hunks, complete_matches)
     shas = dict.fromkeys(hunk.commit_sha for hunk in hunks)
     messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))
     return RetrieverResults(
@@ -129,7 +147,46 @@ def run_retrievers_with_vector(
         details=HunkDetailsCache(connection, loaded_snapshot.diffs),
         touched_parts=touched_parts,
         referring_hunks=referring_hunks,
+        subject_matches=_select_subject_matches(complete_matches, messages, query),
     )
+
+
+def _find_complete_matches(
+    snapshot: Snapshot, query: Query, term_lookup: TermLookup, filter_mask: FilterMask
+) -> tuple[RankedHunk, ...]:
+    """Return the hunks whose text, with the commit message, has every content word of the query, best BM25 score first.
+
+    There are at most MAX_COMPLETE_MATCHES, and none for a query without content words.
+    """
+    content_words = extract_content_words(query.terms)
+    if not content_words or not content_words.issubset(term_lookup.terms):
+        return ()
+    is_content = np.array([term in content_words for term in term_lookup.terms], np.bool_)
+    scores, postings = term_lookup.text_scores.scores, term_lookup.text_scores.postings
+    word_counts = np.bincount(postings.select_terms(is_content).documents, minlength=len(scores))
+    has_all_words = word_counts == len(content_words)
+    return select_top_k(snapshot, scores, has_all_words & filter_mask.is_included, MAX_COMPLETE_MATCHES)
+
+
+def _select_subject_matches(
+    hunks: Sequence[RankedHunk], messages: CommitMessages, query: Query
+) -> tuple[RankedHunk, ...]:
+    """Return the first hunk of each commit whose subject has every content word of the query.
+
+    There are at most MAX_SUBJECT_MATCHES. A long diff can hide the subject from the lanes.
+    """
+    content_words = extract_content_words(query.terms)
+    hunk_by_commit: dict[str, RankedHunk] = {}
+    for hunk in hunks:
+        hunk_by_commit.setdefault(hunk.commit_sha, hunk)
+    matches = (
+        hunk
+        for hunk, message in zip(
+            hunk_by_commit.values(), messages.get_messages(list(hunk_by_commit)), strict=True
+        )
+        if content_words.issubset(count_terms(message.partition("\n")[0]))
+    )
+    return tuple(islice(matches, MAX_SUBJECT_MATCHES))
 
 
 def _find_referring_hunks(
@@ -210,8 +267,14 @@ class Candidate:
 
 
 def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
-    """Fuse the lanes. Put the hunks of the query's referring commits first, including those that no lane has."""
-    candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
+    """Fuse the lanes, and append the subject matches of other commits.
+
+    The hunks of the query's referring commits come first, including those that no lane has.
+    """
+    fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
+    commits = {candidate.commit_sha for candidate in fused_candidates}
+    subject_matches = (hunk for hunk in results.subject_matches if hunk.commit_sha not in commits)
+    candidates = (*fused_candidates, *(_to_candidate(hunk, 0.0) for hunk in subject_matches))
     referring_hunks = {hunk.hunk_id: hunk for hunk in results.referring_hunks}
     if not referring_hunks:
         return candidates

@@ -32,7 +32,6 @@ from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, rank_candidates
 from serve.search.query_hints import EMPTY_CONTEXT
 from serve.search.rerank import CrossEncoderReranker, FeatureReranker, Reranker
-from serve.search.retrieval import fuse_rankings
 from stores import fulltext
 from stores.filters import QueryFilter
 from stores.history import ReachabilityDelta
@@ -136,10 +135,7 @@ def _rerank_candidates(
         text: retrieval.run_retrievers(connection, lambda: snapshot, parsed_query, encoder)
         for text, parsed_query in parsed_queries.items()
     }
-    candidates = {
-        text: fuse_rankings(results[text].lanes, parsed_queries[text].retrieval_profile.candidate_count)
-        for text in queries
-    }
+    candidates = {text: retrieval.select_candidates(results[text], parsed_queries[text]) for text in queries}
     return lambda text: rank_candidates(
         connection, parsed_queries[text], results[text], candidates[text], reranker
     )

@@ -34,7 +34,7 @@ import polars as pl
 
 from serve.search import features
 from serve.search.features import FEATURES, READ_COMMITS
-from serve.search.retrieval import fuse_rankings
+from serve.search.retrieval import select_candidates
 from stores.snapshot import Floats
 from tests.bench.report import create_temporary_directory, print_line, print_table
 from tests.eval import reliability
@@ -190,7 +190,7 @@ def compute_candidates(
     """Yield the candidates of a query, or nothing if there are none. `mapper` maps indexed to judged shas."""
     parsed = ranker.parse_query(query.text)
     results = ranker.run_retrievers(parsed)
-    fused_candidates = fuse_rankings(results.lanes, parsed.retrieval_profile.candidate_count)
+    fused_candidates = select_candidates(results, parsed)
     if fused_candidates:
         candidate_features = features.compute_features(ranker.index, parsed, results, fused_candidates)
         inputs = candidate_features.rerank_inputs

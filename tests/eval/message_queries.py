@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, TypeVar
 
 from pipeline.text import count_terms
+from serve.search.query_hints import extract_content_words
 from tests.eval.changelog import MIN_WORDS, clean_text, strip_issue_numbers
 from tests.eval.commits import Commit, DuplicateGroups
 
@@ -21,6 +22,8 @@ Item = TypeVar("Item")
 
 # A sentence that shares more of its words with the subject repeats it.
 MAX_SHARED_WORDS: Final = 0.5
+# Numbers of words of a query of keywords.
+KEYWORD_COUNTS: Final = (2, 3)
 # Shorter sentences ("See the comment.", "As discussed.") fit any subject.
 MIN_SENTENCE_WORDS: Final = 6
 
@@ -42,6 +45,7 @@ _TRAILER: Final = re.compile(r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picke
 _ISSUE_REFERENCE: Final = re.compile(
     r"(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr|ref)\b:?\s+(?:\S*#\d+|https?:)", re.IGNORECASE
 )
+_WORD: Final = re.compile(r"[A-Za-z]\w{2,}")
 _BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
 _CODE_OR_QUOTE: Final = re.compile(r"\s{4,}\S|\t|>|```|~~~|\|")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
@@ -85,6 +89,23 @@ def draw_sample(items: Sequence[Item], size: int, seed: int) -> list[Item]:
     generator = random.Random(seed)  # noqa: S311 - a repeatable sample, nothing secret
     positions = sorted(generator.sample(range(len(items)), min(size, len(items))))
     return [items[position] for position in positions]
+
+
+def select_keywords(commits: Sequence[Commit], seed: int) -> Iterator[tuple[str, Commit]]:
+    """Yield two or three random words of a commit's subject, in their order, if no other subject has all of them."""
+    positions_by_term: dict[str, set[int]] = defaultdict(set)
+    for position, commit in enumerate(commits):
+        for term in count_terms(commit.subject):
+            positions_by_term[term].add(position)
+    for position, commit in enumerate(commits):
+        words = [word for word in _WORD.findall(commit.subject) if extract_content_words(count_terms(word))]
+        generator = random.Random(f"{seed} {commit.sha}")  # noqa: S311 - a repeatable choice, nothing secret
+        count = generator.choice(KEYWORD_COUNTS)
+        if len(words) > count:
+            chosen = sorted(generator.sample(range(len(words)), count))
+            text = " ".join(words[index] for index in chosen)
+            if set.intersection(*(positions_by_term[term] for term in count_terms(text))) == {position}:
+                yield text, commit
 
 
 def find_body_sentence(subject: str, body: str) -> str | None:

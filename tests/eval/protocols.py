@@ -99,6 +99,17 @@ def create_body_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQ
     return message_queries.draw_sample(queries, sample.size, sample.seed)
 
 
+def create_keyword_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
+    """Return a sample of words of subjects with their commits."""
+    commits = message_queries.draw_sample(source.select_commits(), sample.size, sample.seed)
+    shas = {commit.sha for commit in commits}
+    return [
+        JudgedQuery.with_relevant(text, [commit.sha])
+        for text, commit in message_queries.select_keywords(source.commits, sample.seed)
+        if commit.sha in shas
+    ]
+
+
 def load_handwritten_queries(
     source: QuerySource, _: Sample, folder: Path | None = None
 ) -> Sequence[JudgedQuery]:
@@ -134,6 +145,7 @@ PROTOCOLS: Final = {
     "changelog": Protocol(Variant.NO_CHANGELOGS, create_changelog_queries),
     "scrubbed": Protocol(Variant.NO_MESSAGES, create_subject_queries),
     "body": Protocol(Variant.WHOLE, create_body_queries),
+    "keywords": Protocol(Variant.WHOLE, create_keyword_queries),
     "questions": Protocol(Variant.WHOLE, load_handwritten_queries, find_judged_head, is_graded=True),
     "development": Protocol(Variant.WHOLE, load_development_queries, find_development_head, is_graded=True),
     "held-out": Protocol(Variant.WHOLE, load_held_out_queries, find_development_head, is_graded=True),

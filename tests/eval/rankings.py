@@ -142,7 +142,7 @@ class Ranker:
         yield _rank_hunks("BM25, symbol names", symbols)
 
     def _rank_fusions(self, text: str, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
-        candidates = fuse_rankings(results.lanes, parsed.retrieval_profile.candidate_count)
+        candidates = retrieval.select_candidates(results, parsed)
         yield _rank_hunks(FUSION, candidates)
         for name, reranker in ((RERANKED, self.options.reranker), (NO_CROSS_ENCODER, FeatureReranker())):
             hits = find_pattern.rank_candidates(self.index, parsed, results, candidates, reranker)

@@ -13,6 +13,7 @@ from tests.eval.message_queries import (
     find_body_sentence,
     mentions_file,
     select_commits,
+    select_keywords,
     split_sentences,
 )
 
@@ -126,6 +127,22 @@ def test_sentences() -> None:
         "See for more.",
         "Another thing.",
     ]
+
+
+def test_select_keywords() -> None:
+    """Keywords are two or three words of a subject, in order, that no other subject has together."""
+    subjects = [
+        "Prevent an open redirect in the response",
+        "Prevent open redirects",
+        "Add a response time header",
+    ]
+    commits = [create_commit(subject) for subject in subjects]
+    texts = {text: commit.sha for seed in range(40) for text, commit in select_keywords(commits, seed)}
+    assert texts["response time"] == texts["Add time header"] == "Add a response time header"
+    assert texts["Prevent response"] == "Prevent an open redirect in the response"
+    assert "open redirect" not in texts and "Prevent redirects" not in texts
+    assert {len(text.split()) for text in texts} == {2, 3}
+    assert list(select_keywords(commits, 1)) == list(select_keywords(commits, 1))
 
 
 def test_find_body_sentence() -> None:

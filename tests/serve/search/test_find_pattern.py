@@ -290,6 +290,25 @@ def test_paths_outside_are_rejected(repo: Repo, home: Path) -> None:
         build_index(repo, home)
 
 
+@pytest.mark.parametrize(
+    ("subject", "is_found"),
+    [("Prevent an open redirect", True), ("Open redirects prevented", True), ("Prevent redirects", False)],
+)
+def test_subject_with_all_words(tmp_path: Path, home: Path, subject: str, is_found: bool) -> None:
+    """A commit whose subject has all words of the query is found, although many hunks have more of the words."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(120):
+        repo.write(f"{number}.py", "prevent = open(redirect)\n" * (number % 5 + 1))
+    repo.commit("Many files")
+    lines = "".join(f"value{number} = {number}\n" for number in range(300))
+    target = repo.commit_file("long.py", lines, f"{subject}\n\nOpen it later.")
+    build_index(repo, home)
+    for rerank in (True, False):
+        hits = find(repo, home, "how did we prevent open redirects?", rerank=rerank).hits
+        assert (target in [hit.commit_sha for hit in hits]) == is_found
+    assert [hit.file_path for hit in find(repo, home, "prevent open redirects", path="0.py").hits] == ["0.py"]
+
+
 def test_symbol_lane_prefers_quoted_names(tmp_path: Path, home: Path) -> None:
     """The symbol lane puts the hunk that touched a quoted symbol first."""
     repo = Repo.create(tmp_path / "repo")
