@@ -11,7 +11,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-import typer.main
 
 from pipeline.encoders import base, cross_encoder
 from pipeline.workers import count_usable_cpus
@@ -36,14 +35,6 @@ def shared_models() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (base, cross_encoder):
             patch.setattr(module, "load_model", load_once(module.load_model))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_parsers() -> Iterator[None]:
-    """Build the parser of each program once for all tests of this process. Commands build it each time, for 40 ms."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -129,8 +130,9 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
 
 
 def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(arguments, prog_name=name, standalone_mode=False)
+        code = _select_command(app, arguments)(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
         failure = describe_failure(error)
@@ -140,6 +142,18 @@ def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> in
             print_note(failure.message)
         return failure.exit_code
     return int(code or OK)
+
+
+def _select_command(app: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
+    """Return an app with only the command that the arguments name; the whole app if they name none.
+
+    Typer builds the parsers of all commands of an app, which would take 27 ms at each start.
+    """
+    selected = copy(app)
+    name = arguments[0] if arguments else None
+    selected.registered_commands = [command for command in app.registered_commands if command.name == name]
+    selected.registered_groups = [group for group in app.registered_groups if group.name == name]
+    return selected if selected.registered_commands or selected.registered_groups else app
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Any
 
 import duckdb
 import pytest
+import typer
 
 from serve.cli import app, entry
-from serve.cli.terminal import FAILED, USAGE_ERROR, Failure, describe_failure
+from serve.cli.terminal import FAILED, OK, USAGE_ERROR, Failure, create_app, describe_failure, run_app
 from tests.repos import Repo
 
 # An escape sequence that clears the screen, and two bidirectional controls.
@@ -183,3 +184,27 @@ def test_command_that_cannot_be_imported_for_lack_of_memory(
     monkeypatch.setattr(sys, "argv", ["lineage", "status"])
     assert entry.main() == FAILED
     assert capsys.readouterr().err.startswith("error: There is not enough memory.\n")
+
+
+def test_only_the_parser_of_the_command_is_built(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run builds the parser of its command only; without a known command, those of all."""
+    program = create_app("A program.")
+    program.callback()(lambda: None)
+
+    @program.command("first")
+    def first(number: int) -> None:
+        typer.echo(number)
+
+    def second(value: str) -> None:
+        """Get a parameter whose type does not exist, so that the parser cannot be built."""
+
+    second.__annotations__["value"] = "Missing"
+    program.command("second")(second)
+
+    assert run_app(program, "program", ["first", "3"]) == OK
+    assert run_app(program, "program", ["first", "x"]) == USAGE_ERROR
+    output = capsys.readouterr()
+    assert output.out == "3\n" and "`program first --help` lists" in output.err
+    for arguments in (["second", "3"], ["third"], []):
+        with pytest.raises(NameError, match="Missing"):
+            run_app(program, "program", arguments)
