@@ -1,7 +1,7 @@
 """Changes per directory, from the paths that each commit of a history changed.
 
-The git program lists the paths without rename detection, in a fifth of the time that libgit2 takes with it. So a
-renamed file counts as two changed files, one under the old path and one under the new path.
+The git program lists the paths, without rename detection. libgit2 with rename detection would take five times as long.
+So a renamed file counts as two changed files, one under the old path and one under the new path.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _read_changes(repository: Repository, shas: Sequence[str]) -> HistoryChanges
         assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it
         changes = _parse_output(_split_at_nul(git_process.process.stdout), shas)
         exit_code = git_process.wait().exit_code
-    # The output does not list the last commits if they changed no path.
+    # If git succeeded, it read all commits. The output does not list those that changed no path.
     return changes if exit_code else replace(changes, read_commits=len(shas))
 
 
@@ -148,7 +148,7 @@ def build_changes_frame(history: HistoryChanges) -> pl.DataFrame:
 
 
 def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bool]) -> pl.DataFrame:
-    """Return one row per path: its number `path`, its text `name`, `kind`, and `is_generated`, null if not inspected.
+    """Return a row per path: number (`path`), text (`name`), `kind` and `is_generated`, which is null if not inspected.
 
     `generated_by_path`: whether each inspected path is generated.
     """

@@ -1,8 +1,8 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
 The texts come from the index, so an interrupted stage continues with the texts that are left. The key of a cache entry
-is a hash of the source content (message and diff), not of the text to embed. A lookup also compares the digest of that
-text, so it finds only vectors of exactly the same text.
+is a hash of the source content (message and diff), not of the text to embed. A lookup also compares the digest of the
+text to embed, so it finds only vectors of exactly the same text.
 
 The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
 only vectors. Its workers need this package, but no repository and no index.
@@ -51,13 +51,13 @@ TEXTS_PER_TASK: Final = 16
 class EncodeTask:
     """Texts for one call of the encoder. A worker on another machine receives it pickled.
 
-    `expected_worker`: result of `describe_worker` that the worker must have; None if no check is needed, because this
-    machine encodes.
+    `expected_installation`: result of `describe_installation` that the worker must have; None if no check is needed,
+    because this machine encodes.
     """
 
     encoder: Encoder
     texts: tuple[str, ...]
-    expected_worker: str | None
+    expected_installation: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
     Raises ClusterUnavailable if this worker has another version or other models. It may have joined the cluster after
     the check of `use_cluster`.
     """
-    if task.expected_worker is not None:
-        _check_worker(f"on {socket.gethostname()}", describe_worker(), task.expected_worker)
+    if task.expected_installation is not None:
+        _check_worker(f"on {socket.gethostname()}", describe_installation(), task.expected_installation)
     return task.encoder.encode(task.texts)
 
 
@@ -161,7 +161,7 @@ class EmbeddingStage:
         """Embed the pending texts. After each transaction, yield the number of texts embedded so far.
 
         `pending`: rows of `stores.vectors.list_pending_texts`.
-        `completed_commit`: HEAD to record as completely indexed in the last transaction.
+        `completed_commit`: HEAD to record as completely indexed in the last transaction; None to record nothing.
         """
         done_count = 0
         with closing(
@@ -182,8 +182,9 @@ class EmbeddingStage:
                 yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
-        """Yield the tasks of each group, at least one, and append the group to `_groups`."""
-        expected_worker = describe_worker() if self.jobs is None else None
+        """Append each group to `_groups`, then yield its tasks, at least one."""
+        # Without a number of threads, the tasks may run on other machines.
+        expected_installation = describe_installation() if self.jobs is None else None
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
             with self.profile.measure("storage"), self.writer.open_batch() as connection:
@@ -191,8 +192,10 @@ class EmbeddingStage:
             group = self._build_group(pending_texts, rows.num_rows)
             self._groups.append(group)
             yield [
-                EncodeTask(self.encoder, group.texts[first : first + self.texts_per_task], expected_worker)
-                for first in range(0, self._count_tasks(group) * self.texts_per_task, self.texts_per_task)
+                EncodeTask(
+                    self.encoder, group.texts[first : first + self.texts_per_task], expected_installation
+                )
+                for first in range(0, max(1, len(group.texts)), self.texts_per_task)
             ]
 
     def _count_tasks(self, group: TextGroup) -> int:
@@ -294,22 +297,22 @@ def use_cluster(scheduler: str) -> Iterator[int]:
             hint="Start one with `dask scheduler`, and workers with `dask worker ADDRESS --nthreads 1`.",
         ) from error
     with client:
-        _check_workers(client.run(describe_worker, on_error="return"), scheduler)
+        _check_workers(client.run(describe_installation, on_error="return"), scheduler)
         with joblib.parallel_config(backend="dask", n_jobs=-1, client=client):
             yield sum(client.nthreads().values())
 
 
 @cache
-def describe_worker() -> str:
+def describe_installation() -> str:
     """Return the version of this package and a digest of its models. Machines on which both are equal embed alike."""
     checksums = (base.MODELS_DIR / base.CHECKSUM_FILE).read_bytes()
     return f"{metadata.version(DISTRIBUTION)}, models {hashlib.sha256(checksums).hexdigest()[:12]}"
 
 
 def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
-    """Raise ClusterUnavailable without workers, or if one has another version of this package or other models.
+    """Raise ClusterUnavailable if there are no workers, or if one has another version of this package or other models.
 
-    `descriptions`: result of `describe_worker` on each worker, or the error it raised, by the worker's address.
+    `descriptions`: result of `describe_installation` on each worker, or its error, by the worker's address.
     """
     if not descriptions:
         raise ClusterUnavailable(
@@ -317,11 +320,15 @@ def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
             hint=f"Start some with `dask worker {scheduler} --nthreads 1`.",
         )
     for address, description in sorted(descriptions.items()):
-        _check_worker(address, description, describe_worker())
+        _check_worker(address, description, describe_installation())
 
 
 def _check_worker(worker: str, description: object, expected: str) -> None:
-    """Raise ClusterUnavailable if a worker is not as expected. `worker`: its address, or `on HOST`."""
+    """Raise ClusterUnavailable if a worker does not have the expected installation.
+
+    `worker`: its address, or `on HOST`. `description`: its result of `describe_installation`, or its error. `expected`:
+    the result on this machine.
+    """
     if description != expected:
         raise ClusterUnavailable(
             f"The Dask worker {worker} cannot embed for this index: {description}. This machine has {expected}.",

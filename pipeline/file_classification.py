@@ -127,6 +127,7 @@ _TEST_FILE: Final = re.compile(
 # Number of paths whose roles are cached: classifying one takes 27 us, and commits and answers repeat the same paths.
 MAX_CACHED_PATHS: Final = 65_536
 
+# Code in these directories has the role of prose.
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
 
 # Languages of build files, whose role is not source.

@@ -48,7 +48,7 @@ SEP_TOKEN: Final = 102
 CROSS_ENCODER_FILE: Final = "cross.npz"
 # Inputs of the graph: the question; and the text, which is the commit message followed by the change.
 SEGMENTS: Final = ("question", "text")
-# Factor of the product of the two mean vectors, before the dense layer that was trained with it.
+# Factor of the product of the two mean vectors in the input of the dense layer, as in training.
 MEANS_PRODUCT_SCALE: Final = 10.0
 
 
@@ -132,7 +132,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EncodedQuestion:
-    """Question that changes can be scored for.
+    """Embedded question, to score changes for it.
 
     `embeddings`: array of shape (1, tokens, components).
     `token_budget`: number of tokens that the question leaves for message and change.

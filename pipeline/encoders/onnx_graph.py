@@ -340,7 +340,7 @@ class _CrossEncoderGraph(TransformerGraph):
         both = self.add_node("Concat", [product, self.add_node("Add", means, "means.sum")], "means", axis=1)
         return self.add_node("Tanh", [self.add_linear(both, "joint", "joint")], "hidden")
 
-    def build_score(self) -> str:
+    def add_model(self) -> str:
         """Add the whole model; its output is `score`."""
         separate = self.encode_separately()
         joint = self.encode_jointly(separate)
@@ -373,7 +373,7 @@ def build_cross_encoder(source: Tensors, precision: Precision) -> bytes:
     """
     graph = _CrossEncoderGraph(is_padded=False, source=source, precision=precision)
     graph.add_number_constants()
-    graph.build_score()
+    graph.add_model()
     inputs = {segment: (1, f"{segment} tokens", HIDDEN_SIZE) for segment in SEGMENTS}
     return serialize_model(
         "cross-encoder", graph.nodes, graph.tensors, inputs=inputs, outputs={"score": (1, 1)}, opset=OPSET

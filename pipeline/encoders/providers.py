@@ -74,8 +74,8 @@ class ProviderUnavailable(LineageError):
 def choose_provider(requested: str, *, has_cuda_devices: bool = False) -> str:
     """Return the provider to embed with, without checking that it runs.
 
-    `requested`: name of a provider, or `auto`. `auto` chooses cuda if `has_cuda_devices`; else coreml on a Mac if ONNX
-    Runtime was built with it; else cpu. `has_cuda_devices`: whether CUDA_VISIBLE_DEVICES names devices.
+    `requested`: name of a provider, or `auto`: cuda if `has_cuda_devices`, else coreml on a Mac if ONNX Runtime was
+    built with it, else cpu. `has_cuda_devices`: whether CUDA_VISIBLE_DEVICES names devices.
     """
     if requested != AUTO:
         return requested
@@ -299,7 +299,7 @@ def _group_by_length(tokens: Sequence[Sequence[int]], batch_size: int) -> Iterat
 
 
 def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64]:
-    """Return the token ids of a batch as rows of the same length, padded with -1. A fixed shape has empty rows, too."""
+    """Return the token ids of a batch as rows of equal length, padded with -1. A fixed shape adds rows of padding."""
     import numpy as np
 
     row_count = shape.texts if shape.is_fixed else len(tokens)
