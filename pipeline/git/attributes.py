@@ -1,12 +1,13 @@
 """Git attributes of paths, and globs as git matches them.
 
-The attributes are by the files in the work tree, at HEAD, in the git directory and of the user.
+Attributes come from files in the work tree, at HEAD and in the git directory, and from the user's file.
 
 libgit2 waits forever for a pipe in place of an attributes file, and takes time that is exponential in the number of `*`
-of a pattern. Such files are unusable here, and a path that one of them applies to has no attributes. Neither has a path
-with more than MAX_LEVELS directories.
+of a pattern. Such files are unusable here: a path to which one of them applies has no attributes. A path with more than
+MAX_LEVELS directories has none either.
 
-Globs of `.lineageignore` and of branches become regular expressions for RE2, which takes time linear in the name.
+Globs of `.lineageignore` and of branches become regular expressions for RE2, which matches in time linear in the length
+of the name.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ POSIX_CLASSES: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-# Items of a bracket expression: a POSIX class, a character or a range. Only as the first item `]` is a character.
+# Items of a bracket expression: a POSIX class, a character or a range. `]` is a character only as the first item.
 _ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
@@ -114,7 +115,7 @@ class AttributeReader:
             return None
 
     def find_diff_path(self, path: bytes) -> str:
-        """Return the path to give libgit2 for a diff of a file: its own, or empty if it has no `diff` attribute.
+        """Return the path to give libgit2 for a diff of a file: the file's path; empty if it has no `diff` attribute.
 
         For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory.
         """
@@ -242,6 +243,6 @@ def _translate_bracket_item(item: re.Match[str]) -> str:
         return POSIX_CLASSES[item["posix"]]
     first, last = item["first"][-1], (item["last"] or item["first"])[-1]
     low, high = (end.replace(BRACKET_SLASH, "/") for end in (first, last))
-    # git matches the first character of a range even if the range is reversed.
+    # git matches the first character of a range even if the range is reversed. `/` lies between `.` and `0`.
     ranges = [(first, first), (low, min(high, ".")), (max(low, "0"), high)]
     return "".join(f"{re.escape(start)}-{re.escape(end)}" for start, end in ranges if start <= end)

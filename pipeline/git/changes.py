@@ -24,7 +24,7 @@ MAX_RENAME_BYTES: Final = 16 << 20
 # Number of lines that libgit2 compares of a file: those with the 127 lowest and the 127 highest hashes. Similar lines
 # have similar hashes, so in a longer file these can be just the changed lines.
 MAX_SAMPLED_LINES: Final = 254
-# Limit on comparing all lines, as the sum of the sizes of the larger file of each pair. Above it, none is compared.
+# Limit on comparing all lines, as the sum of the sizes of the larger file of each pair. Above it, no pair is compared.
 MAX_COMPARED_BYTES: Final = 4 << 20
 
 # A file is binary for git if one of this many bytes at its start is NUL.
@@ -158,7 +158,8 @@ def pair_long_renames(
 ) -> list[FileChange]:
     """Turn deleted and added paths of similar content into renames, where libgit2 compared only some lines.
 
-    The most similar files are paired first. `read_size`, `read_content`: return the size and the content of a blob.
+    The most similar files are paired first. Above MAX_COMPARED_BYTES, the changes are returned as they are.
+    `read_size`, `read_content`: return the size and the content of a blob.
     """
     deletions, additions = (
         {

@@ -57,8 +57,8 @@ CHECKSUM_BYTES: Final = 20
 # graph of the largest histories takes minutes.
 STALE_LOCK_SECONDS: Final = 3_600
 LOCK_FILE: Final = "commit-graph.lock"
-# Timeouts for writing the graph, because a damaged history can make git run forever: up to this number of commits, and
-# above it. Writing took 0.25 ms a commit; the limits allow ten times that.
+# Timeouts for writing the graph of histories with up to this number of commits, and of larger ones. A damaged history
+# can make git run forever. Writing took 0.25 ms a commit; the limits allow ten times that.
 SMALL_HISTORY_COMMITS: Final = 20_000
 SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
@@ -82,8 +82,8 @@ LARGE_OFFSET: Final = 1 << 31
 def refresh(repository: Repository, graph_dir: Path) -> None:
     """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
-    A damaged graph is deleted. In shallow clones and repositories with replaced commits, git writes no graph and
-    reports no error; each index run tries again. Errors are ignored, because the graph affects only speed.
+    A damaged graph is deleted. In a shallow clone git writes no graph and reports no error, so each index run tries
+    again. Errors are ignored, because the graph affects only speed.
     """
     with suppress(GitNotFound, UnreadableGitConfig, UnusableDirectory, OSError):
         if _must_replace_graph(graph_dir):
@@ -193,9 +193,10 @@ def create_git_program(
     `commit_graph_dir`: None uses only the commit-graph of the repository, if any.
     `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     """
-    git = _create_plain_git_program(repository)
     git = replace(
-        git, commit_graph_dir=exclude_damaged(commit_graph_dir), replacement_config=replacement_config
+        _create_plain_git_program(repository),
+        commit_graph_dir=exclude_damaged(commit_graph_dir),
+        replacement_config=replacement_config,
     )
     settings = _query_config(git, "--get-regexp", f"{FILTER_SETTING}|{FILE_SETTING}")
     names_and_values = [(name, value) for name, _, value in (entry.partition("\n") for entry in settings)]
@@ -257,7 +258,7 @@ def sort_newest_first(
     and HEAD; empty if not available.
     """
     shas = sorted(dates, key=lambda sha: (-dates[sha], sha))
-    if len(shas) < 2 or _do_dates_agree(shas, dates, repository, git):
+    if len(shas) < 2 or _is_order_proven(shas, dates, repository, git):
         return shas
     descendants = _find_descendants(shas, BytesIO(walked_history))
     if len(descendants) < len(shas):
@@ -265,7 +266,7 @@ def sort_newest_first(
     return _sort_descendants_first(shas, descendants)
 
 
-def _do_dates_agree(
+def _is_order_proven(
     shas: Sequence[str], dates: Mapping[str, int], repository: Repository, git: GitProgram
 ) -> bool:
     """Return whether the commit-graph proves that no commit in `shas` comes before one of its descendants."""
@@ -328,8 +329,8 @@ def compute_corrected_dates(
 ) -> dict[str, int] | None:
     """Return the corrected date of each commit, in seconds. `dates`: committer dates by SHA, in seconds.
 
-    None if there is no graph with corrected dates, if more than `MAX_MISSING_COMMITS` have to be read because the graph
-    lacks them, or if a date differs from that in the graph, which cannot represent dates after the year 2514.
+    None if there is no graph with corrected dates, if it lacks more than MAX_MISSING_COMMITS of the commits to read, or
+    if a date differs from that in the graph. The graph cannot represent dates after the year 2514.
     """
     with (
         suppress(OSError, ValueError, LookupError, UnreadableObject),

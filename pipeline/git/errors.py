@@ -50,6 +50,12 @@ class NothingToIndex(LineageError):
 
 
 _REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."
+_SUBMODULE_HINT: Final = (
+    "Move this directory away. Then run `git submodule update --init` in the repository that contains it."
+)
+_WORK_TREE_HINT: Final = (
+    "If the repository was moved, run `git worktree repair` in it with this directory as argument."
+)
 
 # Matches the path of a submodule's git directory, but not that of a work tree linked to a submodule.
 _SUBMODULE_DIRECTORY: Final = re.compile(
@@ -85,12 +91,10 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
         link = directory / ".git"
         if link.is_file():
             target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
+            is_submodule = _SUBMODULE_DIRECTORY.search(target) is not None
             return NotARepository(
                 f"{link} points to {target}, where there is no repository.",
-                hint="Move this directory away. Then run `git submodule update --init` in the repository that "
-                "contains it."
-                if _SUBMODULE_DIRECTORY.search(target)
-                else "If the repository was moved, run `git worktree repair` in it with this directory as argument.",
+                hint=_SUBMODULE_HINT if is_submodule else _WORK_TREE_HINT,
             )
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
 
@@ -118,7 +122,7 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
 def build_work_tree_error(git_dir: Path, value: str) -> DamagedRepository:
     """Return the error for a `core.worktree` setting whose value names no directory."""
     # Without `--work-tree`, git refuses every command if the value is a relative path. The command has no path, because
-    # a path could have characters that end it.
+    # a path can have characters that end the command.
     return DamagedRepository(
         f"The setting core.worktree of {git_dir} names {value!r}, which is not a directory.",
         hint="Run `git --git-dir=. --work-tree=. config --unset core.worktree` in that git directory, or set it to an "

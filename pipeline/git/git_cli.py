@@ -60,8 +60,8 @@ OBJECT_COMMANDS: Final = frozenset(
 # First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
-# Default time limit, because git takes exponential time to match some ignore and attribute patterns. Listing a large
-# repository takes seconds.
+# Default time limit of `GitProgram.run`. git takes exponential time to match some ignore and attribute patterns, but
+# lists a large repository in seconds.
 RUN_TIMEOUT_SECONDS: Final = 300.0
 # Interval of the checks for a cancelled request while git runs.
 CANCEL_POLL_SECONDS: Final = 0.1
@@ -337,9 +337,9 @@ _running_runs: Final[dict[Hashable, Future[Any]]] = {}
 def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
     """Return the result of a function, or raise its error. Of several threads with the same key, one runs it for all.
 
-    So simultaneous requests start git once, which some ignore patterns keep busy until its time limit. A thread does
-    not join a run that has already started, because that may not see what was changed before this call. If the request
-    of the thread that runs the function is cancelled, another one runs it.
+    Simultaneous requests start git only once in this way, because some ignore patterns keep it busy until the time
+    limit. A thread does not join a run that has already started, because that run may miss a change made before this
+    call. If the request of the thread that runs the function is cancelled, another thread runs it.
     """
     while True:
         own_future: Future[Result] = Future()

@@ -146,7 +146,7 @@ def _exceeds_text_limit(file: Path, size: int) -> bool:
 def find_blocking_git_file(git_dir: Path) -> Path | None:
     """Return a file of a git directory that blocks git; usually None.
 
-    It blocks as by `blocks_git`, or by an include condition that git takes exponential time to match.
+    It blocks as by `blocks_git`, or is a configuration file that is too large or has too complex include conditions.
     """
     common_dir = resolve_common_dir(git_dir)
     files = [
@@ -250,7 +250,7 @@ def is_partial_clone(configuration: Settings) -> bool:
 def find_repositories(directory: Path, on_error: Callable[[OSError], None] | None = None) -> list[Path]:
     """Return the root of every repository in `directory` and below it, in the order of their paths.
 
-    It finds bare repositories, and repositories inside a work tree, too. Symbolic links and hidden directories are not
+    This includes bare repositories, and repositories inside a work tree. Symbolic links and hidden directories are not
     followed. Linked work trees are left out, because they share the index of their repository. Submodules are left out,
     because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """

@@ -255,7 +255,7 @@ class TreeReader:
         return entries
 
     def find_entry(self, tree: str, path: bytes) -> TreeEntry | None:
-        """Return the entry at a path, or the submodule above that path; None where there is neither."""
+        """Return the entry at a path, or the submodule above it, named by its whole path; None if there is neither."""
         entry = TreeEntry(TREE_MODE, b"", tree)
         for name in path.split(b"/"):
             if entry.mode != TREE_MODE:

@@ -112,7 +112,8 @@ def parse_part_headers(parts: bytes) -> tuple[PatchPart, ...]:
 def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
     """Return the first MAX_LISTED_LINES lines without their line feeds, and whether these are all lines."""
     lines = parts.split(b"\n", MAX_LISTED_LINES)
-    return lines, not lines.pop()
+    remaining_text = lines.pop()
+    return lines, not remaining_text
 
 
 def get_line_markers(lines: Sequence[bytes]) -> bytes:
@@ -174,7 +175,7 @@ def _build_part_from_header(header_line: bytes) -> PatchPart:
 
 
 def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
-    selected_lines = [line[1:] for part in slices for line in lines[part]]
+    selected_lines = [line[1:] for run in slices for line in lines[run]]
     return _truncate(b"\n".join(selected_lines), MAX_TEXT_BYTES)[0]
 
 

@@ -25,7 +25,7 @@ from pipeline.git.repository import Repository
 from pipeline.interrupts import check_cancelled
 from stores.errors import LineageError
 
-# From the last `/` before the first wildcard of a pattern on.
+# Matches the end of a pattern, from the last `/` before the first wildcard.
 _WILDCARD_PART: Final = re.compile(r"/[^/*?\[\\]*[*?\[\\].*", re.DOTALL)
 RANGE_HINT: Final = (
     "Give a range as for `git log`: `v1.2..v1.3`, `main...topic`, `^main topic`, or one branch or tag."
@@ -90,9 +90,9 @@ def list_range(
 def _list_damaged_range(
     repository: Repository, git: GitProgram, words: Sequence[str], excluded: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the commits of a range of which one is missing or damaged, newest first. That one counts as a root.
+    """Return the commits of a range that has missing or damaged ones, newest first. Such a commit counts as a root.
 
-    The result is empty if git does not resolve the range, or if a commit that it names cannot be read.
+    The result is empty if git does not resolve the range, or if it names a commit that cannot be read.
     """
     output = git.run("rev-parse", "--revs-only", *words, "--")
     names = [] if output.exit_code else output.stdout.decode("ascii").split()
@@ -218,8 +218,9 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
 
-    git itself would take exponential time for some globs, so it lists all refs in the directories that they name.
-    Raises UnreadableObject if it cannot, and BadRange for a pattern that is too long.
+    git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
+    exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a
+    pattern that is too long.
     """
     full_patterns = [full for pattern in patterns for full in _list_full_patterns(pattern)]
     if not full_patterns:  # git would list all refs
@@ -238,14 +239,14 @@ def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
 
 
 def _list_full_patterns(pattern: str) -> list[str]:
-    """Return the patterns of full names of refs. Raises BadRange."""
+    """Return the patterns of full names of refs that a pattern stands for. Raises BadRange."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise BadRange(
             f"A pattern has {len(pattern):,} characters; it can have at most {MAX_PATTERN_CHARACTERS:,}.",
             hint="Give a shorter pattern.",
         )
-    folders = ("",) if pattern.startswith("refs/") else ("refs/heads/", "refs/remotes/", "refs/tags/")
-    return [folder + pattern for folder in folders]
+    prefixes = ("",) if pattern.startswith("refs/") else ("refs/heads/", "refs/remotes/", "refs/tags/")
+    return [prefix + pattern for prefix in prefixes]
 
 
 def suggest_references(repository: Repository, name: str) -> str:

@@ -21,8 +21,8 @@ from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
-# Maximum number of commits in each cache, which evicts the repositories used least recently. Their releases take
-# 300 MB.
+# Maximum number of commits in each cache, which evicts the repositories used least recently. The releases of so many
+# commits take 300 MB.
 MAX_CACHED_COMMITS: Final = 1_000_000
 
 Value = TypeVar("Value", bound=Sized)
@@ -45,7 +45,7 @@ class _Entry(Generic[Value]):
 
     @property
     def size(self) -> int:
-        """Number of commits, plus 1 for an empty value. At most the size of the cache, which takes no larger entry."""
+        """Number of commits plus 1, so that an empty entry counts. At most the size of the cache."""
         return min(1 + len(self.value or ()), MAX_CACHED_COMMITS)
 
 
@@ -100,7 +100,7 @@ def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] 
 
 def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
     try:
-        output = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
+        names = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
         dates = _read_dates(git, "refs/tags")
         if dates.exit_code:
             # git fails if the object of a tag is missing. So try again without such tags.
@@ -110,11 +110,11 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
             dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
     except GitTimeout:
         return None
-    if output.exit_code or dates.exit_code:
+    if names.exit_code or dates.exit_code:
         return None
     releases = dict(map(_parse_tag, dates.stdout.splitlines()))
     # A line is `SHA tags/v1.2~3^2`, or `SHA undefined`. Names of tags contain neither `~` nor `^`.
-    lines = (line.split(b" ", 1) for line in output.stdout.splitlines())
+    lines = (line.split(b" ", 1) for line in names.stdout.splitlines())
     tag_by_commit = {sha: name.partition(b"~")[0].partition(b"^")[0] for sha, name in lines}
     return {sha.decode("ascii"): releases[tag] for sha, tag in tag_by_commit.items() if tag in releases}
 

@@ -89,7 +89,7 @@ def open_repository(path: Path) -> Repository:
         if git_dir is None:
             raise build_not_found_error(path, exists=exists)
         check_git_dir(Path(git_dir))
-        # Given a git directory, libgit2 would take its parent directory for the work tree.
+        # Not by `git_dir`: libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))
     except pygit2.GitError as error:
         raise build_open_error(path, str(error)) from error
@@ -189,10 +189,10 @@ class Repository:
 
     def list_references(self) -> list[str]:
         """Return the short names of all branches, remote-tracking branches and tags, but not of the stash or notes."""
-        folders = ("refs/heads/", "refs/remotes/", "refs/tags/")
+        prefixes = ("refs/heads/", "refs/remotes/", "refs/tags/")
         with ErrorTranslation("the references"):
             references = list(self._git.references.iterator())
-        return [item.shorthand for item in references if item.name.startswith(folders)]
+        return [item.shorthand for item in references if item.name.startswith(prefixes)]
 
     def _peel_to_commit(self, sha: str, revision: str) -> str:
         """Return the SHA of the commit that an object is, or that a tag object points to. Raises UnreadableObject.
@@ -208,7 +208,7 @@ class Repository:
         return sha
 
     def find_root_commit(self, sha: str) -> str:
-        """Return the oldest commit of the first-parent line: a root, a shallow boundary, or the last readable one."""
+        """Return the oldest commit of the first-parent history: a root, shallow boundary, or the last readable one."""
         while True:
             try:
                 parents = self._read_links(sha).parents
@@ -263,14 +263,14 @@ class Repository:
         if sha in self.shallow_boundary:
             raise UnreadableObject(sha, BEYOND_SHALLOW_BOUNDARY)
         links = self._read_links(sha)
-        parents = [self._read_links(parent).tree for parent in links.parents]
+        parent_trees = [self._read_links(parent).tree for parent in links.parents]
         with ErrorTranslation(sha):
-            if len(parents) > 1 and not self._has_merge_changes(links.tree, parents):
+            if len(parent_trees) < 2:
+                return [self._diff_trees(sha, parent_trees[0] if parent_trees else None, links.tree)]
+            if not self._has_merge_changes(links.tree, parent_trees):
                 return []
-            if len(parents) > 1:
-                diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parents]
-                return list(self._select_merge_paths(diffs))
-            return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
+            diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parent_trees]
+            return list(self._select_merge_paths(diffs))
 
     def diff_with_first_parent(self, sha: str) -> TreeDiff:
         """Return a commit's diff with its first parent, or with the empty tree for a root. Renames are followed."""

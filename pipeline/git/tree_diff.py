@@ -84,7 +84,7 @@ class TreeDiff(Protocol):
 
 
 class PlainDiff:
-    """Diff of regular files that were edited, added or deleted, without renames."""
+    """Diff of regular files that were edited, added or deleted, without renames. `sha`: commit, for errors."""
 
     def __init__(self, sha: str, changes: list[FileChange], blob_source: BlobSource) -> None:
         self._sha = sha
@@ -101,7 +101,7 @@ class PlainDiff:
 
 
 class Libgit2Diff:
-    """Diff of any two trees through libgit2."""
+    """Diff of any two trees through libgit2. `sha`: commit, for errors."""
 
     def __init__(self, sha: str, trees: TreePair, blob_source: BlobSource) -> None:
         self._sha = sha
@@ -195,7 +195,7 @@ class Libgit2Diff:
         return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
 
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
-        """Return what git compares: the blob of a file or symlink, or a line with the commit of a submodule."""
+        """Return what git compares: the blob of a file or symlink, or a line with a submodule's commit."""
         if sha is None:
             return None
         if mode == SUBMODULE_MODE:
@@ -266,11 +266,10 @@ def create_content_patch(old_content: bytes | None, new_content: bytes | None) -
 
 
 def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
-    """Create a patch. The attributes of `path` decide whether it is binary, and on the headings of its parts."""
+    """Create a patch. The attributes of `path` decide if it is binary, and which lines become headings."""
     options = PATCH_OPTIONS
-    if not isinstance(
-        old, pygit2.Blob
-    ):  # libgit2 takes the attributes from the repository of its first argument
+    # libgit2 takes the attributes from the repository of its first argument, so that has to be a blob.
+    if not isinstance(old, pygit2.Blob):
         old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
     return _to_raw_patch(
         pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
@@ -279,7 +278,9 @@ def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | No
 
 def _to_raw_patch(patch: pygit2.Patch) -> RawPatch:
     _, added, removed = patch.line_stats
-    return RawPatch(patch.data, added, removed, is_binary=not added + removed and bool(patch.delta.is_binary))
+    return RawPatch(
+        patch.data, added, removed, is_binary=added + removed == 0 and bool(patch.delta.is_binary)
+    )
 
 
 def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
@@ -311,7 +312,7 @@ def diff_plain_files(
 ) -> list[FileChange] | None:
     """Return the changes between two trees, ordered by path; None if the trees have to be compared by libgit2.
 
-    They have to if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
+    libgit2 is needed if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
     `old`, `new`: entries of the root directories. `read_tree`: returns the entries of a raw object id.
     """
     changes: list[FileChange] = []
