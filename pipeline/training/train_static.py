@@ -1,10 +1,11 @@
 """Contrastive training of the static word table, with its evaluation on held-out repositories.
 
-python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes N] [--seed N] [--started FILE]
+python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes N] [--seed N] [--dimension N]
+    [--started FILE] [--rate R]
 
 BAGS is the directory written by `pipeline.training.word_bags`; `table.npz` in the directory OUT gets the table in
-full precision. The most frequent words have a row each; all others share buckets by hash. The gradients are written
-out, without a framework: there are few, and a batch touches few rows.
+full precision. The most frequent words have a row each; all others share buckets by hash. The gradients are computed
+by hand, without a framework: there are few, and a batch touches few rows.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def train(
             if step % CHECKPOINT_STEPS == 0:
                 logger.info("step %d of %d: loss %.3f", step, steps, loss_sum / CHECKPOINT_STEPS)
                 loss_sum = 0.0
-            if save_checkpoint and step % CHECKPOINT_STEPS == 0:
-                save_checkpoint(model)
+                if save_checkpoint:
+                    save_checkpoint(model)
             if step == steps:
                 break
     return model

@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
 from pipeline.training import mine_lists
-from pipeline.training.list_training import NEGATIVES, TRAINED_TOKENS, CandidateLists
+from pipeline.training.list_training import NEGATIVES, TRAINING_PAIR_TOKENS, CandidateLists
 from pipeline.training.mine_lists import QueryKind
 from tests.repos import Repo
 
@@ -24,7 +24,7 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
         pairs = candidate_lists.build_pairs(list_id[None], None)
         assert len(pairs.tokens) == mine_lists.NEGATIVES + 1
         assert pairs.tokens.shape == pairs.segment_ids.shape
-        assert pairs.lengths.max() == pairs.tokens.shape[1] <= TRAINED_TOKENS
+        assert pairs.lengths.max() == pairs.tokens.shape[1] <= TRAINING_PAIR_TOKENS
         for ids, row_segment_ids, length in zip(pairs.tokens, pairs.segment_ids, pairs.lengths, strict=True):
             text_start = int(np.argmax(row_segment_ids))
             assert ids[0] == ids[text_start] == 101
