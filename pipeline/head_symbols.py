@@ -118,7 +118,7 @@ def build_deletion(paths: Sequence[str]) -> ParsedFiles:
 
 
 def _build_rows(
-    paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
+    replaced_paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
     symbols = [
         (parsed.file, symbol_in_chunk)
@@ -130,7 +130,7 @@ def _build_rows(
         for _, symbol_in_chunk in symbols
     ]
     return ParsedFiles(
-        replaced_paths=tuple(paths),
+        replaced_paths=tuple(replaced_paths),
         unreadable_paths=tuple(unreadable_paths),
         files=build_record_batch(
             schema.HEAD_FILES,

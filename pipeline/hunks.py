@@ -269,6 +269,7 @@ def _build_hunk_from_patch(
     """
     has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
+    # Only complete parts lead from the old blob to the new one. A deletion has no new one.
     needs_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
     return Hunk(
         file_path=file_path,

@@ -1,7 +1,7 @@
 """Ignore patterns that `lineage plan` suggests, with the reason and the effect of each, by a survey of the history.
 
 A suggestion needs evidence in the files, unless the name of the directory is unambiguous. Main directories, which have
-most of the code, and the directories above them are never suggested. Effects are measured with the matcher of the index
+much of the code, and the directories above them are never suggested. Effects are measured with the matcher of the index
 run.
 """
 
@@ -36,7 +36,7 @@ from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.ignore import IgnoreRules, compile_patterns
 
-# A directory with less than this share of the commits and also of the hunks is not worth a pattern.
+# A directory with less than this share of both the commits and the hunks is not worth a pattern.
 MIN_SHARE: Final = 0.01
 # Neither is one with fewer hunks than this.
 MIN_HUNKS: Final = 3
@@ -189,9 +189,11 @@ def suggest_patterns(directories: Sequence[DirectoryStats], commits: int) -> lis
 
 
 def find_main_directories(directories: Iterable[DirectoryStats]) -> frozenset[str]:
-    """Return the paths of the directories with most of the code; if there is no code, of the one with most commits.
+    """Return the paths of the main directories.
 
-    Directories with vendored or generated names count only if there is no other code.
+    These are the directory with the most code, those with at least MAIN_SHARE of it, and those of SOURCE_NAMES at the
+    top level. Without code, it is the directory with the most commits. Directories with vendored or generated names
+    count only if there is no other code.
     """
     subdirectories = [directory for directory in directories if directory.path != ROOT]
     code_directories = [directory for directory in subdirectories if directory.code_hunks]
@@ -296,7 +298,8 @@ def _check_documentation(directory: DirectoryStats, is_subject: bool) -> str | N
     return f"documentation: {prose:.0%} of its {directory.files:,} files are prose"
 
 
-# Checks of a directory, in order. The first one that returns a reason decides.
+# Checks of a directory, in order. The first one that returns a reason decides. `is_subject`: whether more than
+# SUBJECT_SHARE of the commits change the directory.
 _CHECKS: Final[tuple[Callable[[DirectoryStats, bool], str | None], ...]] = (
     _check_vendored,
     _check_generated,
@@ -321,7 +324,8 @@ def _build_patterns(
     for name, group in groups.items():
         if len(group) >= MIN_DIRECTORIES_BY_NAME and _is_safe_by_name(name, main_directories, directories):
             directory, reason = group[0]
-            yield PatternReason(f"{escape_pattern(directory.path.rstrip('/').rpartition('/')[2])}/", reason)
+            original_name = directory.path.rstrip("/").rpartition("/")[2]  # not in lower case as `name`
+            yield PatternReason(f"{escape_pattern(original_name)}/", reason)
         else:
             for directory, reason in group:
                 yield PatternReason(f"/{escape_pattern(directory.path)}", reason)
@@ -342,8 +346,8 @@ def _is_vendored_or_generated(directory: DirectoryStats) -> bool:
 
 def _is_included_by_user(user_lines: Sequence[str], pattern: str) -> bool:
     """Return whether the user's lines include what the pattern excludes, as `!docs/` does for `/docs/`."""
-    spec = compile_patterns(user_lines)
-    return spec.check_file(pattern.strip("/") + "/x").include is False
+    file_in_directory = pattern.strip("/") + "/x"
+    return compile_patterns(user_lines).check_file(file_in_directory).include is False
 
 
 def _build_indexed_paths(
@@ -369,7 +373,7 @@ def _inspect_files(repository: Repository, head: str, rules: IgnoreRules) -> dic
 
 
 def _may_be_inspected(path: str) -> bool:
-    """Return whether the content decides if the file is generated."""
+    """Return whether the content, and not the name or kind, decides if the file is generated."""
     return not has_generated_name(path) and classify_kind(path) in ("code", "other")
 
 

@@ -46,7 +46,11 @@ class VectorIndex(StrEnum):
 
 
 class Resources(StrEnum):
-    """Share of the machine that an index run may use."""
+    """Share of the machine that an index run may use.
+
+    `auto`: one encoder thread per CPU. `conservative`: half as many, and smaller commit batches. `aggressive`: twice as
+    many.
+    """
 
     AUTO = "auto"
     CONSERVATIVE = "conservative"

@@ -1,7 +1,7 @@
 """Main line of an index run, which has two parts.
 
 1. Extract: write the rows of all commits and of the HEAD snapshot, except the vectors. This takes a small part of the
-   time. From then on, questions are answered by words for the whole history.
+   time. After it, queries find the whole history by its words.
 2. Embed: write the vectors of the texts that have none.
 """
 
@@ -379,7 +379,7 @@ class IndexRun:
         return progress
 
     def _open_cache(self, stack: ExitStack, start: RunStart) -> EmbeddingCacheSession | None:
-        """Open the embedding cache until the stack closes; None if it is off or cannot be opened."""
+        """Open the embedding cache until the stack closes; None if it is off, or if another process uses it."""
         if start.cache_mode is EmbedCacheMode.OFF:
             return None
         cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))

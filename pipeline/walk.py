@@ -25,7 +25,8 @@ def compute_reachability_delta(
 ) -> ReachabilityDelta:
     """Return the difference between the commits that `head` reaches and those that `recorded_head` reached.
 
-    If `recorded_head` is None or no longer exists, `added_commits` are all commits that `head` reaches.
+    `head`: None reaches no commit. If `recorded_head` is None or no longer exists, `added_commits` are all commits that
+    `head` reaches.
     """
     if head is None:
         return ReachabilityDelta(lists_all_commits=True)

@@ -144,7 +144,7 @@ def start_run(
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
-    _require_compatible_vectors(recorded_versions, current_versions)
+    _require_compatible_index(recorded_versions, current_versions)
     branch_tips = (
         list_branch_tips(repository, create_git_program(repository), branch_patterns)
         if branch_patterns
@@ -308,7 +308,7 @@ def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Seque
     return find_unreachable(delta, previously_unreachable, recorded_commits)
 
 
-def _require_compatible_vectors(
+def _require_compatible_index(
     recorded_versions: RecordedVersions, current_versions: ComponentVersions
 ) -> None:
     """Raise IncompatibleIndex if the index has to be rebuilt."""

@@ -201,10 +201,10 @@ class TouchedSymbolFinder:
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
     """Return the symbols of a file in source order, parents before children.
 
-    `rows`: (first, last) of the rows that the symbols, or the comments above them, must intersect; None for all
-    symbols.
+    `rows`: (first, last). Only symbols that, with the comments above them, intersect these rows; None for all.
     """
     root, grammar = version.tree.root_node, version.grammar
+    # A decorator or comment in the rows may belong to a definition below them.
     matches = list(grammar.find_matches(root, rows))
     prefixes = [match.node for match in matches if match.kind == "prefix"]
     if rows is not None and prefixes:

@@ -1,8 +1,8 @@
 """Syntax trees of file versions, parsed incrementally from the trees of earlier versions.
 
 A tree must not depend on which trees are in the cache. So an incremental parse is used only if it gives the same tree
-as a full parse. This excludes grammars with which both gave different trees for a file of the histories that were tried
-(`Grammar.is_incremental`), and files with syntax errors, where the tree depends on the state of the parser.
+as a full parse. This excludes grammars with which the two trees of a file once differed (`Grammar.is_incremental`). It
+also excludes files with syntax errors, where the tree depends on the state of the parser.
 
 Like git, tree-sitter ends a line at a line feed only.
 """
