@@ -1,6 +1,6 @@
 """Index pipeline: from the commits of a repository to the rows of its index.
 
-A hunk is the diff of one file in one commit. A chunk is a run of consecutive syntax nodes of a file.
+A hunk is the diff of one file in one commit. A chunk is a sequence of consecutive syntax nodes of a file.
 
 Stages, in order:
 
@@ -26,7 +26,7 @@ Used by the stages:
 - `options`: options of an index and of index runs: encoder, precision, embedding cache mode, hardware
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered parallel map in groups, by joblib; limits of malloc
-- `interrupts`: cancellation of requests; handling and deferral of termination signals
+- `interrupts`: cancellation of requests, deadlines, and deferral of termination signals
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; imported by nothing else
 """

@@ -27,7 +27,7 @@ def get_embedding_models() -> dict[EncoderName, str]:
 
 
 def get_encoder_name(model: str | None) -> EncoderName | None:
-    """Return the encoder with this model name, in any version; None if no bundled encoder has it."""
+    """Return the encoder with this model name, in any version; None without a name or if no encoder has it."""
     name_without_version = (model or "").partition("/")[0]
     for encoder, bundled_model in get_embedding_models().items():
         if bundled_model.partition("/")[0] == name_without_version:

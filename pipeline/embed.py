@@ -168,14 +168,16 @@ class EmbeddingStage:
             map_groups(encode_texts, self._read_groups(pending), jobs=self.jobs, prefer="threads")
         ) as results:
             while done_count < pending.num_rows:
-                storage_seconds = self.profile.seconds.get("storage", 0.0)
+                storage_seconds_before = self.profile.seconds.get("storage", 0.0)
                 with self.profile.measure("embed"):
                     vectors_by_task = [next(results)]
                     group = self._groups.popleft()
                     vectors_by_task += islice(results, self._count_tasks(group) - 1)
                 # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage",
                 # so subtract it here.
-                self.profile.add_time("embed", storage_seconds - self.profile.seconds.get("storage", 0.0))
+                self.profile.add_time(
+                    "embed", storage_seconds_before - self.profile.seconds.get("storage", 0.0)
+                )
                 done_count += group.text_count
                 is_last = done_count == pending.num_rows
                 self._write_group(group, vectors_by_task, completed_commit if is_last else None)

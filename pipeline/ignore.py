@@ -250,8 +250,8 @@ def _has_linguist_attributes(repository: Repository) -> bool:
 def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
     """Yield the content of each attributes file that a lookup may read; empty if it is missing or unreadable.
 
-    These are the files of the git directory and the user, those at HEAD, and those in the work tree, committed or not,
-    in directories that HEAD has.
+    These are the files of the git directory and of the user, those at HEAD, and those in the directories of the work
+    tree that HEAD has. The latter count even if they are not committed.
     """
     yield from repository.read_local_attributes()
     head = repository.read_head()

@@ -56,9 +56,8 @@ from stores.maintenance import delete_index
 # Commits per batch, which is written in one transaction.
 COMMITS_PER_BATCH: Final = 100
 
-# Maximum number of consecutive batches per task, which reuses the syntax trees of its batches. Compared with one
-# worker, two workers spend 40 % more time on parsing with one batch per task, and 13 % with four: "Batches per task" in
-# README.md.
+# Maximum number of consecutive batches per task, which reuses the syntax trees of its batches. Two workers spend 40 %
+# more time on parsing than one if a task has one batch, and 13 % more if it has four: "Batches per task" in README.md.
 BATCHES_PER_TASK: Final = 4
 # Tasks per worker in a group. More would take more memory, fewer more time: the workers wait for each other at the end
 # of a group.
@@ -246,6 +245,7 @@ class IndexRun:
             return ()
         if not (self.options.branch_patterns or self.options.rebuild):
             return None
+        # A rebuild deletes the recorded patterns, so read them before.
         recorded_patterns = write.load_branch_patterns(self.location)
         return list(dict.fromkeys((*recorded_patterns, *self.options.branch_patterns)))
 

@@ -22,8 +22,8 @@ import Stemmer
 # Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. The rest of these is
 # for the other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text, because code with long
-# tokens has more characters per token.
+# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text. Some code has more
+# characters per token.
 MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
 # Characters to read per character of a limit, because indentation and blank lines are dropped. In nearly every change
 # these are less than 3/4 of the text.
@@ -115,7 +115,7 @@ def tokenize(text: str) -> TermsByToken:
     return list(map(_get_token_terms, _split_tokens(text)))
 
 
-def flatten_terms(tokens: TermsByToken) -> list[str]:
+def list_part_stems(tokens: TermsByToken) -> list[str]:
     """Return the stems of the parts of all tokens, in text order. `tokens`: result of `tokenize`."""
     return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 

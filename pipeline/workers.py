@@ -1,7 +1,7 @@
 """Ordered parallel map in groups by joblib, start of worker processes, and limits on the memory of malloc.
 
-joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
-in memory. So tasks run in groups, and a group starts when all results of the one before have arrived.
+joblib starts new tasks even if the caller has not taken earlier results. The results of a whole history do not fit in
+memory. So tasks run in groups, and a group starts when all results of the one before have arrived.
 `joblib.parallel_config` can select another backend for the same tasks, such as Dask.
 """
 

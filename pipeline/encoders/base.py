@@ -33,8 +33,8 @@ MODELS_DIR: Final = Path(__file__).parent / "models"
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
-# Length to which texts are cut before they are tokenized. The model reads 256 tokens, about 1,000 characters of code,
-# but the tokenizer would read the whole text, and a commit message can have a megabyte.
+# Length to which texts are cut before they are tokenized. The model reads 256 tokens, about 1,000 characters of code.
+# The tokenizer would read the whole text, and a commit message can have a megabyte.
 MAX_TEXT_CHARACTERS: Final = 4_096
 
 # Checksums of the bundled files, in the format of `sha256sum --check`, so that users can check the files with it.

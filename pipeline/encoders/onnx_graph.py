@@ -194,7 +194,7 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # In the int8 file, the weights of each input channel are scaled by a factor, and the tensor `.divisor` has its
+        # In the int8 file, the weights of each input channel are multiplied by a factor. The tensor `.divisor` has the
         # reciprocal, which undoes this. Key and value have the factors of the query.
         parent, _, part = name.rpartition(".")
         reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]

@@ -30,11 +30,11 @@ from pipeline.git.git_dir import MAX_TEXT_BYTES, blocks_git, read_or_empty
 FILE_NAME: Final = ".gitattributes"
 # A run of `*`.
 STARS: Final = re.compile(rb"\*+")
-# Maximum number of runs of `*` in a pattern. Matching takes time L ** N for N times `*` and a name of length L, and for
-# N times `**` and a path of L levels. The patterns of 75 repositories have at most two.
+# Maximum number of runs of `*` in a pattern. For a name of length L, matching N times `*` takes time L ** N; so does
+# matching N times `**` for a path of L levels. The patterns of 75 repositories have at most two.
 MAX_STARS: Final = 3
-# Maximum number of directories of a path. The attributes file of each is looked up from the root, which took 9 s at
-# 2,500 levels. git itself reads at most 2,048 levels.
+# Maximum number of directories of a path. libgit2 looks up the attributes file of each from the root, in 9 s for 2,500
+# directories. git itself reads at most 2,048.
 MAX_LEVELS: Final = 1_000
 # Maximum number of entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
@@ -187,7 +187,7 @@ def compile_regex(regex: str) -> Any:
 class NamePattern:
     """Pattern of names of refs, as in `git for-each-ref`: a glob, a name, or the directories that a name starts with.
 
-    It has at most about MAX_PATTERN_CHARACTERS.
+    Callers limit its length to about MAX_PATTERN_CHARACTERS.
     """
 
     def __init__(self, pattern: bytes) -> None:

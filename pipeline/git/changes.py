@@ -15,7 +15,7 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", 
 
 # git's default threshold for a rename, in percent of equal content.
 RENAME_SIMILARITY: Final = 50
-# git's `diff.renameLimit`. If a commit has more pairs of a deleted and an added file than the square of this, only
+# git's `diff.renameLimit`. A commit can have more (deleted, added) pairs of files than the square of this. Then only
 # files with equal content are paired.
 RENAME_LIMIT: Final = 1000
 # Larger files are paired only by equal content, because comparing two files reads both completely. This does not affect
@@ -186,15 +186,20 @@ def pair_long_renames(
         pair: 100 * _measure_equal_lines(*map(count_lines, pair)) / max(1, larger_size)
         for pair, larger_size in larger_sizes.items()
     }
-    addition_by_deletion: dict[FileChange, FileChange] = {}
-    paired_additions: set[FileChange] = set()
-    for deletion, addition in sorted(similarities, key=similarities.__getitem__, reverse=True):
-        if similarities[deletion, addition] < RENAME_SIMILARITY:
-            break
-        if deletion not in addition_by_deletion and addition not in paired_additions:
-            addition_by_deletion[deletion] = addition
-            paired_additions.add(addition)
-    return apply_renames(changes, addition_by_deletion.items())
+    return apply_renames(changes, _choose_pairs(similarities))
+
+
+def _choose_pairs(
+    similarities: Mapping[tuple[FileChange, FileChange], float],
+) -> list[tuple[FileChange, FileChange]]:
+    """Return (deleted, added) pairs of at least RENAME_SIMILARITY, most similar first, with each file at most once."""
+    pairs: list[tuple[FileChange, FileChange]] = []
+    paired_files: set[FileChange] = set()
+    for pair in sorted(similarities, key=similarities.__getitem__, reverse=True):
+        if similarities[pair] >= RENAME_SIMILARITY and paired_files.isdisjoint(pair):
+            pairs.append(pair)
+            paired_files.update(pair)
+    return pairs
 
 
 def _measure_equal_lines(old: Counter[bytes], new: Counter[bytes]) -> int:

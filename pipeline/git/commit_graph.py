@@ -8,8 +8,8 @@ git does not verify the file: with a damaged one it fails, or walks a wrong hist
 file is verified here before the first use.
 
 `sort_newest_first` lists no commit before its descendant. The file has a corrected date of each commit: the committer
-date, or one second after the latest corrected date of the parents if that is later (`git help format-commit-graph`).
-All ancestors have earlier corrected dates, even where a committer's clock was wrong. So these dates mostly prove that
+date, or one second after the latest corrected date of its parents, whichever is later (`git help format-commit-graph`).
+So all ancestors have earlier corrected dates, even where a committer's clock was wrong. Mostly these dates prove that
 the order by committer date is right, without a walk of the history.
 """
 

@@ -59,8 +59,8 @@ _QUOTE_OR_ESCAPE: Final = re.compile(rb'"|\\\n|\\(.)')
 _STARS: Final = re.compile(rb"\*+")
 # Start of an include condition whose `*` is no wildcard.
 _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
-# Maximum number of wildcards `*` and `**` of an include condition. git and libgit2 match it in time that grows with the
-# length of the path to the power of this number. Without `**`, a `*` in place of a directory takes no time.
+# Maximum number of wildcards `*` and `**` of an include condition. For a path of length L, git and libgit2 take time
+# L ** N to match N wildcards. Without `**`, a `*` in place of a directory takes no time.
 MAX_CONDITION_STARS: Final = 4
 # The same of `**`, and the maximum number of include conditions in a file.
 MAX_CONDITION_DOUBLE_STARS: Final = 2

@@ -25,8 +25,8 @@ from stores.errors import build_permission_error
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Sizes of one mapped window of a pack file and of all. Mapped pages count as memory of the process: with 32 MiB and
-# 256 MiB, all of a pack of 109 MB was mapped. libgit2's defaults are gigabytes. These limits cost 0.2 % of
+# Sizes of one mapped window of a pack file, and of all. Mapped pages count as memory of the process: with 32 MiB
+# and 256 MiB, all of a pack of 109 MB was mapped. libgit2's defaults are gigabytes. These limits cost 0.2 % of
 # instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20

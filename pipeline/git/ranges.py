@@ -69,7 +69,7 @@ class RangeCommit:
 
 
 def list_range(
-    repository: Repository, git: GitProgram, text: str, excluded: Iterable[str] = ()
+    repository: Repository, git: GitProgram, text: str, excluded: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the commits of a range, newest first. Raises BadRange.
 
@@ -88,7 +88,7 @@ def list_range(
 
 
 def _list_damaged_range(
-    repository: Repository, git: GitProgram, words: Sequence[str], excluded: Iterable[str]
+    repository: Repository, git: GitProgram, words: Sequence[str], excluded: Collection[str]
 ) -> tuple[str, ...]:
     """Return the commits of a range that has missing or damaged ones, newest first. Such a commit counts as a root.
 
@@ -259,8 +259,9 @@ def check_damage(git: GitProgram, revision: str) -> None:
     """Raise UnreadableObject if the object of a revision, or one on the way to it, is missing or damaged."""
     output = git.run("rev-parse", "--verify", "--quiet", revision)
     sha = output.stdout.decode().strip()
-    is_sha = output.exit_code == 0 and _SHA.fullmatch(sha) is not None and sha != revision.lower()
-    if is_sha and git.run("cat-file", "-t", sha).exit_code:
+    # A full SHA resolves to itself, even if there is no such object. That is no damage.
+    names_other_sha = output.exit_code == 0 and _SHA.fullmatch(sha) is not None and sha != revision.lower()
+    if names_other_sha and git.run("cat-file", "-t", sha).exit_code:
         raise UnreadableObject(revision, f"{sha} is missing or damaged")
     is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
     if is_damaged or "error: Could not read " in output.stderr:  # a parent

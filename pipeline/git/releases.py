@@ -1,8 +1,8 @@
 """First release of each commit, and the merge that brought it into the first-parent history of HEAD.
 
 The first release is the tag with the oldest date among those that contain the commit, as `git name-rev --all` names it.
-`git describe --contains` names the same, except where the clock of a committer was wrong by more than a day: it then
-misses tags, or names a later one. git computes the tags of all commits in one run: 70 ms for flask's 5,500 commits and
+`git describe --contains` names the same tag, unless the clock of a committer was wrong by more than a day. Then it may
+miss tags, or name a later one. git computes the tags of all commits in one run: 70 ms for flask's 5,500 commits and
 69 tags, about as long as for a few commits. Releases and merges are cached for each state of the repository.
 """
 

@@ -352,6 +352,7 @@ def _is_directory(entry: FileEntry) -> bool:
 
 
 def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: FileEntry) -> FileChange | None:
+    """Return the change of a path; None if libgit2 has to compare the trees."""
     old_mode, new_mode = (0 if entry is None else FILE_MODES.get(entry[0]) for entry in (old, new))
     kind: ChangeKind = "modified"
     if old is None or new is None:

@@ -2,8 +2,8 @@
 
 A hunk touches a symbol if a changed line is in it, but in no symbol nested in it: a changed method does not touch its
 class. Added lines are looked up in the new version of the file, removed lines in the old one. Blank lines count only if
-no other line changed. git's hunk header, the text after `@@`, names the symbol instead in two cases: if the symbol of a
-changed line has a syntax error, or if a changed line is in no symbol and the file has a syntax error.
+no other line changed. The symbol is named by git's hunk header instead, the text after `@@`, if the symbol of a changed
+line has a syntax error. The same holds for a changed line in no symbol, if the file has a syntax error.
 """
 
 from __future__ import annotations

@@ -349,6 +349,7 @@ def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     # Lines count from 1, rows from 0. If a part has no lines, its start is the line before it, so already the row.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
+    # Context lines before the first change and after the last. Without changed lines, all lines of a side are context.
     context_above = min(
         part.removed[0] - 1 - old_row if part.removed else part.old_count,
         part.added[0] - 1 - new_row if part.added else part.new_count,

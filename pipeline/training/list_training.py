@@ -53,8 +53,8 @@ QUERY_TOKENS: Final = 40
 # Maximum number of tokens of a text: under half of the 256 of an index, since the beginning of a change shows its
 # topic.
 TEXT_TOKENS: Final = 112
-# Maximum number of tokens of a message: about as many as an index embeds, or a subject line if the query is one of its
-# sentences.
+# Maximum number of tokens of a message: about as many as an index embeds. The second limit is for lists whose query is
+# a sentence of the message: about a subject line.
 MESSAGE_TOKENS: Final = 64
 SUBJECT_TOKENS: Final = 14
 
@@ -269,8 +269,8 @@ class CandidateLists:
     ) -> Pairs:
         """Build the pairs of some lists.
 
-        With a generator, vary the texts and sample NEGATIVES negatives: hard ones in a share of the lists, random ones
-        without lane scores in the others. Without a generator, use all hard negatives.
+        With a generator, vary the texts and sample NEGATIVES negatives: hard ones in `hard_share` of the lists, and
+        random ones, without lane scores, in the others. Without a generator, use all hard negatives.
         """
         token_rows: list[tuple[list[int], int]] = []
         lane_scores = []

@@ -4,8 +4,8 @@ python -m pipeline.training.static_dataset BAGS OUT REPOSITORY... [--held-out NA
 
 Command: write the vocabulary and its initial vectors to OUT, an `.npz` file. The vocabulary has the most frequent words
 of BAGS, the directory written by `pipeline.training.word_bags`. The vectors are those of the transformer. The
-vocabulary has stems, but the transformer reads words: it embeds the form of each stem that the commit messages of the
-repositories use most often. `--held-out`: repository whose words do not count.
+vocabulary has stems, but the transformer reads words. So it embeds, for each stem, the form that the commit messages of
+the repositories use most often. `--held-out`: repository whose words do not count.
 
 Library: `StaticTrainingSet` reads BAGS and draws batches of examples for `pipeline.training.train_static`. A bag is the
 set of distinct words of one text, here as rows of the word table. An example is a query and a text. A batch has few
@@ -125,6 +125,7 @@ class Bags:
         lines = np.repeat(np.arange(len(bag_numbers)), bag_numbers.shape[1])
         lines, bags = lines[bags != NO_BAG], bags[bags != NO_BAG]
         counts = self.ends[bags] - self.starts[bags]
+        # `offsets + np.arange(...)` are the positions of the bags' rows in `flat`.
         offsets = np.repeat(self.starts[bags] - (np.cumsum(counts) - counts), counts)
         rows = self.flat[offsets + np.arange(counts.sum())].astype(np.int64)
         # Line number and row in one integer, so that one sort finds the distinct rows of each line.

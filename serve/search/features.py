@@ -24,7 +24,7 @@ from pipeline.text import (
     build_semantic_text,
     find_compound_identifiers,
     find_surface_forms,
-    flatten_terms,
+    list_part_stems,
     tokenize,
 )
 from serve.search.query import Modifier, Query
@@ -135,7 +135,7 @@ class QueryTerms:
             is_identifier=np.array([term in identifiers for term in lookup.terms], np.bool_),
             total_weight=content_weight or 1.0,
             max_bm25=(summed_weight * (fulltext.K1 + 1)) or 1.0,
-            word_pairs=frozenset(_iter_content_pairs(flatten_terms(tokenize(query.text)))),
+            word_pairs=frozenset(_iter_content_pairs(list_part_stems(tokenize(query.text)))),
         )
 
     def count_terms(self, texts: Sequence[TermsByToken]) -> Ints:
@@ -152,7 +152,7 @@ class QueryTerms:
         """Return the share of the query's word pairs that the text contains."""
         if not self.word_pairs:
             return 0.0
-        return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / len(self.word_pairs)
+        return len(self.word_pairs.intersection(pairwise(list_part_stems(text)))) / len(self.word_pairs)
 
     def compute_weight_share(self, counts: Ints, mask: Bools) -> Floats:
         """Return, for each row of counts, the weight of the masked terms that occur, as a share of `total_weight`."""

@@ -37,7 +37,7 @@ def test_tokenize() -> None:
     """Each token lists its stems, then its whole form if it has parts; flattened terms omit the whole form."""
     tokens = text.tokenize("parseHTTP the retries")
     assert tokens == [("pars", "http", "parsehttp"), ("the",), ("retri",)]
-    assert text.flatten_terms(tokens) == ["pars", "http", "the", "retri"]
+    assert text.list_part_stems(tokens) == ["pars", "http", "the", "retri"]
 
 
 def test_compound_identifiers_and_surface_forms() -> None:
