@@ -397,6 +397,7 @@ class _GraphFile:
 
     def read_dates(self, position: int) -> tuple[int, int]:
         """Return the committer date and the corrected date of the commit at a position, in seconds."""
+        # An entry has the id of the tree, two parents in 4 bytes each, and 8 bytes with generation number and date.
         entry = self._chunks[b"CDAT"] + position * (HASH_BYTES + 16)
         date = self._read_integer(entry + HASH_BYTES + 8, 8) & DATE_MASK
         offset = self._read_integer(self._chunks[b"GDA2"] + 4 * position, 4)

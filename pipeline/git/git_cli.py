@@ -349,6 +349,7 @@ def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
             return _run_next(key, future, function)
         _wait_for(future)
         error = future.exception()
+        # If only the thread that ran the function was cancelled or interrupted, try again.
         if error is None or (
             isinstance(error, Exception) and not isinstance(error, interrupts.RequestCancelled)
         ):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, NamedTuple
 
 # Limit on the diff that is stored for display. It is about 1,500 lines; an excerpt shows at most some hundred.
@@ -294,11 +295,11 @@ def _split_block(
         return
     old = block.old_start + len(block.removed)
     start = 0
-    for position in range(len(is_merge_line) + 1):
-        if position == len(is_merge_line) or not is_merge_line[position]:
-            if start < position:
-                yield Block(old, block.new_start + start, block.heading, [], block.added[start:position])
-            start = position + 1
+    for is_merge_run, run in groupby(is_merge_line):
+        end = start + len(list(run))
+        if is_merge_run:
+            yield Block(old, block.new_start + start, block.heading, [], block.added[start:end])
+        start = end
 
 
 def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:

@@ -268,7 +268,7 @@ def create_content_patch(old_content: bytes | None, new_content: bytes | None) -
 def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
     """Create a patch. The attributes of `path` decide if it is binary, and which lines become headings."""
     options = PATCH_OPTIONS
-    # libgit2 takes the attributes from the repository of its first argument, so that has to be a blob.
+    # libgit2 takes the attributes from the repository of its first argument, so a blob comes first.
     if not isinstance(old, pygit2.Blob):
         old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
     return _to_raw_patch(

@@ -38,7 +38,9 @@ MAX_WORDS: Final = 49_152
 MIN_REPOSITORIES: Final = 3
 # Maximum number of occurrences of a word that count in one repository, so that its words do not outweigh common ones.
 MAX_COUNT_PER_REPOSITORY: Final = 200
-# The same for the words of commit messages, by which the form of a stem is chosen.
+# Newest commits of a repository whose messages are read to choose the form of each stem.
+MAX_MESSAGES: Final = 5_000
+# As MAX_COUNT_PER_REPOSITORY, for the words of these messages.
 MAX_MESSAGE_WORD_COUNT: Final = 1_000
 # Share of each kind of query, if the commit has one; subjects fill the rest.
 QUERY_KIND_SHARES: Final = {
@@ -87,7 +89,7 @@ def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
     """Return the most frequent form of each stem in the commit messages of the repositories."""
     totals: Counter[str] = Counter()
     for repository in repositories:
-        command = ("log", "--no-merges", "--max-count=5000", "--format=%B", "HEAD")
+        command = ("log", "--no-merges", f"--max-count={MAX_MESSAGES}", "--format=%B", "HEAD")
         output = subprocess.run(
             ["git", "-C", str(repository), *command], capture_output=True, check=True
         ).stdout
