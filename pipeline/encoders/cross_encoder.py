@@ -86,7 +86,7 @@ class CrossEncoder:
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
         """Return a score per change, in order: how well it answers the question. Unbounded; higher is better.
 
-        Raise DamagedModel if the bundled file cannot be read, and RequestCancelled if the request is cancelled.
+        Raises DamagedModel if the bundled file cannot be read, and RequestCancelled if the request is cancelled.
         """
         import numpy as np
 
@@ -151,7 +151,7 @@ class _EncodedQuestion:
 
 
 def load_model(precision: Precision) -> _Model:
-    """Load the bundled model and its tokenizer. Raise DamagedModel if the file of the model cannot be read."""
+    """Load the bundled model and its tokenizer. Raises DamagedModel if the file of the model cannot be read."""
     from pipeline.encoders.onnx_graph import (
         TokenEmbeddings,
         build_cross_encoder,

@@ -100,7 +100,7 @@ def check_built_in(provider: str) -> None:
 
 
 def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[str, int]) -> InferenceSession:
-    """Create a session that runs every node on this provider. Raise ProviderUnavailable if the provider cannot.
+    """Create a session that runs every node on this provider. Raises ProviderUnavailable if the provider cannot.
 
     `dimensions`: sizes to fix for dynamic dimensions of the model, by name.
     """
@@ -160,7 +160,7 @@ def ensure_fp32_model(home: Path) -> Path:
     """Return the path of the FP32 model file. Write the file if it is missing or was changed.
 
     `home`: directory of all indexes.
-    Raise IndexBusy if another process builds the file for more than BUILD_TIMEOUT_SECONDS.
+    Raises IndexBusy if another process builds the file for more than BUILD_TIMEOUT_SECONDS.
     """
     file = home / FP32_DIRECTORY / FP32_FILE
     if not _is_intact(file):

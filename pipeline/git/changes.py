@@ -101,7 +101,7 @@ _ESCAPED_BYTE: Final = re.compile(rb"\\x(?!00)([0-9a-f]{2})")
 
 
 def is_regular(mode: int) -> bool:
-    """Check whether a mode is that of a regular file, and not of a directory, symlink or submodule."""
+    """Return whether a mode is that of a regular file, and not of a directory, symlink or submodule."""
     return mode not in (TREE_MODE, SYMLINK_MODE, SUBMODULE_MODE)
 
 
@@ -121,12 +121,12 @@ def list_parent_directories(path: str) -> list[str]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Check whether git treats a file with this content as binary."""
+    """Return whether git treats a file with this content as binary."""
     return b"\0" in content[:BINARY_CHECK_BYTES]
 
 
 def exceeds_rename_limit(changes: Sequence[FileChange]) -> bool:
-    """Check whether there are too many deleted and added files to compare their contents."""
+    """Return whether there are too many deleted and added files to compare their contents."""
     addition_count = sum(change.kind == "added" for change in changes)
     deletion_count = sum(change.kind == "deleted" for change in changes)
     return addition_count * deletion_count > RENAME_LIMIT**2

@@ -201,7 +201,7 @@ class GitProgram:
     def run(
         self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
     ) -> GitOutput:
-        """Run git until it ends. Raise GitTimeout after `timeout_seconds`; None for the time limit of this program."""
+        """Run git until it ends. Raises GitTimeout after `timeout_seconds`; None for the time limit of this program."""
         with self.start(*arguments, stdin=stdin) as git_process:
             return git_process.wait(timeout_seconds or self.timeout_seconds or RUN_TIMEOUT_SECONDS)
 
@@ -256,7 +256,7 @@ class GitProcess:
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
         """Wait until git ends, and return its output.
 
-        Raise GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request is cancelled.
+        Raises GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request is cancelled.
         `timeout_seconds`: None for no limit.
         """
         deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)

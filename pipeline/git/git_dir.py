@@ -108,7 +108,7 @@ def read_or_empty(file: Path, max_bytes: int = -1) -> bytes:
 
 
 def blocks_on_open(file: Path) -> bool:
-    """Check whether opening or reading a path may block, as for a pipe.
+    """Return whether opening or reading a path may block, as for a pipe.
 
     Regular files, directories and `/dev/null` do not block.
     """
@@ -119,7 +119,7 @@ def blocks_on_open(file: Path) -> bool:
 
 
 def is_too_large(file: Path) -> bool:
-    """Check for a file of more than MAX_TEXT_BYTES; False for one that git does not read into memory."""
+    """Return whether a file has more than MAX_TEXT_BYTES; False for one that git does not read into memory."""
     try:
         return _exceeds_text_limit(file, file.stat().st_size)
     except OSError:
@@ -127,7 +127,7 @@ def is_too_large(file: Path) -> bool:
 
 
 def blocks_git(file: Path) -> bool:
-    """Check whether git would wait forever for a file, such as a pipe, or read a huge one into memory."""
+    """Return whether git would wait forever for a file, such as a pipe, or read a huge one into memory."""
     try:
         status = file.stat()
         return _exceeds_text_limit(file, status.st_size) or _may_block(file, status.st_mode)
@@ -194,7 +194,7 @@ def _find_blocking_config(*config_files: Path) -> Path | None:
 
 
 def _has_slow_conditions(config: bytes) -> bool:
-    """Check the content of a configuration file for `includeIf` conditions above the limits."""
+    """Return whether a configuration file has `includeIf` conditions above the limits. `config`: its content."""
     conditions = [
         part["subsection"].removeprefix(_URL_CONDITION)
         for part in _CONFIG_PART.finditer(config)
@@ -243,7 +243,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 def is_partial_clone(configuration: Settings) -> bool:
-    """Check whether the settings are those of a partial clone, which lacks objects that a remote has."""
+    """Return whether the settings are those of a partial clone, which lacks objects that a remote has."""
     return any(PROMISOR_SETTING.fullmatch(name) for name, _ in configuration)
 
 
@@ -272,7 +272,7 @@ def find_repositories(directory: Path, on_error: Callable[[OSError], None] | Non
 
 
 def is_git_directory(path: Path) -> bool:
-    """Check for the entries by which git recognizes a git directory."""
+    """Return whether a path has the entries by which git recognizes a git directory."""
     return os.path.lexists(path / "HEAD") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 

@@ -111,13 +111,13 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
 
 
 def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Check whether a repository without `core.bare` is bare, as git does: it is not found from its work tree."""
+    """Return whether git takes a repository without `core.bare` for bare: it is not found from its work tree."""
     is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
     return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
 
 
 def is_discoverable_from(directory: Path, git_dir: Path) -> bool:
-    """Check whether the search for a repository from `directory` finds the one with this git directory."""
+    """Return whether the search for a repository from `directory` finds the one with this git directory."""
     discovered_path = pygit2.discover_repository(str(directory))
     return discovered_path is not None and Path(discovered_path).resolve() == git_dir
 
@@ -171,7 +171,7 @@ class ErrorTranslation:
 
 
 def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
-    """Return the data of the tree with a raw object id. Raise KeyError if it is missing or no tree."""
+    """Return the data of the tree with a raw object id. Raises KeyError if it is missing or no tree."""
     if object_id == EMPTY_TREE:
         return b""
     object_type, data = odb.read(pygit2.Oid(raw=object_id))

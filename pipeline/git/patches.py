@@ -303,7 +303,7 @@ def _split_block(
 
 
 def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
-    """Check whether a block removes lines at or next to a line of the new file."""
+    """Return whether a block removes lines at or next to a line of the new file."""
     return any(block.removed and block.new_start <= line <= block.end for block in blocks)
 
 

@@ -376,7 +376,7 @@ def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: Fil
 def has_merge_changes(
     result: TreeEntries, parents: Sequence[TreeEntries], read_tree: Callable[[bytes], TreeEntries]
 ) -> bool:
-    """Check whether a file of a merge differs from every parent, or was deleted by the merge itself.
+    """Return whether a file of a merge differs from every parent, or was deleted by the merge itself.
 
     A directory that equals that of a parent is not read, so a clean merge reads only the directories that both sides
     changed. A name that is a file on one side and a directory on another counts as a file that differs.

@@ -332,7 +332,7 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
 
 
 def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
-    """Check whether a definition that starts before a span encloses it. Names of a chained assignment do not."""
+    """Return whether a definition that starts before a span encloses it. Names of a chained assignment do not."""
     is_chained = definition.span == (span.first.start_byte, span.statement.end_byte)
     return definition.end_byte > span.first.start_byte and not is_chained
 
@@ -356,7 +356,7 @@ def _get_kind(span: _DefinitionSpan, outer: Sequence[Definition], version: Versi
 
 
 def _is_value_of(span: _DefinitionSpan, definition: Definition) -> bool:
-    """Check whether a function is the value of a property, and not a local function in the value."""
+    """Return whether a function is the value of a property, and not a local function in the value."""
     node: Node | None = span.first
     while node is not None and node.start_byte > definition.start_byte:
         if node.type == "statement_block":

@@ -87,7 +87,7 @@ class MessageParts:
 
 
 def is_informative(commit: Commit) -> bool:
-    """Check that a commit is a single change by a person with a descriptive subject."""
+    """Return whether a commit is a single change by a person with a descriptive subject."""
     subject = commit.message.partition("\n")[0]
     return (
         len(commit.parents) == 1

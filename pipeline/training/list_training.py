@@ -118,7 +118,7 @@ class ListDataset:
         return query
 
     def shows_messages(self, index: int, generator: np.random.Generator | None) -> bool:
-        """Check whether a list's candidates show their messages: never for a subject; with a generator, not always."""
+        """Return whether a list's candidates show their messages: never for a subject; with a generator, not always."""
         if self.get_kind(index) is QueryKind.SUBJECT:
             return False
         return generator is None or generator.random() >= HIDDEN_MESSAGE_SHARE

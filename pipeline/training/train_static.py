@@ -148,7 +148,7 @@ def train(
 ) -> StaticTable:
     """Train the table and return it; the learning rate follows a cosine to zero.
 
-    Raise NotEnoughData if the training set does not fill one step.
+    Raises NotEnoughData if the training set does not fill one step.
     """
     if dataset.block_count < plan.blocks:
         raise NotEnoughData(
