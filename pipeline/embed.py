@@ -80,8 +80,8 @@ class TextGroup:
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
     """Return one unit vector per text of the task, in order: an array of shape (texts, dimension).
 
-    Raises ClusterUnavailable if this worker has another version or other models. It may have joined the cluster after
-    the check of `use_cluster`.
+    Raises ClusterUnavailable if this worker has another version or other models. Such a worker may have joined the
+    cluster after the check of `use_cluster`.
     """
     if task.expected_installation is not None:
         _check_worker(f"on {socket.gethostname()}", describe_installation(), task.expected_installation)

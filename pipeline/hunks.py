@@ -29,9 +29,8 @@ __all__ = ["CommitChanges", "Hunk", "PatchPart", "build_message_hunk", "extract_
 HunkKind = ChangeKind | Literal["empty", "merged"]
 ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "message"]
 
-# A hunk of a larger file has no diff, because the time of a diff can grow with the square of the lines. At this size a
-# diff took 0.1 to 0.2 s and up to 100 MB. The worst case, 500,000 lines of one digit, took 3 s, and 11 s at twice the
-# size.
+# A hunk of a larger file has no diff, because its time can grow with the square of the lines. At this size a diff took
+# 0.1 to 0.2 s and up to 100 MB. The worst case, 500,000 lines of one digit, took 3 s, and 11 s at twice the size.
 OVERSIZE_BYTES: Final = 1 << 20
 
 # Maximum number of files that the hunk of a clean merge lists. Longer texts would match the words of any question.

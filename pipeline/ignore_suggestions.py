@@ -38,7 +38,7 @@ from pipeline.ignore import IgnoreRules, compile_patterns
 
 # A directory with less than this share of both the commits and the hunks is not worth a pattern.
 MIN_SHARE: Final = 0.01
-# Neither is one with fewer hunks than this.
+# A directory with fewer hunks than this is not worth a pattern either.
 MIN_HUNKS: Final = 3
 # A directory with at least this share of the hunks of code is a main directory.
 MAIN_SHARE: Final = 0.15

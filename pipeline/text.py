@@ -3,9 +3,9 @@
 A hunk is the diff of one file in one commit. Its semantic text is the input of the encoder, and the terms of its full
 text are the input of the full-text index. All functions are pure.
 
-A token is a run of letters, digits and underscores. It has parts, by camelCase and snake_case. Its terms are the stems
-of the parts (Porter) and, if there are several parts, the whole token in lower case. So "parse header" matches
-`parseHTTPHeader`.
+A token is a run of letters, digits and underscores. It is split into parts by camelCase and snake_case. Its terms are
+the stems of the parts (Porter) and, if there are several parts, the whole token in lower case. So "parse header"
+matches `parseHTTPHeader`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TOKEN_TABLE: Final = bytes(
 )
 # Matches a part of an ASCII token.
 _ASCII_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Matches a part of another token. It is split only at underscores and digits, because case means little in it.
+# Matches a part of a token that is not ASCII. Such a token is split only at underscores and digits: case means little.
 _PART: Final = re.compile(r"[^\W\d_]+|\d+")
 
 
@@ -111,7 +111,7 @@ def count_terms(text: str) -> Counter[str]:
 
 
 def tokenize(text: str) -> TermsByToken:
-    """Return the terms of each token, in text order. Those of a token are in the order of its parts, the whole last."""
+    """Return the terms of each token, in text order: the stems of its parts, then the whole token if it has several."""
     return list(map(_get_token_terms, _split_tokens(text)))
 
 

@@ -41,7 +41,7 @@ FIRST_PROBE_TOKEN: Final = 1_000
 
 # Largest absolute int8 value of a weight: 7 bits, so that AVX2's 16-bit sums of two u8 x s8 products do not overflow.
 MAX_WEIGHT_CODE: Final = 63
-# The same for a word embedding.
+# Largest absolute int8 value of a word embedding.
 MAX_EMBEDDING_CODE: Final = 127
 
 # Domain and version of two operator sets: that of ONNX, and that of ONNX Runtime.
@@ -131,8 +131,8 @@ def get_position_embeddings(weights: Weights) -> Floats:
 def compute_outlier_divisors(weights: Weights) -> NamedArrays:
     """Return a divisor per input channel of each matrix product, by the product's name.
 
-    The peaks of random texts decide: the divisor is 1 for most channels, and larger for outliers. It is rounded, so
-    that the bundled file is the same on all machines: the last bits of a matrix product differ between them.
+    The peaks of random texts decide: the divisor is 1 for most channels, and larger for outliers. Divisors are rounded,
+    because the last bits of a matrix product differ between machines, and the bundled file must not.
     """
     model = NumpyMiniLM(weights)
     random = np.random.default_rng(0)

@@ -64,7 +64,7 @@ SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
 # POSIX regular expression for the names of settings that make git run programs on file contents.
 FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
-# The same for settings that name a file, which git reads.
+# POSIX regular expression for the names of settings that name a file for git to read.
 FILE_SETTING: Final = r"^(blame\.ignorerevsfile|core\.(attributes|excludes)file|mailmap\.file)$"
 
 # Arguments for git to print each commit with its parents, children first. Append the commits to start from.

@@ -62,7 +62,7 @@ _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
 # Maximum number of wildcards `*` and `**` of an include condition. For a path of length L, git and libgit2 take time
 # L ** N to match N wildcards. Without `**`, a `*` in place of a directory takes no time.
 MAX_CONDITION_STARS: Final = 4
-# The same of `**`, and the maximum number of include conditions in a file.
+# Maximum number of `**` among these wildcards, and of include conditions in a file.
 MAX_CONDITION_DOUBLE_STARS: Final = 2
 MAX_CONDITIONS: Final = 1_000
 # Maximum size of a configuration file.

@@ -25,9 +25,8 @@ from stores.errors import build_permission_error
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Sizes of one mapped window of a pack file, and of all. Mapped pages count as memory of the process: with 32 MiB
-# and 256 MiB, all of a pack of 109 MB was mapped. libgit2's defaults are gigabytes. These limits cost 0.2 % of
-# instructions.
+# Sizes of one mapped window of a pack file, and of all. Mapped pages count as memory of the process: with 32 MiB and
+# 256 MiB, all of a pack of 109 MB was mapped. By default they are gigabytes. The limits cost 0.2 % of instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
@@ -150,7 +149,7 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
 class ErrorTranslation:
     """Context manager that turns errors of libgit2 into UnreadableObject. `sha`: the object that cannot be read then.
 
-    It is entered for every object, and a class costs less time than a generator.
+    It is a class, because it is entered for every object, and a generator takes more time.
     """
 
     __slots__ = ("_sha",)

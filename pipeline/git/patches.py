@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, NamedTuple
 
-# Limit on the diff that is stored for display. It is about 1,500 lines; an excerpt shows at most some hundred.
+# Limit on the diff that is stored for display. That is about 1,500 lines; an excerpt shows at most some hundred.
 MAX_DIFF_BYTES: Final = 64 << 10
 # Limit on the added text, and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
 MAX_TEXT_BYTES: Final = 64 << 10

@@ -154,7 +154,7 @@ def _iter_spans(
 
 
 class _NestedSymbols:
-    """Symbols of a file by position, and record of those that were split."""
+    """Symbols of a file by position, and record of the symbols whose nodes were split."""
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
         self._definitions = definitions

@@ -19,7 +19,7 @@ from cachetools import LRUCache
 
 from pipeline.syntax.grammars import Grammar, Node, Tree
 
-# Size of the largest file to parse. Larger files are tables and generated code. This size takes 0.1 s.
+# Size of the largest file to parse. Larger files are tables and generated code. Parsing this size takes 0.1 s.
 MAX_PARSED_BYTES: Final = 500_000
 
 # Longest line of a file to parse. Longer lines are minified code, in which a line has many symbols.

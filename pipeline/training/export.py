@@ -21,9 +21,9 @@ The graph of the encoder differs from the original model:
 - Its last steps are mean pooling over the mask and L2 normalization. It has position embeddings for 256 tokens.
 - The weights of matrix products are int8 with one scale per output channel, in 7 bits: with 8, sums overflow on
   processors without VNNI. The runtime quantizes activations in each run. Token embeddings are int8, one scale per row.
-- A few input channels are many times larger than the rest and would set the scale of all. The graph divides them
-  before the product, and multiplies their weights. They are the same for every text, so random tokens find them. Over
-  200 hunks the mean cosine to fp32 rose from 0.992 to 0.997, for 2 % of the time.
+- A few input channels are many times larger than the rest and would set the scale of all. The graph divides these
+  channels before the product, and multiplies their weights. Random tokens find them, because every text has the same.
+  Over 200 hunks the mean cosine to fp32 rose from 0.992 to 0.997, for 2 % of the time.
 """
 
 from __future__ import annotations
