@@ -124,8 +124,9 @@ def get_line_markers(lines: Sequence[bytes]) -> bytes:
 
 def parse_line_ranges(header_line: bytes) -> tuple[int, int, int, int]:
     """Parse a part's header line into old start, old count, new start and new count."""
-    old, old_count, new, new_count = PART_HEADER.match(header_line).group(1, 2, 3, 4)  # type: ignore[union-attr]  # it matches
-    return int(old), int(old_count or 1), int(new), int(new_count or 1)
+    match = PART_HEADER.match(header_line)
+    old_start, old_count, new_start, new_count = match.group(1, 2, 3, 4)  # type: ignore[union-attr]  # it matches
+    return int(old_start), int(old_count or 1), int(new_start), int(new_count or 1)
 
 
 @dataclass(slots=True)
@@ -149,30 +150,31 @@ def _scan(lines: Sequence[bytes]) -> _Scan:
 def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
     """Return the part of the lines from `start` to `end`, and add their slices to `scan`."""
     old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
-    old, new = old_start, new_start
+    old_line, new_line = old_start, new_start
     added: list[int] = []
     removed: list[int] = []
     for match in MARKER_RUN.finditer(markers, start, end):
-        first, last = match.span()
-        marker, count = markers[first], last - first
+        run_start, run_end = match.span()
+        marker, count = markers[run_start], run_end - run_start
         if marker == PLUS:
-            scan.added_slices.append(slice(first, last))
-            added.extend(range(new, new + count))
-            new += count
+            scan.added_slices.append(slice(run_start, run_end))
+            added.extend(range(new_line, new_line + count))
+            new_line += count
         elif marker == MINUS:
-            scan.removed_slices.append(slice(first, last))
-            removed.extend(range(old, old + count))
-            old += count
+            scan.removed_slices.append(slice(run_start, run_end))
+            removed.extend(range(old_line, old_line + count))
+            old_line += count
         elif marker == CONTEXT:
-            old, new = old + count, new + count
+            old_line, new_line = old_line + count, new_line + count
     heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
     return PatchPart(old_start, old_count, new_start, new_count, heading, tuple(added), tuple(removed))
 
 
 def _build_part_from_header(header_line: bytes) -> PatchPart:
-    old, old_count, new, new_count = parse_line_ranges(header_line)
-    added, removed = range(new, new + new_count), range(old, old + old_count)
-    return PatchPart(old, old_count, new, new_count, "", tuple(added), tuple(removed))
+    old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
+    added = tuple(range(new_start, new_start + new_count))
+    removed = tuple(range(old_start, old_start + old_count))
+    return PatchPart(old_start, old_count, new_start, new_count, "", added, removed)
 
 
 def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
@@ -255,22 +257,22 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
     """Yield the blocks in the first MAX_LISTED_LINES lines of a diff's parts, in order."""
     lines, _ = split_lines(parts)
     markers = get_line_markers(lines)
-    old = new = 0
+    old_line = new_line = 0
     heading = b""
     for match in MARKER_GROUP.finditer(markers):
         start, end = match.span()
         if markers[start] == HEADER:
-            old, old_count, new, new_count = parse_line_ranges(lines[start])
+            old_start, old_count, new_start, new_count = parse_line_ranges(lines[start])
             # If a part has no lines of a file, git prints the number of the line before the part.
-            old, new = old + (old_count == 0), new + (new_count == 0)
+            old_line, new_line = old_start + (old_count == 0), new_start + (new_count == 0)
             heading = lines[start].split(b"@@", 2)[2]
         elif markers[start] == CONTEXT:
             count = markers.count(CONTEXT, start, end)
-            old, new = old + count, new + count
+            old_line, new_line = old_line + count, new_line + count
         else:
             removed, added = (lines[slice(*match.span(group))] for group in ("removed", "added"))
-            yield Block(old, new, heading, removed, added)
-            old, new = old + len(removed), new + len(added)
+            yield Block(old_line, new_line, heading, removed, added)
+            old_line, new_line = old_line + len(removed), new_line + len(added)
 
 
 def _count_changed_lines(blocks: Sequence[Block]) -> int:
@@ -293,12 +295,12 @@ def _split_block(
         if block.added or all(_removes_lines_at(block.new_start, blocks) for blocks in other_blocks):
             yield block
         return
-    old = block.old_start + len(block.removed)
+    next_old_line = block.old_start + len(block.removed)
     start = 0
     for is_merge_run, run in groupby(is_merge_line):
         end = start + len(list(run))
         if is_merge_run:
-            yield Block(old, block.new_start + start, block.heading, [], block.added[start:end])
+            yield Block(next_old_line, block.new_start + start, block.heading, [], block.added[start:end])
         start = end
 
 
@@ -312,8 +314,8 @@ def _format_block(block: Block) -> bytes:
 
     If the block has no lines of a file, the header has the number of the line before it.
     """
-    old, new = block.old_start - (not block.removed), block.new_start - (not block.added)
-    ranges = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
+    old_start, new_start = block.old_start - (not block.removed), block.new_start - (not block.added)
+    ranges = b"@@ -%d,%d +%d,%d @@" % (old_start, len(block.removed), new_start, len(block.added))
     return b"\n".join([ranges + block.heading, *block.removed, *block.added, b""])
 
 

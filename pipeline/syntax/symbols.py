@@ -240,8 +240,8 @@ def find_touched_symbols(
 
 def find_header_symbols(parts: Iterable[DiffPartWithHeading]) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the hunk headers name, each once."""
-    found = (parse_header_name(part.heading) for part in parts if part.heading)
-    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in found if name)
+    header_names = (parse_header_name(part.heading) for part in parts if part.heading)
+    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in header_names if name)
     return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
 
 
