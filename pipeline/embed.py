@@ -207,6 +207,7 @@ class EmbeddingStage:
     def _build_group(
         self, pending_texts: Sequence[PendingHunk | PendingMessage], text_count: int
     ) -> TextGroup:
+        """Look the texts up in the cache. Return the group with those to encode, longest first."""
         if self.cache is None:
             content_hashes, cached_vectors = None, EMBEDDINGS.empty_table()
         else:
@@ -240,6 +241,7 @@ class EmbeddingStage:
     def _write_group(
         self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
+        """Write the vectors of a group to the index, and the new ones to the cache."""
         new_vectors = build_vector_rows(group.digests, vectors_by_task)
         if self.cache is not None:
             self.cache.store_vectors(group.content_hashes, new_vectors)

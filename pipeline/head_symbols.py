@@ -120,6 +120,7 @@ def build_deletion(paths: Sequence[str]) -> ParsedFiles:
 def _build_rows(
     replaced_paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
+    """Return the rows of parsed files. `replaced_paths`: files whose rows in the index are deleted before."""
     symbols = [
         (parsed.file, symbol_in_chunk)
         for parsed in parsed_files

@@ -114,6 +114,7 @@ def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
 
 
 def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
+    """Do the work of `extract_hunks`. UnreadableObject may name only the missing object."""
     tree_diffs = repository.diff_with_parents(sha)
     if len(tree_diffs) == 1:
         [tree_diff] = tree_diffs

@@ -157,6 +157,7 @@ class IgnoreRules:
         return type(self), (self.repository_path, self.patterns, self.has_attributes)
 
     def _decide(self, path: str) -> bool:
+        """Ask the layers, highest precedence first. A path that none of them matches is not ignored."""
         if self._default_spec is None or self._file_spec is None:
             self._default_spec, self._file_spec = (
                 compile_patterns(DEFAULT_PATTERNS),

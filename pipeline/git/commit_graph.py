@@ -134,6 +134,7 @@ def _has_valid_checksum(file: Path, stamp: tuple[int, int, int]) -> bool:  # noq
 
 
 def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
+    """Write the graph of `head`. Record `head` if git succeeds, or takes too long."""
     graph_file = get_graph_file(graph_dir)
     graph_dir.mkdir(mode=0o700, exist_ok=True)
     graph_file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -344,6 +345,7 @@ def compute_corrected_dates(
 def _compute_dates(
     repository: Repository, graph: _GraphFile, expected_dates: Mapping[str, int]
 ) -> dict[str, int] | None:
+    """Do the work of `compute_corrected_dates`. Raises LookupError if too many commits have to be read."""
     dates: dict[str, int] = {}
     corrected_dates: dict[str, int] = {}
 

@@ -269,6 +269,7 @@ def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np
 def _build_training_set(
     bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], repositories: Ints
 ) -> StaticTrainingSet:
+    """Find the bags of each commit and change. `commits`, `kinds`, `repositories`: number or kind for each bag."""
     count = int(commits.max()) + 1
 
     def find_first_bags(kind: BagKind) -> Ints:

@@ -101,6 +101,7 @@ def extract_bags(task: ExtractionTask) -> Iterator[WordBag]:
 
 
 def _iter_commit_bags(sample: CommitSample, number: int) -> Iterator[WordBag]:
+    """Yield the bags of a commit; none if no change has enough words."""
     change_bags = list(_iter_hunk_bags(number, sample.sample_hunks(MAX_HUNKS)))
     if change_bags:
         yield from _iter_message_bags(number, sample.commit)
@@ -122,6 +123,7 @@ def _iter_message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
 
 
 def _iter_hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
+    """Yield a CHANGE bag per hunk with enough words, followed by its COMMENT bag, if any."""
     for hunk in hunks:
         comment_text, other_text = _split_comments(hunk.added_text or hunk.removed_text)
         change = frozenset(count_terms(build_change_text(hunk, other_text)))
