@@ -48,6 +48,14 @@ FUNCTION_WORDS: Final = frozenset(
     )
 )
 
+# Verbs that say how something was changed. A question and the subject of its answer often use different ones.
+CHANGE_VERBS: Final = frozenset(
+    count_terms(
+        "add allow avoid change correct create delete deprecate disable drop enable extend fix handle implement improve"
+        " introduce make move prevent refactor remove rename replace resolve support update use"
+    )
+)
+
 # Function words that `strip_question_phrases` keeps, because they negate the words after them.
 _NEGATIONS: Final = frozenset(count_terms("no not"))
 # Matches the start of a question. In a statement, leading function words have a meaning: "do not retry".
@@ -365,6 +373,11 @@ def _parse_period_start(text: str) -> datetime:
 def extract_content_words(terms: Iterable[str]) -> frozenset[str]:
     """Return the terms without function words."""
     return frozenset(terms) - FUNCTION_WORDS
+
+
+def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
+    """Return the content words without verbs of change."""
+    return extract_content_words(terms) - CHANGE_VERBS
 
 
 def strip_question_phrases(text: str) -> str:

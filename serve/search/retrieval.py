@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -25,7 +25,7 @@ from pipeline.interrupts import check_cancelled
 from pipeline.text import count_terms
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
-from serve.search.query_hints import extract_content_words
+from serve.search.query_hints import extract_topic_words
 from stores import fulltext, vector_search
 from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetailsCache
@@ -44,8 +44,8 @@ from stores.vector_search import MESSAGE_WEIGHT, CommitMessages, WhitenedQuery
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# Maximum number of commits that become candidates because their subject has every word of the query, and of hunks with
-# all these words whose subjects are read. Together they take up to 3 ms.
+# Maximum number of commits that become candidates because their subject has every topic word of the query, and of hunks
+# with all these words whose subjects are read. Together they take up to 3 ms.
 MAX_SUBJECT_MATCHES: Final = 10
 MAX_COMPLETE_MATCHES: Final = 500
 # Constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
@@ -63,7 +63,7 @@ class RetrieverResults:
     - `details`: loads the details of hunks.
     - `touched_parts`: number of parts of a quoted symbol that each hunk touched.
     - `referring_hunks`: hunks of the query's referring commits.
-    - `subject_matches`: a hunk of each commit whose subject has every content word of the query.
+    - `subject_matches`: a hunk of each commit whose subject has every topic word of the query.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -154,39 +154,41 @@ def run_retrievers_with_vector(
 def _find_complete_matches(
     snapshot: Snapshot, query: Query, term_lookup: TermLookup, filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return the hunks whose text, with the commit message, has every content word of the query, best BM25 score first.
+    """Return the hunks whose text, with the commit message, has every topic word of the query, best BM25 score first.
 
-    There are at most MAX_COMPLETE_MATCHES, and none for a query without content words.
+    There are at most MAX_COMPLETE_MATCHES, and none for a query without topic words.
     """
-    content_words = extract_content_words(query.terms)
-    if not content_words or not content_words.issubset(term_lookup.terms):
+    topic_words = extract_topic_words(query.terms)
+    if not topic_words or not topic_words.issubset(term_lookup.terms):
         return ()
-    is_content = np.array([term in content_words for term in term_lookup.terms], np.bool_)
+    is_topic = np.array([term in topic_words for term in term_lookup.terms], np.bool_)
     scores, postings = term_lookup.text_scores.scores, term_lookup.text_scores.postings
-    word_counts = np.bincount(postings.select_terms(is_content).documents, minlength=len(scores))
-    has_all_words = word_counts == len(content_words)
+    word_counts = np.bincount(postings.select_terms(is_topic).documents, minlength=len(scores))
+    has_all_words = word_counts == len(topic_words)
     return select_top_k(snapshot, scores, has_all_words & filter_mask.is_included, MAX_COMPLETE_MATCHES)
 
 
 def _select_subject_matches(
     hunks: Sequence[RankedHunk], messages: CommitMessages, query: Query
 ) -> tuple[RankedHunk, ...]:
-    """Return the first hunk of each commit whose subject has every content word of the query.
+    """Return the first hunk of each commit whose subject has every topic word of the query.
 
-    There are at most MAX_SUBJECT_MATCHES. A long diff can hide the subject from the lanes.
+    There are at most MAX_SUBJECT_MATCHES: those whose subjects have the most terms of the query. A long diff can hide
+    the subject from the lanes.
     """
-    content_words = extract_content_words(query.terms)
+    topic_words, terms = extract_topic_words(query.terms), frozenset(query.terms)
     hunk_by_commit: dict[str, RankedHunk] = {}
     for hunk in hunks:
         hunk_by_commit.setdefault(hunk.commit_sha, hunk)
-    matches = (
-        hunk
-        for hunk, message in zip(
-            hunk_by_commit.values(), messages.get_messages(list(hunk_by_commit)), strict=True
-        )
-        if content_words.issubset(count_terms(message.partition("\n")[0]))
-    )
-    return tuple(islice(matches, MAX_SUBJECT_MATCHES))
+    matches: list[tuple[int, RankedHunk]] = []
+    for hunk, message in zip(
+        hunk_by_commit.values(), messages.get_messages(list(hunk_by_commit)), strict=True
+    ):
+        subject_terms = terms.intersection(count_terms(message.partition("\n")[0]))
+        if topic_words <= subject_terms:
+            matches.append((len(subject_terms), hunk))
+    matches.sort(key=lambda match: -match[0])
+    return tuple(hunk for _, hunk in matches[:MAX_SUBJECT_MATCHES])
 
 
 def _find_referring_hunks(
