@@ -39,14 +39,14 @@ INCLUDE_SETTING: Final = re.compile(r"include\.path|includeif\..*\.path", re.DOT
 MAX_LINE_RANGES: Final = 6
 # Option that disables the setting `blame.ignoreRevsFile`.
 NO_IGNORE_FILE: Final = "--ignore-revs-file="
-# If a line is less similar to its origin, git guessed the origin in order to skip an ignored commit.
+# Minimum similarity of a line and its origin. Below it, git guessed the origin because it skipped an ignored commit.
 MIN_ORIGIN_SIMILARITY: Final = 0.5
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
-# Header of a blamed line: commit, line number there, line number in the blamed file, number of lines of a group.
+# Header of a blamed line: commit, line number in that commit, line number in the blamed file, size of its group.
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 ZERO_SHA: Final = re.compile(r"0+")
-# Escapes in paths that git quotes as C does.
+# Escapes in a C-quoted path.
 ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 NAMED_ESCAPES: Final = {
     b"a": b"\a",
@@ -98,19 +98,17 @@ def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     entries = list(filter(None, lines))
     hashes = [line.decode().lower() for line in entries if FULL_SHA.fullmatch(line)]
     revisions = tuple(revision for revision in dict.fromkeys(hashes) if repository.is_commit(revision))
-    configured_paths = {
-        value: _expand_path(repository, value) for value in _list_configured_files(repository) if value
-    }
+    configured_files = _list_configured_files(repository)
     note = ""
     if len(hashes) < len(entries):
         note = f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes."
     return BlameIgnoreRevs(
         revisions=revisions,
         note=note,
-        configured_files=tuple(configured_paths.values()),
-        configured_contents=tuple(read_or_empty(path) for path in configured_paths.values()),
+        configured_files=configured_files,
+        configured_contents=tuple(map(read_or_empty, configured_files)),
         replacement_config=_list_usable_settings(repository)
-        if any(map(_is_unusable, configured_paths.values()))
+        if any(map(_is_unusable, configured_files))
         else None,
     )
 
@@ -143,8 +141,9 @@ def _read_ignore_revs(repository: Repository) -> bytes:
     return read_or_empty(repository.root / IGNORE_REVS_FILE)
 
 
-def _list_configured_files(repository: Repository) -> list[str]:
-    return [value for name, value in repository.config if name == IGNORE_REVS_SETTING]
+def _list_configured_files(repository: Repository) -> tuple[Path, ...]:
+    values = [value for name, value in repository.config if name == IGNORE_REVS_SETTING]
+    return tuple(_expand_path(repository, value) for value in values if value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +189,15 @@ class BlameFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunningBlame:
-    """Running `git blame` of a target. `start_without_index`: starts it again; None if git does not read the index."""
+    """Running `git blame` of a target. `start_without_index`: runs it without git's index file; None for a revision."""
 
     process: GitProcess
     start_without_index: Callable[[], AbstractContextManager[GitProcess]] | None
 
     def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
-        """Wait for git and return its result. Raises GitTimeout.
+        """Wait for git and return its result. If it failed, as with a damaged index file, run it without the index.
 
-        git reads its index for a file of the work tree, and fails if the index is damaged. So it runs again without it.
+        `timeout_seconds`: as in `read_blame`. Raises GitTimeout.
         """
         result = read_blame(self.process, timeout_seconds)
         if isinstance(result, BlameFailed) and self.start_without_index:
@@ -286,12 +285,12 @@ class RevisionBlamer:
     def start_without_skipping(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
     ) -> AbstractContextManager[GitProcess]:
-        """Start git to blame lines as `blame`, but without skipping commits. `options`: further ones of `git blame`."""
+        """Start git to blame lines without skipping commits. `options`: further options of `git blame`."""
         options = (*options, NO_IGNORE_FILE)
         return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
     def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
-        """Blame lines as `blame`, but lines whose origin git guessed are blamed without skipping commits."""
+        """Blame lines as `blame`, but without skipping commits for lines whose origin git guessed."""
         result = self.blame(revision, path, numbers)
         if not self.ignore_revs.has_commits:
             return result
@@ -346,9 +345,9 @@ def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
 
 
 def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
-    """Wait for git and return its result. Raises GitTimeout after `timeout_seconds` or RUN_TIMEOUT_SECONDS.
+    """Wait for git and return its result. Raises GitTimeout: git can take exponential time to match attributes.
 
-    git can take exponential time to match attributes.
+    `timeout_seconds`: None for RUN_TIMEOUT_SECONDS.
     """
     output = blame_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
     if output.exit_code:

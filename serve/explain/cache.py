@@ -1,4 +1,4 @@
-"""Cache of answers, and the context of a request: everything that its answer depends on, which is the key."""
+"""Cache of answers, and the context of a request, from which the cache key of its answer is computed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BoundedCache(Generic[Value]):
         return None if entry is None else entry[0]
 
     def put(self, key: bytes, value: Value, size_bytes: int = 0) -> None:
-        """Cache a value, unless it is larger than the whole cache."""
+        """Cache a value of this size, unless it is larger than the whole cache."""
         with self._lock, suppress(ValueError):
             self._entries[key] = value, size_bytes
 
@@ -106,7 +106,7 @@ class ExplainContext:
         """First and last requested line that the file has; None if it has none of the requested lines."""
         first, count = self.request.line_start, len(self.target.lines)
         last = min(self.request.line_end or count, count)
-        return (first, last) if first <= last and self.target.content is not None else None
+        return (first, last) if first <= last else None
 
     @property
     def file_history_path(self) -> str | None:
@@ -127,7 +127,7 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target; without content, but with a note, if git would wait forever to read a file, such as a pipe."""
+    """Return the target. If git would wait forever to read a file (a pipe), return a note without content."""
     if target.content is None:
         return target
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)

@@ -35,20 +35,20 @@ MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
 MOVE_CONTEXT_SCORE: Final = 0.6
 # Minimum context score of a move between files.
 FILE_CONTEXT_SCORE: Final = 0.25
-# Minimum context score of a doubtful move: from a test or example into source code, to a file with another suffix, of a
-# line that the commit removes from several files, or of a restored line whose file had another name.
+# Minimum context score of a doubtful move: from a test, example or document into source code, to a file with another
+# suffix, of a line that the commit removes from several files, or of a restored line whose file had another name.
 DOUBTFUL_MOVE_CONTEXT_SCORE: Final = 0.5
 # Minimum weight of a line that moves within a file with a context score below FILE_CONTEXT_SCORE: short lines recur by
 # chance.
 MIN_WEIGHT_WITHOUT_CONTEXT: Final = 2.0
-# A moved line must be better than an edited one by this much, because most edits stay where they were.
+# The score of a moved line must exceed that of an edited line by this much, because most lines stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
 # Maximum number of lines with the same text or word that are compared with a line. More frequent words are skipped.
 MAX_CANDIDATES: Final = 40
 # Number of the rarest words of a line by which similar removed lines are looked up: similar lines share most words.
 MAX_SEARCH_WORDS: Final = 3
-# Size of a block whose lines are all compared with one line: 400 take 0.4 s. Of a larger block, only the lines that
-# share a rare word are compared.
+# Maximum number of lines of a block that are compared with a line even if they share no rare word with it: 400 take
+# 0.4 s.
 MAX_BLOCK_LINES: Final = 400
 # Roles of files from which lines seldom move into source code: tests, examples and documentation.
 NON_CODE_ROLES: Final = ("tests", "prose")
@@ -172,7 +172,7 @@ class ChangedLines:
     added: Sequence[ChangedLine]
     is_complete: bool = True
     _best_context_scores: dict[ChangedLine, float] = field(default_factory=dict)
-    _added_by_word: dict[int, WordIndex[ChangedLine]] = field(default_factory=dict)  # of each file
+    _added_by_word: dict[int, WordIndex[ChangedLine]] = field(default_factory=dict)  # by number of the file
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
 
     @cached_property
@@ -185,7 +185,7 @@ class ChangedLines:
 
     @cached_property
     def _removed_by_word(self) -> WordIndex[ChangedLine]:
-        """Removed lines whose text the commit does not add again. The others have not become a similar line."""
+        """Removed lines whose text the commit does not add again. The others were moved, not edited."""
         keys = self._removed_by_key.keys() & self._added_by_key.keys()
         added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
         return WordIndex((line.text, line) for line in self.removed if line not in added_again)
@@ -215,13 +215,13 @@ class ChangedLines:
 
     @cached_property
     def _keys_of_several_files(self) -> frozenset[str]:
-        """Texts that the commit removes from several files."""
+        """Keys of the lines that the commit removes from several files."""
         return frozenset(
             key for key, lines in self._removed_by_key.items() if len({line.file for line in lines}) > 1
         )
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines that have the same text, and then those that share a rare word."""
+        """Return the removed lines with the text of a line, then those that share a rare word with it."""
         equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
         return list(dict.fromkeys([*equal, *self._removed_by_word.find_by_rare_words(features)]))
 
@@ -234,9 +234,9 @@ class ChangedLines:
         score: float,
         context_score: float,
     ) -> bool:
-        """Check whether a removed line is the source of a line elsewhere.
+        """Check whether a removed line was moved: whether it is the source of a line outside its block.
 
-        `features`: those of the line. `path`, `old_path`: its file in the commit and in the parent. `score`,
+        `features`: those of the moved line. `path`, `old_path`: its file in the commit and in the parent. `score`,
         `context_score`: similarity of both lines, and of the lines around them.
         """
         if self._shares_unique_literal(features, removed):
@@ -260,10 +260,10 @@ class ChangedLines:
         return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
     def compute_best_context_score(self, removed: ChangedLine) -> float:
-        """Return the best context score of the added lines with the text of a removed line.
+        """Return the best context score of a removed line and the added lines of equal text.
 
-        Of several added lines, only the one with this score continues the removed line. It is 0 unless more lines with
-        the text were added than removed.
+        Return 0 unless the commit adds more lines of this text than it removes. If it does, only the added line with
+        the best score continues the removed line.
         """
         key = removed.features.key
         added = self._added_by_key.get(key, [])
@@ -277,7 +277,7 @@ class ChangedLines:
         return self._best_context_scores[removed]
 
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
-        """Check whether another added line of the file fits a removed line better than the line `number` of `path`.
+        """Check whether an added line of a removed line's file continues it better than the line `number` of `path`.
 
         `similarity`: that of the removed line and the line `number`. Most lines stay where they were, so an added line
         of the same block is better even if it is less similar by up to MOVE_ADVANTAGE.
@@ -341,9 +341,9 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
 
 @dataclass(frozen=True, slots=True)
 class FileVersions:
-    """Lines of both versions of a changed file, and the blocks that differ.
+    """Lines of both versions of a changed file.
 
-    `parts`: a single one with all lines if a version is missing or cannot be compared line by line.
+    `parts`: blocks that differ; a single one with all lines if a version is missing or cannot be compared line by line.
     """
 
     old_lines: Sequence[str]
@@ -379,13 +379,13 @@ def create_file_reader(repository: Repository) -> Callable[[str, bytes], list[st
 
 
 def read_lines(repository: Repository, blob: str | None) -> list[str]:
-    """Return the lines of a blob; none without a blob, or if it is binary or too large to compare."""
+    """Return the lines of a blob; an empty list if it is None, missing, binary or too large to compare."""
     lines = read_text(repository, blob).split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def read_text(repository: Repository, blob: str | None) -> str:
-    """Return the text of a blob; empty without a blob, or if it is binary or too large to compare."""
+    """Return the text of a blob; an empty text if it is None, missing, binary or too large to compare."""
     if blob is None or not repository.contains(blob) or repository.read_blob_size(blob) > OVERSIZE_BYTES:
         return ""
     content = repository.read_blob(blob)
@@ -407,7 +407,7 @@ def get_suffix(path: bytes) -> str:
 
 
 def group_by_key(texts: Sequence[str], items: Iterable[Item]) -> dict[str, list[Item]]:
-    """Return the items by the keys of their texts."""
+    """Group items by the keys of their texts."""
     by_key: dict[str, list[Item]] = defaultdict(list)
     for key, item in zip(build_keys(texts), items, strict=True):
         by_key[key].append(item)

@@ -231,22 +231,18 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
     with _open_file_history(context, git) as reader:
         limitations = list(blame.describe_file_limitations(target, context.ignore_revs, repository, git))
         if target.content is not None:
-            limitations.append(_describe_empty_range(target, context.request))
+            limitations.append(_describe_empty_range(target))
         enrichment = Enrichment(error=reader.error)
         meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))
         return ExplainAnswer((), meta, is_transient=bool(reader.error) or reader.is_copy)
 
 
-def _describe_empty_range(target: Target, request: ExplainRequest) -> str:
-    """Say why the requested range has no lines; return an empty text if it has lines."""
-    count = len(target.lines)
+def _describe_empty_range(target: Target) -> str:
+    """Say why the requested range has no lines: the file is empty, or it ends before the range."""
+    name, count = format_path(target.path), len(target.lines)
     if not count:
-        return f"{format_path(target.path)} is empty."
-    if request.line_start > count:
-        return (
-            f"{format_path(target.path)} has {format_count(count, 'line')}: the range starts after its end."
-        )
-    return ""
+        return f"{name} is empty."
+    return f"{name} has {format_count(count, 'line')}: the range starts after its end."
 
 
 def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLine]]:
@@ -342,7 +338,7 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
 
 
 def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections of the diff of both versions of the file; None if one is too large to compare."""
+    """Return the `@@` sections of the commit's diff of the file; None if a version is too large to compare."""
     new = repository.find_entry(origin.commit_sha, origin.path)
     old = repository.find_entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
@@ -353,10 +349,10 @@ def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
 
 
 def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections of a diff that have lines with these numbers of the new file.
+    """Return the sections of a diff that show one of the lines `numbers` of the new file.
 
-    If no section has such a line, return the nearest section. If the text is longer than EXCERPT_LINES, return only the
-    lines near those with the numbers.
+    If none does, return the nearest section. If the text is longer than EXCERPT_LINES, return only the lines near
+    `numbers`.
     """
     if not sections:
         return EMPTY_EXCERPT
@@ -388,13 +384,13 @@ def _measure_distance(section: str, numbers: Sequence[int]) -> int:
 
 
 def _find_nearest_line(section: str, number: int) -> int:
-    """Return the number of the section's line of the new file that is nearest to a line number."""
+    """Return the number of the section's line that is nearest to line `number` of the new file."""
     _, _, start, count = excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
 
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
-    """Yield sections with the lines near those with the numbers, one for each run of consecutive lines."""
+    """Yield a section for each run of lines near the lines `numbers` of the new file."""
     lines = list(excerpts.parse_section_lines(section))
     shown_indexes = {
         nearby_index

@@ -112,17 +112,17 @@ def open_file_history(
     """Open the index for an explanation. If it is missing, busy or damaged, the reader has no index.
 
     `path`: file whose history to read; None to read none. `histories`: cache of the histories of repositories without
-    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends:
-    opening it twice takes longer than an index run waits for the lock.
+    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends,
+    because an index run could take the lock between two openings.
     """
     with ExitStack() as stack:
         yield _open_reader(stack, repository, location, git, histories, reader_pools, path)
 
 
 def find_related_commits(shas: Sequence[str], hit_shas: Iterable[str]) -> set[str]:
-    """Return the commits within MAX_RELATED_DISTANCE positions of a hit, without the hits.
+    """Return the commits at most MAX_RELATED_DISTANCE positions from a hit, without the hits.
 
-    `shas`: commits that changed the file, in order. `hit_shas`: commits of the hits.
+    `shas`: commits that changed the file, newest first. `hit_shas`: commits of the hits.
     """
     positions = {sha: position for position, sha in enumerate(shas)}
     excluded_shas = set(hit_shas)
@@ -143,33 +143,33 @@ def _open_reader(
     reader_pools: ReaderPools,
     path: str | None,
 ) -> FileHistoryReader:
-    """Open the index on the stack; without a readable index, return a reader without one."""
-    create_reader_without_index = partial(_create_reader_without_index, repository, git, histories)
-    if location is None:
-        return create_reader_without_index()
-    try:
-        index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS))
-        with index.translate_errors():
-            status = load_index_status(
-                repository, index.connection, location=index.location, index_holder=index.holder
-            )
-            file_history = None
-            if path is not None:
-                sort_commits = partial(sort_newest_first, repository=repository, git=git)
-                file_history = history.load_file_history(
-                    index.connection, path, status.reachability, sort_commits
+    """Open the index until the stack is closed; without a readable index, return a reader without one."""
+    reason = ""
+    if location is not None:
+        try:
+            index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS))
+            with index.translate_errors():
+                status = load_index_status(
+                    repository, index.connection, location=index.location, index_holder=index.holder
                 )
-            return FileHistoryReader(status, index, file_history=file_history)
-    except NotIndexed:
-        return create_reader_without_index()
-    except (DamagedIndex, IndexBusy, NewerSchema, StorageError) as error:
-        return create_reader_without_index(error=_format_error(error))
-    except OSError as error:
-        return create_reader_without_index(error=_format_error(errors.from_os_error(error) or error))
+                file_history = None
+                if path is not None:
+                    sort_commits = partial(sort_newest_first, repository=repository, git=git)
+                    file_history = history.load_file_history(
+                        index.connection, path, status.reachability, sort_commits
+                    )
+                return FileHistoryReader(status, index, file_history=file_history)
+        except NotIndexed:
+            pass
+        except (DamagedIndex, IndexBusy, NewerSchema, StorageError) as error:
+            reason = _format_error(error)
+        except OSError as error:
+            reason = _format_error(errors.from_os_error(error) or error)
+    return _create_reader_without_index(repository, git, histories, reason)
 
 
 def _create_reader_without_index(
-    repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str = ""
+    repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str
 ) -> FileHistoryReader:
     """Return a reader without an index. Its status is behind by all commits of HEAD."""
     head = repository.read_head()
@@ -195,7 +195,7 @@ def _format_error(error: LineageError | OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of blamed lines: all, those whose commit can be indexed, and those whose commit is indexed."""
+    """Numbers of blamed lines: all; those whose commit can be indexed; those whose commit is indexed."""
 
     lines: int
     indexable: int
@@ -223,7 +223,7 @@ def measure_coverage(
 
 
 def build_related_commit(commit: FileCommit) -> RelatedCommit:
-    """Convert a related commit of the index to its form in an answer."""
+    """Convert a related commit from the index's type to the answer's."""
     return RelatedCommit(
         commit_sha=commit.commit_sha,
         commit_message=commit.commit_message,
@@ -256,7 +256,7 @@ def describe_missing_index(reader: FileHistoryReader) -> str:
 
 
 def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
-    """Return sentences about what the user can do about the index; None if nothing is to be done."""
+    """Return sentences that say what is wrong with the index and what to do; None if nothing is wrong."""
     if enrichment.error:
         return enrichment.error
     if reader.status.verdict is None:

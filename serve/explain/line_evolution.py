@@ -1,7 +1,7 @@
 """Evolution of lines: the earlier commits that shaped them, back to the one that introduced them.
 
-A line starts at its hit, the commit that blame returned for it. `line_sources` finds the line of the parent commit from
-which it came, and `git blame` finds the commit that wrote that line. This repeats until a line has no source.
+The search for a line starts at its hit, the commit that blame names. `line_sources` finds the parent's line from which
+it came (its source), and `git blame` finds the commit that wrote the source. This repeats until a line has no source.
 
 A version is a file of one commit. A queried line is a line of the request. A step is a change of lines by one of these
 commits. A lead is a guess: a possible earlier commit, found by a literal or name, or by a replaced line.
@@ -33,7 +33,7 @@ from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_f
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
-# Maximum number of queried lines, such as a function or a class. The evolution of more lines is that of the file.
+# Maximum number of queried lines: enough for a function or a class.
 MAX_LINES: Final = 120
 # Limits of the work: commits that are compared with their parents, and time.
 MAX_COMMITS: Final = 60
@@ -59,8 +59,8 @@ COMMENT: Final = re.compile(
 class _QueriedLines:
     """Numbers of the queried lines that come from one line of a version.
 
-    `numbers`: all of them. `inexact`: those with an inferred source in this version or a later one. `at_hit`: those
-    whose hit is this version.
+    `numbers`: all of them. `inexact`: those that came from the line by at least one inferred step. `at_hit`: those
+    whose hit is the commit of this version.
     """
 
     numbers: set[int] = field(default_factory=set)
@@ -74,7 +74,7 @@ class _QueriedLines:
         self.at_hit |= other.at_hit
 
 
-# Lines to blame next, by commit and path of their file. Each has the queried lines that come from it, by its number.
+# Lines to blame next: for each commit and path, the queried lines that come from each line number.
 _LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines]]
 
 
@@ -131,13 +131,12 @@ NO_EVOLUTION: Final = Evolution()
 
 @dataclass(slots=True)
 class LineTracer:
-    """Tracer of lines through the history. It processes the newest version first, so that lines share the work.
+    """Tracer of lines through the history. It processes the newest version first, each version once for all lines.
 
-    `searcher`: search of the index; None without an index. `queried_texts`: text of each queried line, by number.
-    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source that still
-    need a search for an earlier removal. `_introductions`: lines without one. `_pending`: lines to process of each
-    version, by number. `_queue`: heap of these versions. `_leads`: each lead with the numbers of its queried lines, by
-    commit.
+    `searcher`: searcher of the index; None without an index. `queried_texts`: text of each queried line, by number.
+    `limitations`: sentences about what may be missing. `_unsearched`, `_introductions`: lines without a source, before
+    and after the search for an earlier removal. `_pending`: lines to process of each version, by number. `_queue`: heap
+    of these versions. `_finders`: by commit. `_leads`: each lead with the numbers of its queried lines, by commit.
     """
 
     blamer: RevisionBlamer
@@ -193,7 +192,7 @@ class LineTracer:
             self._try(partial(self._process_version, version, queried_lines))
 
     def _search_removed_lines(self, searcher: LineSearcher) -> None:
-        """Search the index for commits that removed introduced lines before. Continue with the removed lines.
+        """Search the index for earlier commits that removed lines without a source. Enqueue the removed lines.
 
         Lines whose search does not finish are dropped, because it is unknown whether their commits introduced them.
         """
@@ -291,9 +290,9 @@ class LineTracer:
         lines: Sequence[str],
         unsourced: Mapping[int, UnsourcedLine],
     ) -> dict[int, LineSource]:
-        """Return the sources of lines that the commit copied from lines of its parent, which it did not remove.
+        """Return the sources of lines that the commit copied from its parent without removing the originals.
 
-        While git searches, the lines are looked up in the index, because most of them have no source.
+        While git runs, the lines are looked up in the index for `_search_removed_lines`, because few are copies.
         """
         candidates = {
             number
@@ -316,7 +315,7 @@ class LineTracer:
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
     def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
-        """Add the leads of introduced lines: writers of replaced lines, and the oldest commits with a search term."""
+        """Add the leads of introduced lines: commits that wrote replaced lines, and the first with a search term."""
         finder = self._finders[version.commit_sha]
         replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
         leads_by_source = self._load_leads([source for sources in replaced for source in sources])
@@ -363,8 +362,8 @@ class LineTracer:
         if len(steps) > len(shown):
             self.limitations.append(f"Steps not listed: {len(steps) - len(shown)}.")
         leads = [
-            (lead, lines)
-            for sha, (lead, lines) in self._leads.items()
+            (lead, numbers)
+            for sha, (lead, numbers) in self._leads.items()
             if sha not in positions and sha not in self._hit_shas
         ][:MAX_LEADS]
         commits: dict[str, Commit] = {}
@@ -386,8 +385,8 @@ class LineTracer:
                 if step.version.commit_sha in commits
             ),
             leads=tuple(
-                _build_lead(lead, lines, commits[lead.commit_sha])
-                for lead, lines in leads
+                _build_lead(lead, numbers, commits[lead.commit_sha])
+                for lead, numbers in leads
                 if lead.commit_sha in commits
             ),
             limitation=" ".join(dict.fromkeys(self.limitations)) or None,
@@ -412,14 +411,14 @@ def _build_step(step: _Step, commit: Commit) -> EvolutionStep:
     )
 
 
-def _build_lead(lead: Lead, lines: Iterable[int], commit: Commit) -> EvolutionLead:
+def _build_lead(lead: Lead, numbers: Iterable[int], commit: Commit) -> EvolutionLead:
     return EvolutionLead(
         commit_sha=commit.sha,
         commit_message=cut_message(commit.message, MAX_MESSAGE_CHARACTERS),
         commit_author=commit.author_name,
         commit_date=format_rfc3339(commit.commit_date),
         file_path=lead.file_path,
-        lines=tuple(sorted(lines)),
+        lines=tuple(sorted(numbers)),
         text=truncate_line(lead.text),
     )
 

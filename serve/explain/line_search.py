@@ -84,10 +84,10 @@ class LineSearcher:
     """Searcher of an open index.
 
     `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched.
-    `_removals`: changes that may have removed each searched line, newest first. `_first_additions`: the first changes
-    that add a search term to a file with a suffix. `_candidates`: changes whose text has all of these terms, oldest
-    first. `_texts`: texts of the searched lines by commit. `_repeated_lines`: by commit, the keys of its searched texts
-    that its first parent has more than once.
+    `_removals`: changes that may have removed each searched line, newest first. `_first_additions`: by search term and
+    file suffix, the first changes that add the term to such a file. `_candidates`: by set of full-text terms, the
+    changes whose text has all of them, oldest first. `_texts`: texts of the searched lines by commit.
+    `_repeated_lines`: by commit, the keys of its searched texts that its first parent has more than once.
     """
 
     repository: Repository
@@ -124,6 +124,7 @@ class LineSearcher:
             self._find_candidates(list(searches))
 
     def _find_candidates(self, searches: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
+        """Return for each set of terms the changes whose text has all of them, oldest first."""
         missing = [terms for terms in dict.fromkeys(searches) if terms not in self._candidates]
         changes = exact_search.find_changes_with_terms(
             self.index.connection, missing, self._is_reachable, MAX_CANDIDATE_HUNKS
@@ -154,8 +155,8 @@ class LineSearcher:
     def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
         """Return the paths of the files that may have had a line before its commit.
 
-        Files of another name count only if the commit creates the file of the line. For a common line, and in a shallow
-        clone, where the changes are incomplete, these are all files of the same name.
+        Files of another name count only if the commit creates the file of the line. If the line is common, or if the
+        clone is shallow and its changes are incomplete, return all files of the same name.
 
         `changes`: changes whose text has the terms of the line, oldest first.
         """
@@ -254,7 +255,7 @@ class LineSearcher:
         return self._read_blob(find_blob(self.repository, sha, path))
 
     def _limit(self, searches: Iterable[_Search | None]) -> list[_Search]:
-        """Return the first MAX_SEARCHES different searches that are not None."""
+        """Return the first MAX_SEARCHES different searches that are not None. If there are more, add a limitation."""
         unique = list(dict.fromkeys(search for search in searches if search is not None))
         if len(unique) > MAX_SEARCHES:
             self.limitations.append(
@@ -313,7 +314,7 @@ class LineSearcher:
         return None
 
     def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
-        """Check whether a change removed a line from a file that did not have it when the line was added again.
+        """Check whether a change removed a line from a file, and the file lacks the line in all `parents`.
 
         `parents`: those of the line's commit.
         """
@@ -376,7 +377,7 @@ def _select_terms(text: str) -> frozenset[str]:
 
 
 def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
-    """Return the terms of a search term in a file with a suffix: the text of a hunk includes its path."""
+    """Return the full-text terms of a search term and of a file suffix: the text of a hunk includes its path."""
     return _select_terms(term).union(count_terms(suffix))
 
 

@@ -208,7 +208,7 @@ def compute_dice(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the score of one line as a part of the other, 0 to 0.9; 0 if it is no part of it."""
+    """Return the score of one line as a part of the other, 0 to 0.9; 0 if neither is a part of the other."""
     shared_weight = weigh_words(first.words & second.words)
     smaller_weight = min(first.weight, second.weight)
     if shared_weight < MIN_CONTAINED_WEIGHT or shared_weight < MIN_CONTAINMENT * smaller_weight:
@@ -287,9 +287,9 @@ def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_num
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
-    """Return the position of each line that is a part of a split old line, with the position of the old line.
+    """Find old lines that were split. Return the position of the old line by the position of each of its parts.
 
-    The tokens of both texts are aligned as a whole, so that wrapped arguments and prose are found.
+    The tokens of all lines are aligned at once, so that wrapped arguments and prose are found.
     """
     old_lines, lines = ([extract_features(text).tokens for text in group] for group in (old_texts, texts))
     if max(sum(map(len, old_lines)), sum(map(len, lines))) > MAX_SPLIT_TOKENS:
@@ -339,13 +339,13 @@ def _is_edit(old_text: str, text: str) -> bool:
 
 
 def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
-    """Check whether an added line is more similar to a removed line than `similarity` by `RIVAL_ADVANTAGE`."""
+    """Check whether the similarity of an added line to a removed line exceeds `similarity` by RIVAL_ADVANTAGE."""
     limit = similarity + RIVAL_ADVANTAGE
     return limit < 1 and any(is_more_similar(extract_features(text), removed, limit) for text in added_texts)
 
 
 def is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
-    """Check whether two lines are more similar than `similarity`."""
+    """Check whether the similarity of two lines exceeds `similarity`."""
     # The similarity is the mean of two ratios. The Dice ratio takes less time and gives an upper bound.
     upper_bound = (1 + compute_dice(first, second)) / 2
     return upper_bound > similarity and compute_similarity(first, second) > similarity

@@ -217,7 +217,7 @@ class SourceFinder:
                 candidate, features, comparison.path, comparison.old_path, score, context_score
             )
             is_best = is_source and (best is None or (score, context_score) > best[:2])
-            # If both lines were edited in place, they did not change places.
+            # If the line and the equal candidate were both edited in place, they did not swap places.
             limit = match.score if match and similarity == 1 else similarity
             if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, limit):
                 best = score, context_score, candidate
@@ -339,13 +339,13 @@ class _FileComparison:
         return self._match_only_line(part, features)
 
     def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the removed lines of a block to compare with a line: all, or of many those that share a rare word."""
+        """Return the removed lines of a block to compare with a line: of a large block, those that share a word."""
         if len(part.removed) <= MAX_BLOCK_LINES:
             return part.removed
         return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
 
     def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the added lines of a block to compare with a line, as `_select_removed` does."""
+        """Return the added lines of a block to compare with a line: of a large block, those that share a word."""
         if len(part.added) <= MAX_BLOCK_LINES:
             return part.added
         return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))

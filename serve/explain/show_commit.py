@@ -48,7 +48,7 @@ MAX_NAMES: Final = 10
 # Characters of an answer besides its message, files and text; and of a file besides its paths.
 ANSWER_OVERHEAD: Final = 200
 FILE_OVERHEAD: Final = 20
-# Characters of the subject that a cut message has at least.
+# A cut message keeps its subject up to this many characters.
 MAX_SUBJECT_CHARS: Final = 200
 # Maximum number of characters of a requested name that an error repeats.
 MAX_QUOTED: Final = 200
@@ -100,9 +100,9 @@ def show_commit(
 
 
 def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
-    """Cut the message, and the list of files, the diff or the content, so that both together have about `max_tokens`.
+    """Cut the message and the other part (list of files, diff or content) to about `max_tokens` together.
 
-    The message may take half of the length, or more if the other part is shorter. At least its subject stays, up to
+    The message may take half of the length, or more if the other part is shorter. Its subject stays, up to
     MAX_SUBJECT_CHARS characters.
     """
     max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD

@@ -55,8 +55,8 @@ class Target:
     - `content`: content to blame; None if there is nothing to blame.
     - `note`: sentence for the user: why there is nothing to blame, or which version is explained; may be empty.
     - `revision`: commit that has the content; empty if the content is from the work tree.
-    - `is_missing`: HEAD does not have the path. `is_untracked`: only the work tree has it. `is_directory`: the path is
-      that of a directory.
+    - `is_missing`: the path is neither in HEAD nor a tracked file of the work tree. `is_untracked`: only the work tree
+      has it. `is_directory`: the path is that of a directory.
     - `other_paths`: other paths that the name of a missing file can mean.
     - `working_tree_encoding`: encoding of the content, by the git attribute `working-tree-encoding`; empty if it is not
       set. git stores such a file as UTF-8.
@@ -123,7 +123,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository.
 
-    Last come the paths with `\\xNN` decoded, because answers print bytes that are not UTF-8 so.
+    Last come the paths with `\\xNN` decoded, because answers write bytes that are not UTF-8 in this form.
     """
     base_directories = [repository.root, *([cwd] if cwd else [])]
     # A leading `./` or `../` means the working directory first.
@@ -315,7 +315,7 @@ def describe_missing_file(
 
 
 def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes) -> Removal | None:
-    """Return the newest commit of HEAD that removed a path; None if HEAD's history never had it.
+    """Return the newest commit of HEAD's history that removed a path; None if the history never had it.
 
     HEAD does not have the path, so the newest commit that changed it is the one that removed it.
     """
