@@ -67,11 +67,6 @@ class ChangeSearchRequest:
             raise BadRequest("Added and removed exclude each other.", hint="Omit both for all changes.")
         validate_limit(self.limit, "commits")
 
-    @property
-    def has_filters(self) -> bool:
-        """True if any filter except the range is set."""
-        return any(value is not None for value in (self.path, self.since, self.until, self.author))
-
 
 @dataclass(frozen=True, slots=True)
 class MatchingLine:

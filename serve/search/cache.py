@@ -63,7 +63,7 @@ class LoadedSnapshot:
 def load_snapshot_with_vectors(
     connection: Connection, reachability: ReachabilityDelta, hnsw_file: Path | None = None
 ) -> LoadedSnapshot:
-    """Load a snapshot and its text vectors from an open index. `hnsw_file`: file of the HNSW index, may be missing."""
+    """Load a snapshot and its text vectors from an open index. `hnsw_file`: path of the HNSW index, if there is one."""
     hunks = snapshot.load_snapshot(connection, reachability)
     return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, hnsw_file=hnsw_file))
 
@@ -101,7 +101,7 @@ class IndexMetadata:
 
 @dataclass(slots=True)
 class _CacheEntry:
-    """Entry for a snapshot, which is None until it is loaded. `lock`: held by the thread that loads the snapshot."""
+    """Cache entry. `lock`: held by the thread that loads the snapshot. `loaded_snapshot`: None until it is loaded."""
 
     lock: Lock = field(default_factory=Lock)
     loaded_snapshot: LoadedSnapshot | None = None

@@ -1,8 +1,8 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
 A search scans the diffs in the index. For diffs that the index has truncated, it searches the files in git. It drops
-the commits outside the request's range, or without a range, those that HEAD does not reach. Then it sorts the commits,
-and builds a hit with the matching lines for the first of them.
+the commits outside the request's range; without a range, it drops those that HEAD does not reach. Then it sorts the
+commits, and builds a hit with the matching lines for each of the first `limit` commits.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LIMITATION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CompletedHunks:
-    """Matches among the hunks whose stored diff is truncated.
+    """Matches among the hunks whose stored diff is truncated, by their complete diff in git.
 
     `lines`: matching lines of each match, by hunk id. `unreadable`: number of hunks whose files this clone lacks.
     """
@@ -99,30 +99,26 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         connection = index.connection
         status = load_index_status(repository, connection, location=location, index_holder=index.holder)
         status = add_range(status, repository, loader.git, connection, commit_range)
-        condition, parameters = (
-            _build_condition(filter_request, repository, connection) if request.has_filters else ("TRUE", {})
-        )
+        condition, parameters = _build_condition(filter_request, repository, connection)
         condition = f"{condition} AND {exact_search.build_range_condition(commit_range)}"
-        with _reject_bad_pattern():
-            matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         is_searched = (
             commit_range.commits.__contains__
             if commit_range
             else build_reachability_test(connection, status.reachability)
         )
+        with _reject_bad_pattern():
+            matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
         completed = _complete_hunks(
             repository, pattern, [hunk for hunk in incomplete_hunks if is_searched(hunk.commit_sha)]
         )
         truncated_merges = exact_search.list_truncated_merges(connection, condition, parameters)
-        matches_by_commit = _group_by_commit(
-            (
-                match
-                for match in (*matches, *completed.matches)
-                if is_searched(match.commit_sha) and _has_requested_sign(request, match)
-            ),
-            oldest_first=request.oldest_first,
+        requested_matches = (
+            match
+            for match in (*matches, *completed.matches)
+            if is_searched(match.commit_sha) and _has_requested_sign(request, match)
         )
+        matches_by_commit = _group_by_commit(requested_matches, oldest_first=request.oldest_first)
         hits, messages = _build_hits(
             request, connection, pattern, matches_by_commit[: request.limit], completed
         )
@@ -279,7 +275,7 @@ def _build_files(
     details: Mapping[int, HunkDetails],
     completed: CompletedHunks,
 ) -> Iterator[MatchingFile]:
-    """Yield the files of a commit. They have the first `request.max_lines` matching lines of the commit."""
+    """Yield the files of a commit, with the commit's first `request.max_lines` matching lines."""
     excluded_sign = "-" if request.only_added else "+" if request.only_removed else ""
     remaining_lines = request.max_lines
     for match in matches:

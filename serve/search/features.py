@@ -59,7 +59,7 @@ FEATURES: Final = (
     "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
-    "similarity of other files",  # weighted sum of the whitened ones of the commit's second and third hunk
+    "similarity of other files",  # weighted sum of the whitened similarities of the commit's second and third best hunk
     "file asked for",  # 1 if the commit changes source code, or a file of a role that the query names
     "subject as asked",  # 1 if the subject says "add" for a query about an origin, "remove" for one about a removal
     "removed lines",  # share of removed lines if the query asks for a removal
@@ -97,8 +97,8 @@ READ_COMMITS: Final = 8
 class QueryTerms:
     """Terms of a query that the index has, in parallel sequences, with their weights.
 
-    `typed_words` has each term as the user wrote it. `is_content` excludes function words; `is_identifier` marks
-    compound identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25
+    `typed_words` has each term as the user wrote it. `is_content` is False for function words; `is_identifier` is True
+    for compound identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25
     score; both include terms that the index lacks. `word_pairs` are pairs of adjacent content terms.
     """
 
@@ -139,7 +139,7 @@ class QueryTerms:
         )
 
     def count_terms(self, texts: Sequence[TermsByToken]) -> Ints:
-        """Count each term (columns) in each text (rows)."""
+        """Return how often each term (columns) occurs in each text (rows)."""
         columns = {term: column for column, term in enumerate(self.terms)}
         counts = np.zeros((len(texts), len(self.terms)), np.int64)
         for row, text in zip(counts, texts, strict=True):
@@ -202,7 +202,7 @@ class RerankInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
-    """Features of candidates. Each field but the last has one row for each candidate.
+    """Features of candidates. Each field except `rerank_inputs` has one row for each candidate.
 
     The columns of `rows` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
     message is informative. The columns of `literal_matches` are `LITERAL_HINTS`.
@@ -329,7 +329,7 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 
 def _match_literal_hints(results: RetrieverResults) -> Bools:
-    """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
+    """Return a mask of the query's LITERAL_HINTS (columns) that each hunk of the snapshot (rows) has."""
     # `is_preferred`: the query names the path. `parts`: 1 if the hunk changes a symbol of a quoted name, 2 if the
     # symbol also has the quoted parent.
     parts = results.touched_parts

@@ -75,7 +75,7 @@ MAX_SHOWN_SYMBOLS: Final = 40
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
-# Commits that are compared for each hit to answer, so that others can take the place of copies.
+# Number of commits to compare for each requested hit, so that other commits replace merged copies.
 COMPARED_COMMITS_PER_HIT: Final = 2
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6

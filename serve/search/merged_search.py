@@ -65,7 +65,7 @@ from stores.errors import LineageError, to_lineage_error
 from stores.snapshot import Floats
 
 # Maximum number of failures, and of hints about indexes, in an answer. Of the others, it gives only the number.
-MAX_QUOTED: Final = 3
+MAX_LISTED: Final = 3
 # Minimum number of commits of an index to be searched in a thread of its own. Searches of smaller ones wait for each
 # other, because Python runs one thread at a time: for 20 indexes of 300 commits, one thread took 20 % less time.
 LARGE_INDEX_COMMITS: Final = 1_000
@@ -145,7 +145,7 @@ class _IndexSearch:
 
     - `error`: why the index could not be read for the cross-encoder.
     - `needs_thread`: True if the next step is run in another thread; after `open`, for large indexes.
-    - `ranked_candidates`: candidates in the order of the probability of their features.
+    - `ranked_candidates`: candidates in the order of `FeatureReranker`.
     - `rerank_ids`: ids of the hunks to rerank.
     - `best_candidates`: reranked candidates, one for each commit, the best first; in the end those that become hits.
     """
@@ -199,7 +199,7 @@ class _IndexSearch:
                 self.ranked_candidates = self._rank(self._candidates, self._features, probabilities)
 
     def select_features(self) -> CandidateFeatures:
-        """Return the features of the candidates of `rerank_ids`, to which the candidates are reduced."""
+        """Drop the candidates that are not in `rerank_ids`, and return the features of the others."""
         rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.rerank_ids]
         self._candidates = tuple(self._candidates[row] for row in rows)
         self._features = features = self._features.select(rows)
@@ -355,7 +355,7 @@ class _MergedSearch:
         self._drop_failed({search: search.error for search in self.searches})
 
     def keep_best_commits(self, commits_per_hit: int = 1) -> None:
-        """Keep the best candidates of all indexes, `commits_per_hit` for each hit to answer.
+        """Keep the best candidates of all indexes, `commits_per_hit` for each requested hit.
 
         A commit counts in the index where it is most probable; ties are in the order of the names.
         """
@@ -385,19 +385,21 @@ class _MergedSearch:
         return FindAnswer(
             tuple(next(hits[search.repository]) for _, search in self._best_candidates),
             FindMeta(
-                IndexState(
-                    None, sum(status.commits_behind for status in statuses), min(indexed_at, default=None)
+                index_status=IndexState(
+                    last_indexed_commit=None,
+                    commits_behind_head=sum(status.commits_behind for status in statuses),
+                    indexed_at=min(indexed_at, default=None),
                 ),
-                " ".join(filter(None, self._build_hints())) or None,
-                (incompatible or compatibilities)[0],
-                self.searches[0].open_search.query.query_profile,
+                hint=" ".join(filter(None, self._build_hints())) or None,
+                compatibility=(incompatible or compatibilities)[0],
+                query_profile=self.searches[0].open_search.query.query_profile,
             ),
         )
 
     def _build_hints(self) -> Iterator[str]:
         yield from self._describe_failures()
         hints = {search.repository: " ".join(_build_index_hints(search)) for search in self.searches}
-        yield from _quote(
+        yield from _list_texts(
             {repository: hint for repository, hint in hints.items() if hint},
             "Other indexes with hints: {count}. `lineage status --all` lists them.",
         )
@@ -413,7 +415,7 @@ class _MergedSearch:
             repository: f"no answer, because: {_format_error(error)}"
             for repository, error in sorted(self.failures.items())
         }
-        return _quote(
+        return _list_texts(
             failures, "Other repositories without an answer: {count}. `lineage status --all` lists them."
         )
 
@@ -436,12 +438,12 @@ def _format_error(error: LineageError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _quote(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
-    """Yield the first MAX_QUOTED texts, each after the name of its repository and with its path in commands.
+def _list_texts(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
+    """Yield the first MAX_LISTED texts, each after the name of its repository and with its path in commands.
 
     `others`: format of the last sentence, which gives the number of the other texts as `count`.
     """
-    for repository, text in islice(texts.items(), MAX_QUOTED):
+    for repository, text in islice(texts.items(), MAX_LISTED):
         yield f"{repository.name}: {add_path_to_commands(text, Path(repository.path))}"
-    if len(texts) > MAX_QUOTED:
-        yield others.format(count=len(texts) - MAX_QUOTED)
+    if len(texts) > MAX_LISTED:
+        yield others.format(count=len(texts) - MAX_LISTED)

@@ -70,7 +70,10 @@ class Query:
 
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
-    """Parse a request. Raises BadRequest. Only languages and paths that the history has, by `context`, are hints."""
+    """Parse a request. Raises BadRequest.
+
+    A language or path in the query's text counts only if the history has it, by `context`.
+    """
     requested_filters = parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
     classification = classify_intent(request.text)
@@ -195,12 +198,12 @@ class Modifier(Enum):
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
-# Required values, not tuned ones. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+# Fixed in advance, not tuned. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
 RECENCY_WEIGHT: Final = 0.05
 # Calls of a function differ more from each other than changes of it, so the reranker gets twice the candidates.
 API_CANDIDATES: Final = 100
-# Required value, not a tuned one: old bugs were fixed in code that no longer exists.
+# Fixed in advance, not tuned: old bugs were fixed in code that no longer exists.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 

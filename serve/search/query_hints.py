@@ -367,7 +367,8 @@ def subtract_period(count: int, unit: str, now: datetime) -> datetime | None:
 
 
 def _parse_period_start(text: str) -> datetime:
-    return datetime.fromisoformat(f"{text}-01-01"[:10]).replace(tzinfo=UTC)
+    first_day = f"{text}-01-01"[:10]  # completes a year or a month
+    return datetime.fromisoformat(first_day).replace(tzinfo=UTC)
 
 
 def extract_content_words(terms: Iterable[str]) -> frozenset[str]:

@@ -249,7 +249,8 @@ def merge_copies(
 def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
     """Return the hunk of a commit to show, with the score of the commit's first hunk.
 
-    This is the likely hunk of one of the roles that covers the query best, or else the first hunk. `hunks`: best first.
+    Of the likely hunks with one of the roles, return the best by `_rate_hunk`; without such a hunk, the first hunk.
+    `hunks`: best first.
     """
     first = hunks[0]
     if first.probability is None:  # without reranking, the probabilities are unknown
@@ -262,11 +263,11 @@ def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -
         and _has_literal_matches_of(hunk, first)
         and classify_role(hunk.candidate.file_path) in roles
     )
-    shown_hunk = max(likely_hunks, key=_compute_coverage, default=first)
+    shown_hunk = max(likely_hunks, key=_rate_hunk, default=first)
     return replace(first, candidate=shown_hunk.candidate, matched_terms=shown_hunk.matched_terms)
 
 
-def _compute_coverage(hunk: ScoredCandidate) -> float:
+def _rate_hunk(hunk: ScoredCandidate) -> float:
     """Return the probability times the share of the query's words that path, symbols and change have."""
     share = hunk.matched_terms.compute_change_share() if hunk.matched_terms else 0.0
     return share * (hunk.probability or 0.0)
