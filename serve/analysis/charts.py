@@ -45,9 +45,9 @@ GRID_COLOR: Final = "#E5E7EB"
 # Width in inches, and pixels per inch.
 WIDTH: Final = 9.0
 DPI: Final = 100
-# Colours of a displayed PNG. A palette reduces its size to a third, and a chart has fewer colours.
+# Number of colours of a displayed PNG. A palette reduces its size to a third, and a chart has fewer colours.
 PNG_COLORS: Final = 256
-# Characters of a title that fit into a line, and the height in inches of a line and of the note below the title.
+# Number of characters of a title that fit into a line; height in inches of a line, and of the note below the title.
 MAX_TITLE_LENGTH: Final = 78
 TITLE_LINE_HEIGHT: Final = 0.28
 NOTE_HEIGHT: Final = 0.22
@@ -59,7 +59,7 @@ MAX_NAMED_BARS: Final = 14
 MAX_MATRIX_ROWS: Final = 14
 # Share of a calendar step that its bar covers. Bars without gaps look like an area.
 BAR_SHARE: Final = 0.86
-# Characters of a name beside a bar.
+# Maximum number of characters of a name beside a bar.
 MAX_NAME_LENGTH: Final = 44
 # Dark text is hard to read on cells with a larger share than this.
 WHITE_TEXT_ABOVE: Final = 0.55

@@ -181,7 +181,7 @@ def _classify_unconventional(subject: str, roles: Collection[FileRole], *, close
 def _classify_words(subject: str) -> str | None:
     """Return the kind named by the first words of the subject, or of the text after its prefix; None if there is none.
 
-    After a lower-case prefix, the name of a part of the program, the text behind it is tried first.
+    A lower-case prefix names a part of the program, so the text after it is tried first.
     """
     texts = [subject]
     if prefix := _PREFIX.match(subject):

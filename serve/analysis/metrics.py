@@ -279,7 +279,7 @@ def find_files_changed_with(
     `changed_files`: result of `list_changed_files`. Commits of more than MAX_FILES_PER_COMMIT files do not count. The
     columns are:
 
-    - `together`: commits that change it and a selected file. `changes`: all commits that change it.
+    - `together`: commits that change the file and a selected one. `changes`: all commits that change the file.
     - `confidence`: `together` as a share of the commits that change a selected file. `lift`: `confidence` divided by
       the share of all commits that change the file; 1 without association.
     - `last_commit`, `last_date`: newest commit of `together`.
@@ -313,10 +313,10 @@ def find_files_changed_with(
 
 
 def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
-    """Return the log-likelihood ratio of a 2 x 2 table: commits that change a selected file, and the other file.
+    """Return the log-likelihood ratio of a 2 x 2 table: does a commit change a selected file, and the other file?
 
-    `selected`, `changes`: commits that change a selected file, and the other file. `together`: commits that change
-    both. `total`: all commits.
+    `selected`: number of commits that change a selected file. `changes`: that change the other file. `together`: that
+    change both. `total`: all commits.
     """
     # Observed and expected count of each cell of the table.
     cells = (

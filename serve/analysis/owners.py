@@ -224,9 +224,9 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Replace authors who are one person by the one of them with the most commits. `authors`: by sha of the commit."""
+    """Replace the authors who are one person by a single one: that with the most commits. `authors`: by commit sha."""
     counts = Counter(authors.values())
-    # All authors who are one person, by each of their keys.
+    # For each key, all authors who are the person with this key.
     person_by_key: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
         known_parts = [person_by_key[key] for key in author.keys if key in person_by_key]

@@ -1,6 +1,6 @@
 """Summary of a range of commits: counts by directory and kind, and candidates for release notes.
 
-Everything comes from git, so it needs no index. The kinds are those of `commit_kinds`.
+Everything comes from git, so no index is needed. The kinds are those of `commit_kinds`.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _describe_first(errors: Sequence[UnreadableObject]) -> str:
 def _describe_remedy(repository: Repository, errors: Sequence[UnreadableObject]) -> str:
     if repository.is_partial_clone and errors[0].reason.endswith(" is missing"):
         return "This partial clone lacks it: run `git fetch --refetch --no-filter`."
-    # Of other unreadable commits, only the files are unreadable, so the history goes on.
+    # If a commit has a readable message, only its files are unreadable, and git still lists the commits before it.
     is_cut_off = not all(_has_readable_message(repository, error.sha) for error in errors)
     unknown = "Commits that only an unreadable commit reaches are not counted. " if is_cut_off else ""
     return f"{unknown}To see the damage, run `git fsck`."

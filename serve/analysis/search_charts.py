@@ -40,7 +40,7 @@ LOWEST_RANK: Final = 30
 
 # Maximum number of regions. The legend has no room for more.
 MAX_REGIONS: Final = 8
-# Minimum of the average number of hunks per region. A small history thus gets fewer than MAX_REGIONS regions.
+# Minimum average number of hunks per region, so that a small history gets fewer than MAX_REGIONS regions.
 MIN_REGION_SIZE: Final = 12
 # Number of principal axes that clustering uses. The others are mostly noise.
 AXIS_COUNT: Final = 16

@@ -247,7 +247,7 @@ class NameHistory:
     def _compare_versions(self, sha: str, touches: Sequence[SymbolTouch]) -> list[SymbolChange]:
         """Compare the definitions before and after a commit in all files that it touched."""
         try:
-            parents = self.reader.repository.read_commit(sha).parents
+            parent_commits = self.reader.repository.read_commit(sha).parents
         except UnreadableObject:
             return self._list_modified(sha, touches, set())
         comparison = _Comparison()
@@ -255,9 +255,9 @@ class NameHistory:
             if not self.deadline.has_time():
                 return self._list_modified(sha, touches, set())
             new_bodies = self.reader.find_bodies(sha, touch.path, self.name)
-            old_versions = [self._find_old_bodies(parent, touch) for parent in parents]
+            old_versions = [self._find_old_bodies(commit, touch) for commit in parent_commits]
             readable_versions = [bodies for bodies in old_versions if bodies is not None]
-            if new_bodies is not None and len(readable_versions) == len(parents):
+            if new_bodies is not None and len(readable_versions) == len(parent_commits):
                 comparison.add_file(touch, readable_versions, new_bodies)
         changes = [
             replace(
@@ -271,19 +271,20 @@ class NameHistory:
         ]
         return [*changes, *self._list_modified(sha, touches, comparison.changed_places)]
 
-    def _find_old_bodies(self, parent: str, touch: SymbolTouch) -> dict[str, Body] | None:
+    def _find_old_bodies(self, parent_commit: str, touch: SymbolTouch) -> dict[str, Body] | None:
         """Return the bodies of the touched file in a parent commit, as `DefinitionReader.find_bodies`."""
-        bodies = self.reader.find_bodies(parent, touch.old_path or touch.path, self.name)
-        if not bodies and touch.old_path:  # a merge renames a file against one parent only
-            return self.reader.find_bodies(parent, touch.path, self.name)
+        bodies = self.reader.find_bodies(parent_commit, touch.old_path or touch.path, self.name)
+        if not bodies and touch.old_path:  # a merge may rename the file compared with one of its parents only
+            return self.reader.find_bodies(parent_commit, touch.path, self.name)
         return bodies
 
 
 @dataclass(slots=True)
 class _Comparison:
-    """Symbols of a name that a commit changed. The changes in `renamed` lack their commit and name.
+    """Symbols of a name that a commit added, removed or changed.
 
-    `renamed`: symbols whose file was renamed. `changed_places`: old and new places of all changed symbols.
+    `renamed`: changes of symbols whose file was renamed, still without commit, date and name. `changed_places`: old and
+    new places of all these symbols.
     """
 
     added: dict[SymbolPlace, Body] = field(default_factory=dict)
@@ -319,9 +320,9 @@ def match_places(
 ) -> Iterator[SymbolChange]:
     """Yield a move for each added symbol that is similar to a removed one; then the other additions and removals.
 
-    The changes lack their commit and name.
+    The changes have no commit, date and name yet.
     """
-    # In a mass move, only symbols with equal code are compared.
+    # In a mass move, only symbols with equal code count as moved.
     is_mass_move = len(added) * len(removed) > MAX_COMPARISONS
     scores = [
         (score, old_place, place)
@@ -374,7 +375,7 @@ def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
 def _select_changes(
     touches: Sequence[SymbolTouch], file_changes: Sequence[SymbolTouch]
 ) -> Iterable[SymbolTouch]:
-    """Return the changes of the touched files, also under the names that they had before and after."""
+    """Return the changes of the touched files, also under earlier and later paths of these files."""
     paths = {path for touch in touches for path in (touch.path, touch.old_path) if path is not None}
     selected: dict[SymbolTouch, None] = {}
     previous_count = -1

@@ -43,8 +43,7 @@ MAX_FILES: Final = 30
 
 # Seconds for reading definitions from git. Commits that are not checked in this time count as modifications.
 MAX_SECONDS: Final = 4.0
-# Maximum number of places of a name from which candidates are built. If there are more, the error for an ambiguous name
-# lists them.
+# Maximum number of places of a name from which candidates are built. If there are more, the error lists them.
 MAX_PLACES: Final = 40
 # Maximum number of former and later names of a symbol that are followed.
 MAX_NAMES: Final = 8
@@ -341,7 +340,7 @@ def _is_at(place: SymbolPlace, name: str, qualified_name: str) -> bool:
 
 
 def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolPlace]]:
-    """Return the names and places of a symbol that no later change removed it from. `changes`: newest first."""
+    """Return the names and places that a symbol still has after its last change. `changes`: newest first."""
     last_places: set[tuple[str, SymbolPlace]] = set()
     changed_later: set[tuple[str, SymbolPlace]] = set()
     for change in changes:
@@ -418,7 +417,7 @@ def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
 def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
     """Check whether a change under another name belongs to the symbol. `link`: change that led to the other name.
 
-    If `link` removed the symbol, the other name is the later one, so the change must be later too.
+    If `link` removed the symbol, the other name is its later name, so the change must be later too.
     """
     if change.commit_sha == link.commit_sha:
         return False
