@@ -219,7 +219,7 @@ def find_stale_history_components(recorded: RecordedVersions, current: Component
 
 
 def get_component_parts(component: str) -> tuple[str, ...]:
-    """Return the parts of an index that the component writes rows of."""
+    """Return the parts of an index in which the component writes rows."""
     if component in COMPONENTS_WITHOUT_ROWS:
         return ()
     return (_SINGLE_PART[component],) if component in _SINGLE_PART else (HISTORY_PART, HEAD_PART)
@@ -264,7 +264,7 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
 def _find_outdated_versions(
     recorded: RecordedVersions, current: ComponentVersions, name: str
 ) -> tuple[str, ...]:
-    """Return the recorded versions that differ from the current one; none if its rows are not written yet."""
+    """Return the recorded versions of a component that differ from the current one; none before it has written rows."""
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
@@ -286,7 +286,7 @@ def _is_missing(recorded: RecordedVersions, name: str) -> bool:
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
-    """Return the command that rewrites the rows with unknown versions. If vectors depend on them, it is a rebuild."""
+    """Return the command that rewrites the rows with unknown versions: a rebuild, if vectors depend on these rows."""
     unknown_components = {
         name for name in missing for row in recorded.select_row_versions(name) if row.version is None
     }

@@ -1,4 +1,4 @@
-"""Search of the index for changes: of lines with a text or regular expression, of files, and with given terms."""
+"""Search of the index for changes: by a text or regular expression in changed lines, by file, and by terms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from stores.history import OLD_PATH_BYTES
 # `\A`, `\z`, and a group that switches flags off. An expression with one of them may match a line, but not the whole
 # file that contains the line.
 _TEXT_ANCHORS: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
-# The same, and `^`. An expression with one of them may match a line, but not the stored diff, where a sign precedes the
-# line. `[^` is no anchor: it negates a set of characters.
+# `_TEXT_ANCHORS` and `^`. An expression with one of them may match a line, but not the stored diff, where a sign
+# precedes the line. `[^` is no anchor: it negates a set of characters.
 _DIFF_ANCHORS: Final = re.compile(rf"(?<!\[)\^|{_TEXT_ANCHORS.pattern}")
 _PATTERN_HINT: Final = (
     "Regular expressions have the syntax of RE2: without backreferences and lookaround; "
@@ -317,7 +317,7 @@ class LineChange:
 
 
 def load_renames(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Set[str]]:
-    """Return for each path that a file was renamed from the paths that it was renamed to."""
+    """Return the new paths of renamed files, by old path. A path can have been renamed several times."""
     renames: dict[str, set[str]] = defaultdict(set)
     for old_path, path in connection.execute(_RENAMES).fetchall():
         renames[old_path].add(path)
@@ -325,7 +325,7 @@ def load_renames(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Set[str]
 
 
 def find_paths(connection: duckdb.DuckDBPyConnection, name: str) -> Set[str]:
-    """Return the paths, before the change, of the changed files of a name."""
+    """Return the paths that changed files of this name had before their change."""
     return {path for (path,) in connection.execute(_PATHS, {"name": name}).fetchall()}
 
 
@@ -339,7 +339,7 @@ def find_removals(
 
     Changes of one date are in reverse order of their hunk ids.
 
-    `paths`: those before the change. `last_date`: in seconds since 1970.
+    `paths`: paths of the files before the change. `last_date`: in seconds since 1970.
     """
     parameters = {"paths": list(paths), "last_date": last_date}
     rows = connection.execute(_REMOVALS.format(columns=_COLUMNS), parameters).fetchall()

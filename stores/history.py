@@ -109,7 +109,7 @@ SELECT hunk_id, commit_sha, old_path, epoch(commit_date)::BIGINT
 FROM hunks JOIN commits USING (commit_sha)
 WHERE file_path = $path"""
 
-# It counts the `@@` sections of the stored diff, which is cut after 64 KB. A binary change has none.
+# The last column counts the `@@` sections of the stored diff, which is cut after 64 KB. A binary change has none.
 _FILE_COMMITS: Final = """
 SELECT hunk_id, commit_sha, message, author_name, commit_date,
        len(regexp_extract_all(diff, '(?m)^@@ '))
@@ -124,7 +124,7 @@ WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit
       AND len(original.parents) < 2 AND len(other.parents) < 2
 QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
 ORDER BY other.commit_date, other.commit_sha"""
-# Commits to return for each commit. A bot can make thousands of commits with one date, which are no copies.
+# Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, which are no copies.
 MAX_POSSIBLE_COPIES: Final = 100
 
 # The commits are bound as one string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200
@@ -322,11 +322,11 @@ def build_reachability_test(
 
 @dataclass(frozen=True, slots=True)
 class SymbolTouch:
-    """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is by a merge.
+    """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is part of a merge.
 
     - `date`: committer date in seconds since 1970.
     - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
-    - `parent`: as in `hunk_symbols`; None if unknown.
+    - `parent`: names of the enclosing symbols, joined by dots, or empty; None if unknown.
     - `is_exact`: False if the symbol is known only from the text that git shows after `@@`.
     - `may_define`: True if the change can introduce or remove the symbol.
     """
@@ -403,10 +403,10 @@ def load_symbol_touches(
 ) -> list[SymbolTouch]:
     """Return the reachable changes that touched symbols of this name, parents before children."""
     # Ids are literals: with a join alone DuckDB reads the diffs of all hunks.
-    hunks = [hunk for (hunk,) in connection.execute(_HUNKS_OF_NAME, {"name": name}).fetchall()]
-    if not hunks:
+    hunk_ids = [hunk_id for (hunk_id,) in connection.execute(_HUNKS_OF_NAME, {"name": name}).fetchall()]
+    if not hunk_ids:
         return []
-    sql = _TOUCHES.format(hunks=", ".join(map(str, hunks)), old_path_bytes=OLD_PATH_BYTES)
+    sql = _TOUCHES.format(hunks=", ".join(map(str, hunk_ids)), old_path_bytes=OLD_PATH_BYTES)
     patterns = {
         language: _build_line_pattern(name, prefix) for language, prefix in _DEFINITION_PREFIXES.items()
     }
@@ -418,8 +418,8 @@ def load_renames_and_merges(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
     """Return the reachable renames of files, and merges that change lines with the name, parents before children."""
-    merges = [str(hunk) for (hunk,) in connection.execute(_MERGE_HUNKS).fetchall()]
-    sql = _RENAMES_AND_MERGES.format(merges=", ".join(merges) or "NULL", old_path_bytes=OLD_PATH_BYTES)
+    hunk_ids = [str(hunk_id) for (hunk_id,) in connection.execute(_MERGE_HUNKS).fetchall()]
+    sql = _RENAMES_AND_MERGES.format(merges=", ".join(hunk_ids) or "NULL", old_path_bytes=OLD_PATH_BYTES)
     parameters = {"line": _build_line_pattern(name, "")}
     touches = (SymbolTouch(*row) for row in connection.execute(sql, parameters).fetchall())
     return [touch for touch in touches if is_reachable(touch.commit_sha)]
@@ -434,7 +434,7 @@ def find_similar_names(connection: duckdb.DuckDBPyConnection, name: str, limit: 
 def get_definition_word(name: str) -> str:
     """Return a word of the symbol's name that the line of its definition must contain; empty if there is none.
 
-    For Rust's `impl Display for Level` this is `Level`. The code need not name a companion object of Kotlin.
+    For Rust's `impl Display for Level` this is `Level`. Kotlin code may omit the default name `Companion`.
     """
     words = re.findall(r"[\w$]+", name)
     return words[-1] if words and name != "Companion" else ""

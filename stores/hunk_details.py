@@ -58,10 +58,12 @@ class DiffCache:
         """Approximate memory in bytes. An entry of `row_by_hunk` takes about 100."""
         return int(self.texts.nbytes) + 100 * len(self.row_by_hunk)
 
-    def get(self, hunks: Iterable[int]) -> dict[int, str]:
+    def get(self, hunk_ids: Iterable[int]) -> dict[int, str]:
         """Return the cached diffs of these hunks, by hunk id."""
         return {
-            hunk: self.texts[self.row_by_hunk[hunk]].as_py() for hunk in hunks if hunk in self.row_by_hunk
+            hunk_id: self.texts[self.row_by_hunk[hunk_id]].as_py()
+            for hunk_id in hunk_ids
+            if hunk_id in self.row_by_hunk
         }
 
 
@@ -80,47 +82,47 @@ _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {lo
 
 
 def load_hunk_details(
-    connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None = None
+    connection: Connection, hunk_ids: Sequence[int], diff_cache: DiffCache | None = None
 ) -> tuple[HunkDetails, ...]:
     """Return the details of these hunks, which must all exist, in the given order.
 
     `diff_cache`: diffs that need not be read from the index.
     """
-    if not hunks:
+    if not hunk_ids:
         return ()
     rows = {
-        hunk: columns
-        for hunk, *columns in connection.execute(_HUNKS.format(hunks=_join_ids(hunks))).fetchall()
+        hunk_id: columns
+        for hunk_id, *columns in connection.execute(_HUNKS.format(hunks=_join_ids(hunk_ids))).fetchall()
     }
     commits = _load_commits(connection, {sha for sha, *_ in rows.values()})
-    diffs = _load_diffs(connection, hunks, diff_cache)
-    symbols = _load_symbols(connection, hunks)
+    diffs = _load_diffs(connection, hunk_ids, diff_cache)
+    symbols = _load_symbols(connection, hunk_ids)
 
-    def build_details(hunk: int) -> HunkDetails:
-        sha, path, change_kind, is_truncated = rows[hunk]
+    def build_details(hunk_id: int) -> HunkDetails:
+        sha, path, change_kind, is_truncated = rows[hunk_id]
         return HunkDetails(
-            hunk, sha, *commits[sha], path, change_kind, diffs[hunk], is_truncated, symbols[hunk]
+            hunk_id, sha, *commits[sha], path, change_kind, diffs[hunk_id], is_truncated, symbols[hunk_id]
         )
 
-    return tuple(map(build_details, hunks))
+    return tuple(map(build_details, hunk_ids))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HunkDetailsCache:
-    """Cache of hunk details for one answer, which needs those of its candidates and later again those of its hits."""
+    """Cache of hunk details for one answer: details loaded for the candidates are used again for the hits."""
 
     connection: Connection
     diff_cache: DiffCache | None = None
     details_by_id: dict[int, HunkDetails] = field(default_factory=dict)
 
-    def load(self, hunks: Sequence[int]) -> tuple[HunkDetails, ...]:
+    def load(self, hunk_ids: Sequence[int]) -> tuple[HunkDetails, ...]:
         """Return the details of these hunks, in the given order."""
-        missing = [hunk for hunk in hunks if hunk not in self.details_by_id]
+        missing = [hunk_id for hunk_id in hunk_ids if hunk_id not in self.details_by_id]
         self.details_by_id.update(
             (details.hunk_id, details)
             for details in load_hunk_details(self.connection, missing, self.diff_cache)
         )
-        return tuple(self.details_by_id[hunk] for hunk in hunks)
+        return tuple(self.details_by_id[hunk_id] for hunk_id in hunk_ids)
 
 
 def load_changed_files(
@@ -135,13 +137,13 @@ def load_changed_files(
     return files
 
 
-def load_semantic_texts(connection: Connection, hunks: Sequence[int]) -> list[str]:
+def load_semantic_texts(connection: Connection, hunk_ids: Sequence[int]) -> list[str]:
     """Return the semantic texts of these hunks, which must all exist, in the given order."""
-    if not hunks:
+    if not hunk_ids:
         return []
-    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({_join_ids(hunks)})"
+    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({_join_ids(hunk_ids)})"
     text_by_hunk: dict[int, str] = dict(connection.execute(sql).fetchall())
-    return [text_by_hunk[hunk] for hunk in hunks]
+    return [text_by_hunk[hunk_id] for hunk_id in hunk_ids]
 
 
 def load_diff_cache(connection: Connection) -> DiffCache:
@@ -158,7 +160,7 @@ def load_diff_cache(connection: Connection) -> DiffCache:
         if size > MAX_CACHE_BYTES:
             return DiffCache(pa.array([], pa.string()), {})
     table = pa.Table.from_batches(batches, reader.schema).combine_chunks()
-    rows = {hunk: row for row, hunk in enumerate(table.column(0).to_pylist())}
+    rows = {hunk_id: row for row, hunk_id in enumerate(table.column(0).to_pylist())}
     return DiffCache(table.column(1).combine_chunks(), rows)
 
 
@@ -180,10 +182,12 @@ def has_path(connection: Connection, path: str) -> bool:
     return bool(is_in_history)
 
 
-def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None) -> dict[int, str]:
+def _load_diffs(
+    connection: Connection, hunk_ids: Sequence[int], diff_cache: DiffCache | None
+) -> dict[int, str]:
     """Return the diff of each hunk, by hunk id."""
-    diffs = diff_cache.get(hunks) if diff_cache else {}
-    missing = [hunk for hunk in hunks if hunk not in diffs]
+    diffs = diff_cache.get(hunk_ids) if diff_cache else {}
+    missing = [hunk_id for hunk_id in hunk_ids if hunk_id not in diffs]
     if missing:
         diffs |= dict(connection.execute(_DIFFS.format(hunks=_join_ids(missing))).fetchall())
     return diffs
@@ -199,17 +203,17 @@ def _load_commits(
     }
 
 
-def _load_symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def _load_symbols(connection: Connection, hunk_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the distinct names of the symbols that each hunk touched, by hunk id."""
     names: dict[int, dict[str, None]] = defaultdict(dict)
-    for hunk, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunks))).fetchall():
-        names[hunk][name] = None
-    return {hunk: tuple(names[hunk]) for hunk in hunks}
+    for hunk_id, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunk_ids))).fetchall():
+        names[hunk_id][name] = None
+    return {hunk_id: tuple(names[hunk_id]) for hunk_id in hunk_ids}
 
 
 def _join_shas(shas: Iterable[str]) -> str:
     return ", ".join(f"'{sha}'" for sha in shas)
 
 
-def _join_ids(hunks: Sequence[int]) -> str:
-    return ", ".join(map(str, hunks))
+def _join_ids(hunk_ids: Sequence[int]) -> str:
+    return ", ".join(map(str, hunk_ids))

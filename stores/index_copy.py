@@ -230,7 +230,7 @@ def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
 def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
     """Copy up to `size` bytes at an offset; return the number of copied bytes.
 
-    If the file system can, both files then share the blocks on disk.
+    If the file system supports this, both files then share the blocks on disk.
     """
     if sys.platform == "linux":
         with suppress(OSError):  # some file systems raise it, others copy nothing
@@ -241,9 +241,9 @@ def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
 
 @contextmanager
 def create_copy_directory(folder: Path) -> Iterator[Path]:
-    """Create a private directory in the index directory, and delete it at the end. Delete leftovers of others before.
+    """Delete the directories of ended processes, create a private directory in the index directory, and yield it.
 
-    A lock file in it shows other processes that it is in use.
+    It is deleted at the end. A lock file in it shows other processes that it is in use.
     """
     for leftover in find_leftover_directories(folder):
         shutil.rmtree(leftover, ignore_errors=True)

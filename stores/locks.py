@@ -234,7 +234,7 @@ def wait_for_run_lock(
 ) -> Iterator[RunLock | None]:
     """Wait for the run in progress and hold the run lock; yield None at once if a run is queued in this work tree.
 
-    The queued run looks for new commits only after its wait, so no commit is missed after None. A read-only index
+    A caller that gets None can end: the queued run looks for new commits only after its wait. A read-only index
     directory is accepted, because there may be nothing to write; `record_process` fails there.
 
     `git_dir`: the work tree's own git directory. `on_wait`: called before the wait, with the error that describes the

@@ -38,8 +38,8 @@ Digests: TypeAlias = npt.NDArray[np.bytes_]
 LANE_DEPTH: Final = 100
 # Factor of the score of a hunk in a preferred path. With 1.5, a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
-# Number of postings that are kept in memory, at 3 or 4 bytes each: those of about 30,000 hunks. If there are more, none
-# is kept, and each query reads those of its terms.
+# Maximum number of postings to keep in memory, at 3 or 4 bytes each: those of about 30,000 hunks. If there are more,
+# none is kept, and each query reads those of its terms.
 MAX_CACHED_POSTINGS: Final = 2_000_000
 # Tables of postings, and their column with the id of the document: a hunk, or a symbol at HEAD.
 POSTINGS_TABLES: Final = {

@@ -367,9 +367,9 @@ def search(
     return select_top_k_at(snapshot, positions, scores, limit)
 
 
-def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunks: Sequence[int]) -> Vectors:
+def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunk_ids: Sequence[int]) -> Vectors:
     """Return the vectors of the texts of these hunks, a row for each; zeros for a text without a vector."""
-    rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunks, dtype=np.int64))]
+    rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunk_ids, dtype=np.int64))]
     vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
     vectors[rows >= 0] = text_vectors.vectors.take(rows[rows >= 0]).decode()
     return vectors

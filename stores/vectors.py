@@ -34,8 +34,8 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 
 # With fewer texts, 2.6 per dimension, the smallest variances are mostly noise, which whitening would amplify.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
-# Size of the sample, 26 texts per dimension. The estimated variances are off by up to a third, and their powers with
-# WHITENING_EXPONENT by 6 %.
+# Maximum size of the sample, 26 texts per dimension. The estimated variances are off by up to a third, and their powers
+# with WHITENING_EXPONENT by 6 %.
 MAX_TEXTS_TO_FIT: Final = 10_000
 # Exponent of the variances. -1/2, full whitening, amplifies noise; with 0, no whitening, the common component
 # dominates. See "Vector lane" in README.md.
@@ -55,7 +55,7 @@ MAX_CODE: Final = 127
 MAX_EXACT_INTEGER: Final = 1 << 24
 # Rows that are converted to 32-bit floats at a time: 0.4 MB, which fits into the second-level cache of a core.
 SCAN_BLOCK_ROWS: Final = 256
-# Fewest rows for each thread of a scan, about 0.5 ms of work. Starting a thread takes up to 0.2 ms.
+# Minimum number of rows for each thread of a scan, about 0.5 ms of work. Starting a thread takes up to 0.2 ms.
 MIN_ROWS_PER_THREAD: Final = 4_096
 # Columns of the triangular matrix in `compute_norms` that are multiplied at a time; few, to leave out most zeros.
 PANEL_COLUMNS: Final = 96
@@ -299,6 +299,6 @@ def load_pending_texts(
     with register_tables(connection, pending=pending.filter(is_message)):
         messages = connection.execute(_MESSAGES).fetchall()
     # Ids are literals, because with bound parameters DuckDB cannot skip row groups of other hunks.
-    hunks = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
-    rows = connection.execute(_HUNK_TEXTS.format(hunks=hunks)).fetchall() if hunks else []
+    hunk_ids = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
+    rows = connection.execute(_HUNK_TEXTS.format(hunks=hunk_ids)).fetchall() if hunk_ids else []
     return [*(PendingMessage(*row) for row in messages), *(PendingHunk(*row) for row in rows)]
