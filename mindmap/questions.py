@@ -106,7 +106,7 @@ def add_comment(document: Mindmap, node_id: str, text: str, now: str) -> EditRes
     _check_count(node.comments, "comments")
     timestamp = edit_timestamp(document, now)
     comment = Comment(
-        id=generate_id("c_", {comment.id for node in document.nodes.values() for comment in node.comments}),
+        id=generate_id("c_", {other.id for owner in document.nodes.values() for other in owner.comments}),
         text=validation.validate_text(text, "comment"),
         timestamp=timestamp,
     )
