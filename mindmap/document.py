@@ -371,7 +371,7 @@ class EditResult:
     warning: str = ""
 
 
-def edit_timestamp(document: Mindmap, now: str) -> str:
+def compute_edit_timestamp(document: Mindmap, now: str) -> str:
     """Return the timestamp of an edit: `now`, or the time of the map's last update if that is later."""
     last_update = document.updated_at
     return max(now, last_update) if _TIMESTAMP_PATTERN.fullmatch(last_update) else now

@@ -26,7 +26,7 @@ from mindmap.document import (
     FileTouch,
     Mindmap,
     Node,
-    edit_timestamp,
+    compute_edit_timestamp,
     with_log_entry,
 )
 from mindmap.nodes import generate_id
@@ -137,7 +137,7 @@ def attach_to_nodes(
     Tasks in progress other than `target_id` keep their times of update, so that the most recent task stays the same.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     validated_touches = {
         node_id: [_validate_touch(touch, paths, timestamp) for touch in touches]
         for node_id, touches in touches_by_node.items()

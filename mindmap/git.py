@@ -105,7 +105,7 @@ def _parse_count(digits: bytes) -> int:
 
 
 class GitFailed(LineageError):
-    """Failure of a git command."""
+    """Error for a git command that failed."""
 
 
 class NoWorkTree(LineageError):

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mindmap import tree, validation
-from mindmap.document import LINK_STYLES, EditResult, Link, Mindmap, edit_timestamp, with_log_entry
+from mindmap.document import LINK_STYLES, EditResult, Link, Mindmap, compute_edit_timestamp, with_log_entry
 from mindmap.nodes import generate_id
 from mindmap.tree import shorten_label
 from stores.errors import LineageError
@@ -64,7 +64,7 @@ def change_links(
         )
     message = _format_message(document, written_links, removed_count)
     links = tuple(links_by_key.values())
-    changed = with_log_entry(replace(document, links=links), edit_timestamp(document, now), message)
+    changed = with_log_entry(replace(document, links=links), compute_edit_timestamp(document, now), message)
     ids = tuple(link.id for link in written_links)
     return EditResult(changed, message, ids, link_count=len(written_links) + removed_count)
 

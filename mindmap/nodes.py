@@ -25,7 +25,7 @@ from mindmap.document import (
     EditResult,
     Mindmap,
     Node,
-    edit_timestamp,
+    compute_edit_timestamp,
     with_log_entry,
 )
 from mindmap.tree import shorten_label
@@ -143,7 +143,7 @@ def create_mindmap(title: str, workspace: str | None, now: str) -> Mindmap:
 
 def set_workspace(document: Mindmap, workspace: str, now: str) -> EditResult:
     """Set the workspace of a map."""
-    timestamp, message = edit_timestamp(document, now), f"Workspace: {workspace}"
+    timestamp, message = compute_edit_timestamp(document, now), f"Workspace: {workspace}"
     return EditResult(
         with_log_entry(replace(document, workspace_path=workspace), timestamp, message), message
     )
@@ -154,7 +154,7 @@ def add_nodes(document: Mindmap, parent_id: str, batch: Sequence[NewNode], now: 
     parent = tree.get_node(document, parent_id)
     _check_node_count(document, batch)
     parent_depth = tree.compute_depth(document.nodes, parent_id)
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     nodes = dict(document.nodes)
     ids: list[str] = []
     depths: list[int] = []
@@ -188,7 +188,7 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
     The label of the root is also the title of the map.
     """
     validation.check_batch_size(updates, "updates")
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     nodes = dict(document.nodes)
     for update in updates:
         tree.get_node(document, update.id)
@@ -220,7 +220,7 @@ def move_nodes(
     parent = tree.get_node(document, parent_id)
     for node_id in ids:
         _check_move(document, tree.get_node(document, node_id), parent)
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     nodes = _remove_children(document.nodes, set(ids))
     for node_id in ids:
         nodes[node_id] = replace(nodes[node_id], parent=parent_id, updated_at=timestamp)
@@ -256,7 +256,7 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
     message = f"Removed {_describe_nodes(document.nodes, ids)}{suffix}"
     changed = replace(document, nodes=nodes, links=links)
     return EditResult(
-        with_log_entry(changed, edit_timestamp(document, now), message),
+        with_log_entry(changed, compute_edit_timestamp(document, now), message),
         message,
         ids,
         node_count=len(removed_ids),
@@ -277,7 +277,7 @@ def add_note(
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     file = paths.follow_links(file) if file else None
     return EditResult(
-        with_log_entry(document, edit_timestamp(document, now), message, node_id=node_id, file=file),
+        with_log_entry(document, compute_edit_timestamp(document, now), message, node_id=node_id, file=file),
         message,
         warning=paths.describe_outside(file),
     )

@@ -21,7 +21,7 @@ from mindmap.document import (
     Mindmap,
     Node,
     Question,
-    edit_timestamp,
+    compute_edit_timestamp,
     get_client,
     with_log_entry,
 )
@@ -57,7 +57,7 @@ def ask_question(
             f"A question has at most {MAX_OPTIONS} options; this one has {len(options):,}.",
             hint="Leave out options; the user can also write an answer.",
         )
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     question = Question(
         id=generate_id("q_", {question.id for _, question in list_questions(document)}),
         text=validation.validate_text(text, "question", max_length=MAX_QUESTION_LENGTH),
@@ -82,7 +82,7 @@ def answer_question(document: Mindmap, question_id: str, answer: str, now: str) 
         raise AlreadyAnswered(
             f"The question has the answer {_shorten(question.answer)!r}.", hint="Comment on it."
         )
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     answered = replace(question, answer=validation.validate_text(answer, "answer"), answered_at=timestamp)
     message = f"User answered {_shorten(question.text)!r}: {_shorten(answered.answer or '')}"
     changed = _log_change(document, _replace_question(node, answered), message, timestamp)
@@ -96,7 +96,7 @@ def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResu
         return None
     message = f"Withdrew the question {_shorten(question.text)!r}"
     node = replace(node, questions=tuple(other for other in node.questions if other.id != question_id))
-    changed = _log_change(document, node, message, edit_timestamp(document, now))
+    changed = _log_change(document, node, message, compute_edit_timestamp(document, now))
     return EditResult(changed, message, (question_id,), node_count=1)
 
 
@@ -104,7 +104,7 @@ def add_comment(document: Mindmap, node_id: str, text: str, now: str) -> EditRes
     """Add a comment of the user to a node. The result has only the comment's id."""
     node = tree.get_node(document, node_id)
     _check_count(node.comments, "comments")
-    timestamp = edit_timestamp(document, now)
+    timestamp = compute_edit_timestamp(document, now)
     comment = Comment(
         id=generate_id("c_", {other.id for owner in document.nodes.values() for other in owner.comments}),
         text=validation.validate_text(text, "comment"),

@@ -29,7 +29,7 @@ _BRACKET_HINT: Final = (
 
 
 class BadPathFilter(LineageError):
-    """Path filter that is not a valid gitignore pattern."""
+    """Error for a path filter that is not a valid gitignore pattern."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,17 +351,16 @@ def search(
     positions = np.flatnonzero(mask.is_included & (text_vectors.rows >= 0))
     rows = text_vectors.rows[positions]
     hnsw = text_vectors.hnsw
-    # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
     has_preferred_hunks = bool(mask.is_preferred.any())
-    if hnsw is None or not mask.is_included.all() or has_preferred_hunks:
-        if len(rows) < MAX_GATHERED_SHARE * len(text_vectors.vectors):
-            scores = text_vectors.compute_scores(query, rows)
-        else:
-            scores = text_vectors.compute_scores(query).take(rows)  # faster than `[rows]`
-    else:
+    # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
+    if hnsw is not None and mask.is_included.all() and not has_preferred_hunks:
         is_candidate = np.isin(rows, hnsw.find_candidates(query.unit, limit))
         positions = positions[is_candidate]
         scores = text_vectors.compute_scores(query, rows[is_candidate])
+    elif len(rows) < MAX_GATHERED_SHARE * len(text_vectors.vectors):
+        scores = text_vectors.compute_scores(query, rows)
+    else:
+        scores = text_vectors.compute_scores(query).take(rows)  # faster than `[rows]`
     if has_preferred_hunks:
         scores += PREFERRED_PATH_COSINE_BOOST * mask.is_preferred[positions]
     return select_top_k_at(snapshot, positions, scores, limit)

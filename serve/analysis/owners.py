@@ -92,7 +92,7 @@ class SurvivingLines:
 
 
 class UnknownAuthors(LineageError):
-    """git cannot read the author of a commit."""
+    """Error for a commit whose author git cannot read."""
 
 
 def count_surviving_lines(lines: Iterable[BlamedLine]) -> dict[str, int]:

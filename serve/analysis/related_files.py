@@ -60,7 +60,7 @@ MAX_BOTS: Final = 3
 
 
 class UnknownFile(LineageError):
-    """Neither the work tree nor the history has the file."""
+    """Error for a file that neither the work tree nor the history has."""
 
 
 @dataclass(frozen=True, slots=True)

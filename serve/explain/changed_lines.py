@@ -280,7 +280,8 @@ class ChangedLines:
         """Check whether an added line of a removed line's file continues it better than the line `number` of `path`.
 
         `similarity`: that of the removed line and the line `number`. Most lines stay where they were, so an added line
-        of the same block is better even if it is less similar by up to MOVE_ADVANTAGE.
+        of the same block is better even if it is less similar by up to MOVE_ADVANTAGE. Any other line is better only if
+        it is more similar by RIVAL_ADVANTAGE.
         """
         if similarity == 1:
             return False

@@ -293,24 +293,25 @@ class LineSearcher:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
         The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
-        None if no commit removed the line before, or if the lines around both lines differ too much.
+        None if no commit removed the line before, if the lines around both lines differ too much, or if a line from a
+        file of another name is repeated code.
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         for change in self._removals.get(line, ()):
             self.deadline.check()
             with self._note_unreadable():
-                if self._has_removed(change, line, parents) and self._is_ancestor(
-                    change.commit_sha, line.commit_sha
-                ):
-                    old_path = change.old_path or change.path
-                    is_same_name = get_name(decode_path(old_path)) == line.name
-                    sources = SourceFinder(self.repository, change.commit_sha).find_removed(
-                        old_path, build_key(line.text)
-                    )
-                    source = self._select_source(line, islice(sources, MAX_CANDIDATES), is_same_name)
-                    if source is None:
-                        return None
-                    return source if is_same_name or not self._is_repeated(line, parents[0]) else None
+                if not self._has_removed(change, line, parents):
+                    continue
+                if not self._is_ancestor(change.commit_sha, line.commit_sha):
+                    continue
+                old_path = change.old_path or change.path
+                is_same_name = get_name(decode_path(old_path)) == line.name
+                finder = SourceFinder(self.repository, change.commit_sha)
+                sources = islice(finder.find_removed(old_path, build_key(line.text)), MAX_CANDIDATES)
+                source = self._select_source(line, sources, is_same_name)
+                if source and not is_same_name and self._is_repeated(line, parents[0]):
+                    return None
+                return source
         return None
 
     def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:

@@ -270,7 +270,7 @@ class _FileComparison:
         """Return the best source in the block of a line. For a line outside all blocks, return the unchanged line."""
         if self.parts is None:
             return None
-        shift = 0
+        shift = 0  # old number of an unchanged line, less its new number
         for part in self.parts:
             if part.added and number in _span(part.added):
                 return self._match_in_block(part, number, features)

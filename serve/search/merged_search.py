@@ -127,7 +127,7 @@ class _QueryVectorCache:
         self._vectors: dict[tuple[EncoderName, str], Future[NDArray[np.float32]]] = {}
 
     def encode(self, name: EncoderName, text: str) -> Future[NDArray[np.float32]]:
-        """Return a matrix whose only row is the vector of the text, which may still be computed."""
+        """Return a future for a matrix whose only row is the vector of the text."""
         with self._lock:
             if (name, text) not in self._vectors:
                 self._vectors[name, text] = self._pool.submit(lambda: self.load_encoder(name).encode([text]))

@@ -4,6 +4,8 @@
 - `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. The intent sets the retrieval profile.
 - `find_modifier`: whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
+
+A lane is one retriever's ranking of the hunks, the diffs of single files in commits.
 """
 
 from __future__ import annotations

@@ -129,11 +129,11 @@ class RenameFinder:
 
 
 class UnknownSymbol(LineageError):
-    """No recorded commit touched a symbol of this name."""
+    """Error for a name that no symbol of the indexed history has."""
 
 
 class AmbiguousSymbol(LineageError):
-    """Several symbols have the name."""
+    """Error for a name that several symbols have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +228,14 @@ class SymbolTracer:
                     continue
                 old, new = (change, partner) if change.step == "removed" else (partner, change)
                 rename = SymbolChange(
-                    change.commit_sha,
-                    change.date,
-                    "renamed",
-                    new.name,
-                    new.place,
-                    old.name,
-                    old.place,
-                    new.body,
+                    commit_sha=change.commit_sha,
+                    date=change.date,
+                    step="renamed",
+                    name=new.name,
+                    place=new.place,
+                    old_name=old.name,
+                    old_place=old.place,
+                    body=new.body,
                     is_exact=False,
                 )
                 changes[rename] = None  # only once: the changes under the other name give an equal rename
@@ -332,10 +332,10 @@ def parse_symbol(symbol: str) -> tuple[str | None, str]:
 def has_qualified_name(candidate: Candidate, symbol: str) -> bool:
     """Check whether the symbol has the whole requested name, not only its last part."""
     _, qualified_name = parse_symbol(symbol)
-    return any(_is_at(place, candidate.name, qualified_name) for place in candidate.places)
+    return any(_matches_name(place, candidate.name, qualified_name) for place in candidate.places)
 
 
-def _is_at(place: SymbolPlace, name: str, qualified_name: str) -> bool:
+def _matches_name(place: SymbolPlace, name: str, qualified_name: str) -> bool:
     return f".{place.format_symbol(name)}".endswith(f".{qualified_name}")
 
 
@@ -362,7 +362,7 @@ def _select_places(
     preferred, and of these the places of the complete name. A function that JavaScript assigns to a property of an
     object has no enclosing symbol, so `res.send` finds `send`.
     """
-    matches = [place for place in places if _is_at(place, name, qualified_name)]
+    matches = [place for place in places if _matches_name(place, name, qualified_name)]
     if not matches:
         matches = [
             place
