@@ -290,7 +290,7 @@ def _check_status(
 def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     """Check that the index is compatible with this program and up to date with HEAD.
 
-    Compatibility is not checked until the first index run has ended. During a run, the rest is not checked.
+    Compatibility is checked only after the first index run has ended, the rest only while no index run is active.
     """
     is_first_run = status.verdict is not None and status.verdict.has_no_finished_run
     if status.verdict is not None and not is_first_run:

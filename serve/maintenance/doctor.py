@@ -66,7 +66,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
 # The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
-_SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
+_WORST_FIRST: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
 # Width of the column of names. It fits the names of checks; longer names, of clients and extensions, shift their line.
 NAME_WIDTH: Final = 16
 
@@ -127,7 +127,7 @@ def has_problem(results: Sequence[CheckResult]) -> bool:
 
 def _find_worst_verdict(results: Sequence[CheckResult]) -> Verdict:
     verdicts = {result.verdict for result in results}
-    return next((verdict for verdict in _SEVERITY if verdict in verdicts), Verdict.OK)
+    return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), Verdict.OK)
 
 
 def format_json(results: Sequence[CheckResult]) -> str:
@@ -171,6 +171,8 @@ def _print_result(result: CheckResult, console: Console) -> None:
 def _format_summary(results: Sequence[CheckResult]) -> str:
     counts = Counter(result.verdict for result in results)
     counts_text = ", ".join(
-        format_count(counts[verdict], verdict) for verdict in _SEVERITY[:2] if counts[verdict]
+        format_count(counts[verdict], verdict)
+        for verdict in (Verdict.PROBLEM, Verdict.WARNING)
+        if counts[verdict]
     )
     return f"{format_count(len(results), 'check')}: {counts_text or 'no problems'}."

@@ -96,10 +96,8 @@ def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
         status = DaemonClient(paths, timeout_seconds=DAEMON_TIMEOUT_SECONDS).fetch_status()
     except LineageError as error:
         holders = find_lock_holders(paths.lock)
-        kill_hint = (
-            f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
-        )
-        return report_problem("daemon", error.message, kill_hint)
+        remedy = f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
+        return report_problem("daemon", error.message, remedy)
     if status is None:
         return report_warning(
             "daemon",
@@ -348,7 +346,7 @@ def _check_server(
     """Check the entry of a server. The remedy for a fault is the command that registers it again."""
     name = f"client {file.client.name}"
     try:
-        tools = _check_entry(entry, program, file, context)
+        tool_count = _check_entry(entry, program, file, context)
     except FaultyEntry as fault:
         register_command = REGISTER_COMMANDS[program]
         default_name, _ = register_command.split()
@@ -356,14 +354,14 @@ def _check_server(
         name_option = "" if server_name == default_name else f" --server-name {quote(server_name)}"
         options = f"--client {file.client.name}{project}{name_option} --write"
         return report_warning(name, f"{file.path}: {fault}", f"Run `{register_command} {options}`.")
+    tools = "" if tool_count is None else f": {format_count(tool_count, 'tool')}"
     return report_ok(name, f"{server_name} in {file.path}{tools}")
 
 
-def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext) -> str:
-    """Return a text with the number of the server's tools; an empty text if the server must not be started.
-
-    Raise FaultyEntry.
-    """
+def _check_entry(
+    entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
+) -> int | None:
+    """Return the number of the server's tools; None if the server must not be started. Raise FaultyEntry."""
     words = list_command_words(entry)
     executable = shutil.which(words[0])
     if executable is None:
@@ -375,9 +373,9 @@ def _check_entry(entry: Mapping[str, Any], program: str, file: ClientFile, conte
     if program == "lineage-mcp":
         _check_entry_home(environment, context)
     if not file.is_own:
-        return ""
+        return None
     try:
-        return f": {format_count(_count_tools(executable, words[1:], environment), 'tool')}"
+        return _count_tools(executable, words[1:], environment)
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
@@ -400,7 +398,7 @@ def _count_tools(executable: str, arguments: list[str], environment: Mapping[str
     from mcp.client import Client as McpClient
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    # It logs a traceback for each line of a program that is no MCP server. The result says that it does not answer.
+    # The client logs a traceback for each line of a program that is no MCP server. The check reports such a program.
     logging.getLogger("mcp.client.stdio").disabled = True
 
     async def count_tools() -> int:

@@ -47,7 +47,7 @@ class NotDeletedError(LineageError):
 
 
 class NotListedError(LineageError):
-    """Error for index directories that could not be read. What else can be deleted was listed."""
+    """Error for index directories that could not be read. The items of the others were listed."""
 
 
 class ItemKind(StrEnum):
@@ -93,8 +93,8 @@ def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: 
     """List deletable items, and delete them with `yes` or after `confirm` returns True.
 
     Uncertain items are deleted if `yes` and `include_uncertain` are given, or after a confirmation of each. `confirm`
-    is None if the user cannot be asked. Raise NotDeletedError if a selected item could not be deleted, and else
-    NotListedError if an index directory could not be read.
+    is None if the user cannot be asked. Raise NotDeletedError if a selected item could not be deleted,
+    otherwise NotListedError if an index directory could not be read.
     """
     unreadable: list[Path] = []
     items = list(find_deletable(home, unreadable.append))
@@ -319,7 +319,7 @@ def _find_embedding_model(location: IndexLocation) -> str:
 
 
 def _has_truncated_history(repository: Repository) -> bool:
-    """Return whether the history is truncated: commits may be unreachable until the user restores it."""
+    """Return whether a shallow clone or grafts cut the history off: commits may be unreachable until it is complete."""
     return repository.is_shallow or (repository.common_dir / "info" / "grafts").exists()
 
 
@@ -353,7 +353,7 @@ def find_unreachable_commits(repository: Repository, connection: Connection) -> 
     watermarks = (summary.last_indexed_commit, summary.head_commit)
     reachable = find_referenced_commits(repository, extra_tips=watermarks)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
-    # With the tips of branches: a recorded tip means that the index has all commits that the tip reaches.
+    # Recorded tips of branches go with them: a recorded tip means that the index has all commits that it reaches.
     tips = history.load_branch_tips(connection)
     return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
 

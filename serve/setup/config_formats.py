@@ -2,12 +2,12 @@
 
 `JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
 
-JSON: every byte outside the entry stays, so also key order, indentation and the spelling of numbers. Comments, trailing
-commas and a byte order mark are accepted, since clients write them. They are replaced by spaces in a copy of the text,
-called `plain`; an offset in `plain` is valid in the text.
+JSON: key order, indentation and the spelling of numbers stay, too. Comments, trailing commas and a byte order mark are
+accepted, since clients write them. A copy of the text, called `plain`, has spaces in their place, so each offset in it
+is valid in the text.
 
-TOML: a new table is appended as separate lines and removed line by line. Only changes within the user's tables are made
-with tomlkit, which keeps their layout.
+TOML: a new table is appended as lines, and a table is removed with its lines. All other changes are made with tomlkit,
+which keeps the layout: updates of an existing entry, and edits of entries that are written in another form.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tomlkit.items import InlineTable
 DEFAULT_INDENT: Final = "  "
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
-# What plain JSON does not have: comments and a byte order mark, then trailing commas. Strings are matched as a whole,
-# so that nothing inside a string is.
+# Extensions of JSON: comments and a byte order mark; trailing commas. Strings are matched, too, so that no match begins
+# inside a string.
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
 _STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-# Comma after a value, white space before the first member of a line, and white space up to the end of a line.
+# Comma after a value; indentation of a line; white space up to the end of a line.
 _NEXT_COMMA: Final = re.compile(r"\s*(,)")
 _INDENT: Final = re.compile(r"[ \t]*")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
@@ -72,7 +72,8 @@ def set_json_entry(text: str, key: str, name: str, entry: Any) -> str:
 def remove_json_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
     """Return the text without the entry, and without the object at `key` if nothing else is in it.
 
-    A comment outside the entry belongs to the user, so an object with one stays. `keeps_key`: any object stays.
+    An object with a comment outside the entry stays, because the comment is the user's. With `keeps_key`, the object
+    always stays.
     """
     plain = _blank_extensions(text)
     root = _parse_object(plain, _skip_whitespace(plain, 0))
@@ -117,7 +118,7 @@ class _JsonObject:
     members: dict[str, _Member]
 
     def is_inline(self, text: str) -> bool:
-        """Return whether a non-empty object is written on one line."""
+        """Return whether the object has members and is written on one line."""
         return bool(self.members) and "\n" not in text[self.start : self.end]
 
     def has_nothing_but(self, name: str, text: str) -> bool:
@@ -150,7 +151,7 @@ class _Style:
     ) -> str:
         """Return the text with a member appended to the object `parent` at nesting level `depth`.
 
-        `plain`: the text without comments.
+        `plain`: the copy of the text without comments and trailing commas.
         """
         is_inline = self.indent is None or parent.is_inline(plain)
         formatted_value = self.format_value(value, depth=depth + 1, is_inline=is_inline)
@@ -158,9 +159,10 @@ class _Style:
         line_break, closing_line_break = self._format_line_break(depth + 1), self._format_line_break(depth)
         if not parent.sequence:
             before, after = text[: parent.start + 1], text[parent.end - 1 :]
-            comment = text[parent.start + 1 : parent.end - 1]
-            if comment != plain[parent.start + 1 : parent.end - 1]:
-                return f"{before}{line_break}{member}{comment}{after}"
+            content = text[parent.start + 1 : parent.end - 1]
+            has_comment = content != plain[parent.start + 1 : parent.end - 1]
+            if has_comment:
+                return f"{before}{line_break}{member}{content}{after}"
             if is_inline:
                 return f"{before}{member}{after}"
             return f"{before}{line_break}{member}{closing_line_break}{after}"
@@ -188,18 +190,21 @@ class _Style:
 
 
 def _parse_object(plain: str, start: int) -> _JsonObject:
-    """Locate the members of the object at offset `start`."""
-    names, sequence, name_start = [], [], _skip_whitespace(plain, start + 1)
-    while plain[name_start] != "}":
-        name, name_end = _decode_value(plain, name_start)
-        value_start = _skip_whitespace(plain, _skip_whitespace(plain, name_end) + 1)
+    """Return the offsets of the object whose opening brace is at `start`, and of its members."""
+    sequence: list[_Member] = []
+    members: dict[str, _Member] = {}
+    offset = _skip_whitespace(plain, start + 1)
+    while plain[offset] != "}":
+        name, name_end = _decode_value(plain, offset)
+        colon = _skip_whitespace(plain, name_end)
+        value_start = _skip_whitespace(plain, colon + 1)
         _, value_end = _decode_value(plain, value_start)
-        names.append(name)
-        sequence.append(_Member(name_start, value_start, value_end))
-        name_start = _skip_whitespace(plain, value_end)
-        if plain[name_start] == ",":
-            name_start = _skip_whitespace(plain, name_start + 1)
-    return _JsonObject(start, name_start + 1, tuple(sequence), dict(zip(names, sequence, strict=True)))
+        members[name] = _Member(offset, value_start, value_end)
+        sequence.append(members[name])
+        offset = _skip_whitespace(plain, value_end)
+        if plain[offset] == ",":
+            offset = _skip_whitespace(plain, offset + 1)
+    return _JsonObject(start, offset + 1, tuple(sequence), members)
 
 
 def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
@@ -215,14 +220,14 @@ def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
         after = text[removed.value_end : comma.start(1)] + text[comma.end() :]
     if index + 1 < len(parent.sequence):
         return text[: removed.name_start] + after.lstrip()
-    separator_end = parent.start + 1  # behind the brace, or behind the comma of the member before
+    separator_end = parent.start + 1  # end of the opening brace, or of the comma before the member
     if index:
         separator_end = without_comments.index(",", parent.sequence[index - 1].value_end) + 1
-    # The comma before the member stays as a trailing comma if the member had one.
+    # If the removed member had a trailing comma, the comma before it stays as the trailing comma.
     before = text[: separator_end - 1] if index and not comma else text[:separator_end]
     between = text[separator_end : removed.name_start]
     if between.strip() and not _REST_OF_LINE.match(after):
-        return before + between + after.lstrip(" \t")  # the line break ends a comment
+        return before + between + after.lstrip(" \t")  # the line break in `between` may end a comment
     return before + between.rstrip() + after
 
 
@@ -245,7 +250,7 @@ def parse_toml(text: str) -> Any:
 def format_toml_document(key: str, name: str, entry: dict[str, Any]) -> str:
     """Return a TOML text with only this table."""
     table = tomlkit.table()
-    table.update(_convert_inline_tables(entry))
+    table.update(_convert_dicts(entry))
     document = tomlkit.document()
     document[key] = tomlkit.table(is_super_table=True)
     document[key][name] = table
@@ -264,15 +269,16 @@ def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str
     line_ending = "\r\n" if "\r\n" in text else "\n"
     table = format_toml_document(key, name, entry).replace("\n", line_ending)
     if text and not text.endswith("\n"):
-        # Without a final line break, as the text had none: _remove_lines can then restore the original exactly.
+        # The new text has no final line break either, so that `_remove_lines` can restore the original exactly.
         return text + line_ending * 2 + table.removesuffix(line_ending)
     return text + (line_ending if text else "") + table
 
 
 def remove_toml_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
-    """Return the text without the table `[key.name]`, and without the table `key` if nothing else is in it.
+    """Return the text without the table `[key.name]`.
 
-    `keeps_key`: a table `key` that is written out stays.
+    A line `[key]` above it stays. If the entry is written within the table `[key]` and is all that is in it, that table
+    is removed, too, unless `keeps_key` is set.
     """
     expected_content = parse_toml(text)
     del expected_content[key][name]
@@ -310,6 +316,7 @@ def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
 
 
 def _remove_table(text: str, key: str, name: str, *, keeps_key: bool) -> str:
+    """Remove an entry that does not have lines of its own below a header `[key.name]`."""
     document = tomlkit.parse(text)
     servers: Any = document[key]
     del servers[name]
@@ -331,12 +338,12 @@ def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: di
         if field in table and table[field] != value:
             table[field] = _build_inline_table(value) if isinstance(value, dict) else value
     lines = tomlkit.dumps(document).splitlines(keepends=True)
-    new_lines = tomlkit.dumps(_convert_inline_tables(new_fields))
+    new_lines = tomlkit.dumps(_convert_dicts(new_fields))
     for index in _find_headers(lines, key, name):
         text = "".join([*lines[: index + 1], new_lines, *lines[index + 1 :]])
         if _has_content(text, expected_content, key):
             return text
-    table.update(_convert_inline_tables(new_fields))
+    table.update(_convert_dicts(new_fields))
     return tomlkit.dumps(document)
 
 
@@ -349,7 +356,8 @@ def _has_content(text: str, expected_content: dict[str, Any], key: str) -> bool:
     return bool(({key: {}} | parsed) == ({key: {}} | expected_content))
 
 
-def _convert_inline_tables(entry: dict[str, Any]) -> dict[str, Any]:
+def _convert_dicts(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an entry, with an inline table in place of each dict."""
     return {
         name: _build_inline_table(value) if isinstance(value, dict) else value
         for name, value in entry.items()
@@ -358,17 +366,18 @@ def _convert_inline_tables(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _build_inline_table(values: dict[str, Any]) -> InlineTable:
     table = tomlkit.inline_table()
-    table.update(_convert_inline_tables(values))
+    table.update(_convert_dicts(values))
     return table
 
 
-def _build_key_pattern(name: str) -> str:
-    return rf"""["']?{re.escape(name)}["']?"""
+def _build_key_pattern(key: str) -> str:
+    """Return a regular expression for a TOML key, with or without quotation marks."""
+    return rf"""["']?{re.escape(key)}["']?"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFormat:
-    """Functions of a configuration format. An entry has a name and is a member of a top-level key.
+    """Functions of a configuration format. An entry is the member `name` of the object at the top-level `key`.
 
     `parse(text)`: the value of a text. Raises ValueError if it is invalid.
     `format_document(key, name, entry)`: a text with only this entry.

@@ -53,13 +53,19 @@ class ManagedSection:
         return bool(self._find_spans(text))
 
     def insert_into(self, text: bytes, section_text: bytes, offset: int) -> bytes:
-        """Return the text with the section (markers included) on lines of its own before the byte at `offset`."""
+        """Return the text with the section, markers included, inserted at `offset`.
+
+        `offset` is the start of a line, or the end of the text.
+        """
         eol, section_text = self._get_line_ending(text), self._convert_line_endings(section_text, text)
         before, after = text[:offset], text[offset:]
         return before + (b"" if after else eol) + section_text + eol + after
 
     def update_in(self, text: bytes, section_text: bytes) -> bytes:
-        """Return the text with its first section replaced by `section_text`, and without further sections."""
+        """Return the text with its first section replaced by `section_text`, and without further sections.
+
+        The text must have a section.
+        """
         (start, end), *duplicates = self._find_spans(text)
         for span in reversed(duplicates):
             text = self._remove_span(text, *span)
@@ -76,7 +82,7 @@ class ManagedSection:
         eol = b"\r\n" if b"\r\n" in text[start:end] else b"\n"
         before, after = text[:start], text[end:].removeprefix(eol)
         shortened = before.removesuffix(eol)
-        # Text after the section stays on lines of its own.
+        # The text before and the text after the section stay on separate lines.
         return (shortened if shortened.endswith(b"\n") or not after else before) + after
 
     def _get_line_ending(self, text: bytes) -> bytes:
@@ -84,6 +90,7 @@ class ManagedSection:
         return self.line_ending or (b"\r\n" if b"\r\n" in text else b"\n")
 
     def _convert_line_endings(self, section: bytes, text: bytes) -> bytes:
+        """Return the section with the line ending of sections in this text."""
         return section.replace(b"\n", self._get_line_ending(text))
 
     def _find_spans(self, text: bytes) -> list[tuple[int, int]]:
@@ -107,8 +114,9 @@ class FileChange:
     """Planned change of one file.
 
     `action`: "created", "updated", ..., shown to the user. `content`: the new content, None to leave it unchanged.
-    `is_deletion`: the file is deleted. `backup`: path that the current file is renamed to first. `restore_from`: file
-    that is renamed to this one. `notes`: sentences that are shown to the user below the action.
+    `is_executable`: the new content is made executable. `is_deletion`: the file is deleted. `backup`: path that the
+    current file is renamed to first. `restore_from`: path of a file that is renamed to `file`. `notes`: sentences that
+    are shown to the user below the action.
     """
 
     file: Path
@@ -196,7 +204,7 @@ def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None
 
 
 def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
-    # Replacing a file needs write permission only on its directory: without this check, a read-only file is replaced.
+    # Replacing a file needs write permission only on its directory: without a check, read-only files are replaced.
     if not os.access(source, os.W_OK):
         raise PermissionError(None, "the file is read-only")
     status = source.stat()

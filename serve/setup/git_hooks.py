@@ -4,8 +4,8 @@ The snippet is the same for all hooks and runs in any POSIX shell. It is inserte
 often end with `exit` or `exec`, and the rest of the hook is left as it is. It starts the index run in the background
 from a subshell that exits at once, so neither the hook nor git has a child process to wait for.
 
-Nothing outside the repository is written: a hooks directory that several repositories share would start an index run
-in each of them, and the target of a link may belong to anyone.
+Nothing outside the repository is written: hooks in a directory that several repositories share would start index runs
+in all of them, and the target of a link may belong to anyone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stores.errors import LineageError
 SECTION: Final = ManagedSection(
     b"# >>> lineage managed (do not edit) >>>",
     b"# <<< lineage managed <<<",
-    line_ending=b"\n",  # even in a hook with other line endings: a shell accepts no other
+    line_ending=b"\n",  # even in a hook with other line endings: a shell accepts no others
 )
 SHEBANG: Final = b"#!/bin/sh\n"
 
@@ -97,7 +97,7 @@ def find_hooks_directory(repository: Repository) -> Path:
         directory = repository.common_dir / "hooks"
     else:
         directory = _resolve_hooks_path(configured_path, repository)
-    if configured_path == "" or not is_inside_repository(repository, directory):
+    if not is_inside_repository(repository, directory):
         raise _create_outside_error(directory, configured_path)
     return directory
 
@@ -145,11 +145,13 @@ def check_editable(
 
 
 def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
+    # Git appends `/NAME` to the setting: if it is empty, the hooks are in the root directory.
+    configured_path = configured_path or "/"
     try:
         path = Path(configured_path).expanduser()
     except RuntimeError:  # `~name` of an unknown user
         path = Path(configured_path)
-    return repository.root / path  # git's working directory when it runs a hook
+    return repository.root / path  # git runs a hook in the root of the work tree
 
 
 def _create_outside_error(directory: Path, configured_path: str | None) -> OutsideRepository:
@@ -170,7 +172,7 @@ def plan_install(file: Path, repository: Repository) -> FileChange:
     before = _read_editable_hook(file, repository)
     if before is None:
         return FileChange(file, "created", SHEBANG + HOOK_SNIPPET + b"\n", is_executable=True)
-    after = _insert_snippet(file, before)
+    after = _insert_or_update_snippet(file, before)
     is_lineage_only = _is_lineage_only(after)
     if not os.access(file, os.X_OK) and not is_lineage_only:
         raise UnsupportedHook(
@@ -244,7 +246,7 @@ def _read_editable_hook(file: Path, repository: Repository) -> bytes | None:
     return read_file(file)
 
 
-def _insert_snippet(file: Path, text: bytes) -> bytes:
+def _insert_or_update_snippet(file: Path, text: bytes) -> bytes:
     try:
         if SECTION.is_in(text):
             return SECTION.update_in(text, HOOK_SNIPPET)
@@ -290,11 +292,13 @@ def parse_interpreter(shebang: bytes) -> str:
     name = Path(words[0]).name if words else ""
     if name != "env":
         return name
+    # `env` may have options and assignments before the program.
     programs = [word for word in words[1:] if not re.match(r"-|\w+=", word)]
     return Path(programs[0]).name if programs else ""
 
 
 def _has_snippet(file: Path) -> bool:
+    """Return whether the hook has the complete snippet; False if its end marker is missing."""
     try:
         return file.is_file() and SECTION.is_in(read_file(file) or b"")
     except SectionMarkerError:

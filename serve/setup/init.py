@@ -171,8 +171,8 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
 def _plan_install(repository: Repository, options: InitOptions) -> Iterator[FileChange]:
     directory = find_hooks_directory(repository)
     first_hook, *other_hooks = HOOK_NAMES
-    plan_first = git_hooks.plan_forced_install if options.force else git_hooks.plan_install
-    yield plan_first(directory / first_hook, repository)
+    plan_first_hook = git_hooks.plan_forced_install if options.force else git_hooks.plan_install
+    yield plan_first_hook(directory / first_hook, repository)
     for name in other_hooks:
         yield _plan_optional_hook(directory / name, repository)
     if options.write_agent_md:
@@ -180,7 +180,10 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
 
 
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
-    """Plan to install the hook, or to skip it if it is unsupported. The post-commit hook also updates the index."""
+    """Plan to install the hook, or to skip it if it is unsupported.
+
+    Skipping is harmless: the next post-commit hook updates the index.
+    """
     try:
         return git_hooks.plan_install(file, repository)
     except UnsupportedHook as error:

@@ -189,7 +189,8 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
 def _format_table(plan: IgnorePlan) -> Iterator[str]:
     directories = plan.directories[:MAX_DIRECTORIES]
     width = max(map(len, ["directory", *map(_format_directory_name, directories)]))
-    yield f"{'directory':<{width}}  {'commits':>9}  {'share':<{BAR_WIDTH + 5}}  {'hunks':>9}  mostly"
+    share_width = BAR_WIDTH + len(" 100%")
+    yield f"{'directory':<{width}}  {'commits':>9}  {'share':<{share_width}}  {'hunks':>9}  mostly"
     for directory in directories:
         share = directory.commits / max(plan.commits, 1)
         bar = f"{'█' * round(share * BAR_WIDTH):<{BAR_WIDTH}} {share:>4.0%}"

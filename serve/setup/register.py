@@ -106,7 +106,8 @@ class ConfigFile:
     def remove(self, server: Server) -> EditResult:
         """Remove the server's entry, and the file if lineage created it.
 
-        That is a file as lineage creates it, which git does not track, and without a backup of an earlier content.
+        A file counts as created by lineage if it has only this entry, in lineage's layout, and is neither a link, nor
+        tracked by git, nor backed up from before the entry.
         """
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
@@ -149,7 +150,7 @@ class ConfigFile:
         return self._parse_servers(text).get(server.name)
 
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
-        """Raise ManualEditRequired if `after` differs from `before` in anything but the servers."""
+        """Raise ManualEditRequired unless `after` has these servers and is otherwise equal to `before`."""
         empty: dict[str, Any] = {self.shape.key: {}}
         expected = self.shape.config_format.parse(before) | {self.shape.key: servers}
         try:
@@ -170,7 +171,7 @@ class ConfigFile:
             return True
 
     def _has_backup_with_key(self, server: Server) -> bool:
-        """Return whether the backup from before the server's entry has the key of servers, maybe without any."""
+        """Return whether the backup from before the server's entry has the key of servers. False without a backup."""
         with suppress(LineageError, ValueError, RecursionError, AttributeError):
             original = self._read_original(server)
             return original is not None and self.shape.key in self.shape.config_format.parse(original)

@@ -40,7 +40,7 @@ UP_TO_DATE: Final = 0
 
 
 class UpdateFailed(LineageError):
-    """Error for a new version that could not be installed. The old one is unchanged."""
+    """Error for an update that could not be made. The old version is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
     """
     commands_dir, install_receipt = receipt.find_receipt()
     offer = sources.find_newest(install_receipt, prerelease=options.prerelease)
-    # The version in the receipt is older than this one if an update was killed before it wrote the receipt.
+    # Not the version in the receipt, which is outdated if an update was killed before it wrote the receipt.
     current_version = Version(config.read_version())
     if options.check and offer.version > current_version:
         return UpdateResult(
@@ -81,13 +81,13 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
         commands_dir / LOCK_FILE, Deadline.after(0, _create_already_running_error)
     ):
         _install_or_fail(install_receipt, offer, commands_dir, report)
-        updated = Receipt.create(
+        new_receipt = Receipt.create(
             str(offer.version),
             install_receipt.installer,
             install_receipt.source,
             Path(install_receipt.environment),
         )
-        receipt.write_receipt(commands_dir, replace(updated, commands=install_receipt.commands))
+        receipt.write_receipt(commands_dir, replace(new_receipt, commands=install_receipt.commands))
     if offer.version > current_version:
         action = "Updated"
     else:
@@ -213,7 +213,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
 def _format_pip_requirement(requirement: str) -> str:
     """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`.
 
-    For the same reason the caller passes the extra `pinned` as a requirement of its own.
+    For the same reason, the caller passes the extra `pinned` as a separate requirement.
     """
     name, separator, address = requirement.partition(" @ git+")
     return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement

@@ -7,7 +7,7 @@ only `lineage update` reads it. With pip, an installation has this layout:
     PREFIX/versions/NEW                       an environment, complete before `current` links to it
     PREFIX/versions/OLD -> NEW                for programs of OLD that are still running
 
-One rename of `current` switches all commands, so a kill at any moment leaves one complete version.
+One rename replaces `current` and so switches all commands: a kill at any moment leaves one complete version.
 
 install.sh runs this module last (`main`), with the Python of the new environment, to write links and receipt.
 """
@@ -63,14 +63,14 @@ class Source:
     ref: str = ""
 
     def __str__(self) -> str:
+        if not self.location:
+            return "the installer's default index"
         label = {
             "directory": "the directory",
             "wheels": "the wheels in",
             "git": "the repository",
             "index": "the index",
         }[self.kind]
-        if not self.location:
-            return "the installer's default index"
         return f"{label} {self.location}" + (f" at {self.ref}" if self.ref else "")
 
 
@@ -114,7 +114,7 @@ def write_receipt(commands_dir: Path, receipt: Receipt) -> None:
 
 
 def find_receipt() -> tuple[Path, Receipt]:
-    """Return the directory and the receipt of the running program; raise NoReceipt if there is none."""
+    """Return the directory of the commands and the receipt of the running program. Raise NoReceipt if it has none."""
     command = Path(sys.argv[0]).absolute()
     # If the command is a link, the receipt is next to the link: that is where the installer wrote it.
     candidates = dict.fromkeys((command.parent, command.resolve().parent))

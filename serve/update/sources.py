@@ -1,7 +1,7 @@
 """Versions that the source of an installation offers, and what to pass to the installer for one.
 
-Only the source in the receipt is queried. The name `lineage` is never looked up, because it belongs to another project
-in the public package index, and no index is queried unless the receipt names one.
+Versions are looked up only in the source that the receipt names, and only by the name of the distribution: the name
+`lineage` belongs to another project in the public package index.
 """
 
 from __future__ import annotations
@@ -210,7 +210,10 @@ def _list_versions_with_uv(index: Sequence[str], *, prerelease: bool) -> str:
 
 
 def _parse_listed_versions(text: str) -> set[Version]:
-    """Parse the versions in `history-lineage (0.2)`, `Available versions: 0.2, 0.1`, `history-lineage==0.2`."""
+    """Return the versions in the output of pip or uv.
+
+    pip prints `history-lineage (0.2)` and `Available versions: 0.2, 0.1`, uv prints `history-lineage==0.2`.
+    """
     name = re.escape(config.DISTRIBUTION)
     words = re.findall(rf"^{name}(?: \(|==)([^)\s]+)", text, re.MULTILINE)
     for line in re.findall(r"^Available versions: (.+)$", text, re.MULTILINE):

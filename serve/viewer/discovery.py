@@ -43,7 +43,7 @@ class AddressFile:
             self._release()
         if self._descriptor is None:
             with suppress(OSError):  # the directory is not writable; the viewer works unpublished
-                self._acquire()
+                self._lock_and_write()
 
     def withdraw(self) -> None:
         """Delete the file and release its lock."""
@@ -54,7 +54,8 @@ class AddressFile:
                     (self.directory / ADDRESS_FILE).unlink()
             self._release()
 
-    def _acquire(self) -> None:
+    def _lock_and_write(self) -> None:
+        """Lock the file and write the address. If another viewer holds the lock, `_descriptor` stays None."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self.directory / ADDRESS_FILE, flags, 0o600)
@@ -93,7 +94,10 @@ def publish_address(directory: Path, port: int) -> Iterator[AddressFile]:
 def read_address(directory: Path, mindmap_id: str = "") -> str | None:
     """Return the URL of the running viewer, or of one map on its page; None if no viewer runs."""
     port = _read_port(directory)
-    return f"http://{HOST}:{port}/{f'#/map/{mindmap_id}' if mindmap_id else ''}" if port else None
+    if port is None:
+        return None
+    fragment = f"#/map/{mindmap_id}" if mindmap_id else ""
+    return f"http://{HOST}:{port}/{fragment}"
 
 
 def is_page_open(directory: Path) -> bool:

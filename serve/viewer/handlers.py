@@ -39,7 +39,7 @@ RESPONSE_HEADERS: Final = {
     # Browsers ask again each time; the response is 304 (Not Modified) if nothing has changed.
     "Cache-Control": "no-cache",
 }
-# The largest valid request has an id and a path.
+# The largest requests have the text of an answer or a comment.
 MAX_BODY_BYTES: Final = 64 << 10
 # A rejected body up to this size is read before the response, because closing a connection while the client still sends
 # can lose the response. A larger body is rejected at once.
@@ -161,6 +161,7 @@ class ViewerHandler(RequestHandler):
             logger.error("event=failed target=%s", self.request.path, exc_info=value and (kind, value, trace))
 
     def _list_allowed_methods(self) -> list[str]:
+        """Return the HTTP methods that this handler's class implements."""
         defaults = {name: getattr(RequestHandler, name.lower()) for name in self.SUPPORTED_METHODS}
         return [
             name for name, default in defaults.items() if getattr(type(self), name.lower()) is not default
@@ -193,7 +194,7 @@ class JsonPostHandler(SameOriginHandler):
         await self.send_map(mindmap_id)
 
     async def send_map(self, mindmap_id: str, **fields: int) -> None:
-        """Send an object with the map at `mindmap`, and with these fields."""
+        """Send a JSON object with these fields and, in the field `mindmap`, the map."""
         content = await self.viewer.threads.run_quick(
             self.viewer.documents.load_json, mindmap_id, time.monotonic()
         )

@@ -118,7 +118,7 @@ class NotJson(LineageError):
 
 
 class NotTouched(LineageError):
-    """Error for the path of a file of which no node of the map has a touch."""
+    """Error for a path that none of the map's nodes lists among its files."""
 
 
 class NoSuchRoute(LineageError):
@@ -137,7 +137,7 @@ class TookTooLong(LineageError):
     """Error for a slow task, usually of git, that did not finish in time."""
 
 
-# 400: correct the request. 409: correct the map or its workspace first. 500: a file of the viewer cannot be read.
+# 400: correct the request. 409: correct the map or its workspace first. 500: a map's file cannot be used.
 # An error that is not listed has status 422; most such errors come from git.
 STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     BadRequest: HTTPStatus.BAD_REQUEST,

@@ -282,10 +282,10 @@ class MapExportHandler(SameOriginHandler):
             raise BadRequest(f"Unknown format {format_name!r}.", hint=f"Formats are {', '.join(FORMATS)}.")
         document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, check_id(mindmap_id))
         text = await self.viewer.threads.run_quick(FORMATS[format_name], document)
-        text = (escape_json_controls if format_name == "json" else escape_controls)(text)
+        escape = escape_json_controls if format_name == "json" else escape_controls
         file_name = f"{mindmap_id}.{FILE_EXTENSIONS[format_name]}"
         self.set_header("Content-Disposition", f'attachment; filename="{file_name}"')
-        await self.send(text.encode(), TEXT)
+        await self.send(escape(text).encode(), TEXT)
 
     head = get
 

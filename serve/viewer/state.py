@@ -55,7 +55,7 @@ QUICK_THREADS: Final = 4
 SLOW_THREADS: Final = 4
 # Maximum number of slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
-# Length of a commit's message and diff: about 1,000 lines.
+# Maximum length of a commit's message and diff: about 1,000 lines.
 MAX_COMMIT_TOKENS: Final = 20_000
 # Complete or abbreviated sha; names of branches and other revisions are refused.
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
@@ -90,17 +90,17 @@ class ChangeLog:
         self.epoch = secrets.token_hex(4)
         self.last_number = 0
         self.is_closed = False
-        self._last_dropped = 0
+        self._last_dropped_number = 0
         self._changes: dict[str, Change] = {}
         self._next_change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def record(self, mindmap_id: str) -> None:
-        """Add a change and wake the waiting clients."""
+        """Record a change of the map now, and wake the waiting clients."""
         self.last_number += 1
         self._changes.pop(mindmap_id, None)
         self._changes[mindmap_id] = Change(self.last_number, mindmap_id, utc_now())
         if len(self._changes) > MAX_CHANGES:
-            self._last_dropped = self._changes.pop(next(iter(self._changes))).number
+            self._last_dropped_number = self._changes.pop(next(iter(self._changes))).number
         self._notify()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class ChangeLog:
 
     def list_changes_after(self, number: int) -> list[Change] | None:
         """Return the changes after this number, oldest first; None if some of them are no longer stored."""
-        if number < self._last_dropped:
+        if number < self._last_dropped_number:
             return None
         newer = takewhile(lambda change: change.number > number, reversed(self._changes.values()))
         return list(newer)[::-1]
@@ -228,7 +228,7 @@ class DocumentCache:
                 entry = self._contents.get(mindmap_id)
             if entry is not None and entry.is_valid_for(signature, requested_at):
                 return entry.value
-            # Without the summary, which takes a fifth as long and only the list of maps needs.
+            # The summary is not computed here: it takes a fifth as long, and only the list of maps needs it.
             entry = _CacheEntry(signature, time.monotonic(), encode(self.store.read(mindmap_id)))
             with self._lock, suppress(ValueError):  # content larger than MAX_CACHE_BYTES is not cached
                 self._contents[mindmap_id] = entry
@@ -248,7 +248,7 @@ class DocumentCache:
             for mindmap_id, result in sorted(results.items())
             if isinstance(result, LineageError) and not isinstance(result, NoSuchMindmap)
         ]
-        return sorted(summaries, key=lambda entry: entry.updated_at, reverse=True), problems
+        return sorted(summaries, key=lambda summary: summary.updated_at, reverse=True), problems
 
     def _load_summary(
         self, mindmap_id: str, signature: FileSignature, requested_at: float

@@ -37,7 +37,7 @@ POLL_SECONDS: Final = 0.25
 # Time until the next attempt to watch the directory, after a failure.
 RETRY_SECONDS: Final = 60.0
 # The kernel updates its clock for file times at least every 10 ms, so two writes within 10 ms can have the same time.
-# Twice as long, to be safe.
+# This value is twice as long, to be safe.
 MTIME_RESOLUTION_NS: Final = 20_000_000
 EVENTS: Final = "events"
 POLLING: Final = "polling"
@@ -150,7 +150,7 @@ class DirectoryWatcher:
         self._signatures: dict[str, FileSignature | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._observer: _DirectoryObserver | None = None
-        self._next_attempt_at = 0.0  # of `time.monotonic()`
+        self._next_attempt_at = 0.0  # a time of `time.monotonic()`
         self._has_warned = False
         self._is_stopped = False
         self.mode = POLLING
