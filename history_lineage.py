@@ -1,8 +1,8 @@
 """Console scripts `lineage`, `lineage-mcp` and `mindmap`.
 
-They prepare the process before imports that take long. The packages of this program have common names: `serve`,
-`pipeline`, `stores`. Packages on the user's PYTHONPATH with the same names, or with those of dependencies, must not
-replace them, in this process and in those that it starts.
+They prepare the process before slow imports. The packages of this program have common names: `serve`, `pipeline`,
+`stores`. Packages on the user's PYTHONPATH with these names, or with those of dependencies, must not replace them,
+neither in this process nor in its child processes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def prepare_process() -> None:
 
 
 def remove_relative_path_entries() -> None:
-    """Remove empty and relative entries from PATH. A repository of somebody else may contain a program `git`."""
+    """Remove empty and relative entries from PATH. The working directory may be a repository by others with a `git`."""
     entries = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
     os.environ["PATH"] = os.pathsep.join(entries) or os.defpath
 
@@ -59,8 +59,8 @@ def remove_relative_path_entries() -> None:
 def demote_user_paths() -> None:
     """Move the entries of PYTHONPATH behind all others, and hide PYTHONPATH from child processes.
 
-    Empty and relative entries are removed: they name the working directory, which may be a repository by others, or
-    directories in it. If this program itself was found through PYTHONPATH, the variable keeps that entry.
+    Empty and relative entries are removed: they name directories in the working directory, which may be a repository by
+    others. If this program itself was found through PYTHONPATH, the variable keeps that entry.
     """
     variable = os.environ.pop("PYTHONPATH", "")
     entries = variable.split(os.pathsep) if variable else []

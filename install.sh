@@ -90,8 +90,8 @@ python=$("$python" -c 'import sys; print(sys.executable)')
 [ "$tool" = pip ] || command -v "$tool" >/dev/null ||
     fail "$tool was not found." "Install it, or omit --with: pip needs nothing else."
 
-# The extra with the versions that the release was tested with. pip gets it as a requirement of its own, because the pip
-# of Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
+# The extra with the versions that the release was tested with. pip gets it as a separate requirement, because the pip of
+# Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
 pinned="${distribution}[pinned]"
 extra='[pinned]'
 [ "$tool" != pip ] || extra=''
@@ -131,7 +131,7 @@ index | index=*)
         [ -z "$version" ] || fail_usage "A project directory has one version. Omit --version."
     else
         kind=wheels options=--find-links=$location
-        # The newest release is used, or the version of --version, which may be a pre-release.
+        # Without --version, the newest release is used, and never a pre-release.
         requirement=$("$python" -c '
 import re, sys
 from pathlib import Path

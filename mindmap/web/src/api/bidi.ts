@@ -1,12 +1,12 @@
 // Bidirectional control characters in texts of the server. In a label they must not change the direction of the text
-// around it. In code they are shown, because they can make it look like other code.
+// around it. In code they are shown by name, because they can make the code look like other code.
 
 const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
 const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
 // Fields with free text. Ids and paths stay unchanged, because they are sent back to the server.
 const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask", "reason", "client", "text", "answer"]);
 
-/** Parses JSON and isolates its texts. Without control characters it skips the reviver, which visits every value. */
+/** Parses JSON and isolates its free texts. The reviver, which visits every value, is used only if there are control characters. */
 export function parseJsonAndIsolateTexts(text: string): unknown {
   if (!BIDI_CONTROLS.test(text)) return JSON.parse(text);
   return JSON.parse(text, (key, value: unknown) => (typeof value === "string" && TEXT_FIELDS.has(key) ? isolateBidi(value) : value));
@@ -32,8 +32,8 @@ export function isolateBidi(text: string): string {
   return `${ISOLATE}${content}${missingEnds.reverse().join("")}${END_ISOLATE}`;
 }
 
-// The controls, the marks that set the direction of the characters beside them, and other characters that are not
-// displayed, except joiners (U+200C, U+200D) and the variation selectors that emoji need (U+FE00 to U+FE0F).
+// Bidirectional controls and marks, and other characters that are not displayed. Joiners (U+200C, U+200D) and the
+// variation selectors of emoji (U+FE00 to U+FE0F) are not among them.
 const HIDDEN_CHARACTERS =
   /[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0\u{1BCA0}-\u{1BCA3}\u{1D173}-\u{1D17A}\u{E0000}-\u{E0FFF}]/gu;
 

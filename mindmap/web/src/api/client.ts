@@ -5,7 +5,7 @@ import type { Mindmap, SessionSummary } from "./types";
 
 /**
  * Error of a request. `status` is the HTTP status, or 0 if no server answered; `hint` is the next action, or empty; `code`
- * is the kind of an error of the viewer.
+ * names the kind of the viewer's error, or is empty.
  */
 export class ApiError extends Error {
   constructor(
@@ -18,7 +18,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Code of the error for a map that does not exist. A damaged map that was renamed has another. */
+/** Code of the error for a map that does not exist. */
 export const NO_SUCH_MAP = "no_such_mindmap";
 
 const HTTP_OK = 200;
@@ -41,9 +41,9 @@ async function requestJson<T>(path: string, options: RequestInit = {}, parse: (t
 
 export const createOfflineError = (): ApiError => new ApiError("The viewer does not answer.", 0, "Start it again. This page reconnects by itself.");
 
-// Default of `mindmap viewer`, which its command does not repeat.
+// Default port of `mindmap viewer`, which the command need not name.
 const DEFAULT_PORT = "4870";
-// Port that an address does not name.
+// Port of an address without a port.
 const HTTP_PORT = "80";
 
 /** Returns the command that starts a viewer again at the same address, for the same maps. */
@@ -67,7 +67,7 @@ async function fetchText(path: string, options: RequestInit): Promise<{ response
     const response = await fetch(path, { cache: "no-cache", ...options });
     return { response, text: await response.text() };
   } catch (error) {
-    if (error instanceof TypeError) throw createOfflineError(); // the server does not answer, or not to the end
+    if (error instanceof TypeError) throw createOfflineError(); // no answer, or an incomplete one
     throw error;
   }
 }

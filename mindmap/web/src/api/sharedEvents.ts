@@ -83,7 +83,7 @@ class SharedStreamTab {
 
   private handleAsLeader(message: TabMessage): void {
     if (message.type === "ping") this.send({ type: "pong" });
-    // Tabs that joined earlier also get this state and reload once more.
+    // Every other tab gets this state and reloads, also if it had joined earlier.
     if (message.type === "join" && this.lastState) this.send(this.lastState);
   }
 

@@ -12,11 +12,11 @@ export const CARD_METRICS = { width: 35 * GRID, icon: 30, pad: 12, top: 9, line:
 // The root's title has one line up to this width.
 const MAX_ROOT_WIDTH = 62 * GRID;
 const MIN_HEIGHT = 36;
-// Narrower than the padding, because few lines fill their width.
+// Narrower than the padding on the left, because few lines fill their width.
 const RIGHT_MARGIN = 8;
 const MAX_LINES = 3;
 const MAX_REMARK_LINES = 2;
-// Beside progress or a caption.
+// Width of the number of files beside progress or a caption.
 const MAX_FILES_WIDTH = 88;
 
 export interface Card {
@@ -49,7 +49,7 @@ export interface Fonts {
 }
 
 export function createCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, crossLinkCount: number, isCollapsible: boolean, fonts: Fonts): Card {
-  // Plans are bold instead.
+  // A plan has a bold label instead of a caption.
   const caption = node.type === "task" || node.type === "plan" || node.id === ROOT ? "" : getTypeName(node.type);
   const margins = CARD_METRICS.pad + CARD_METRICS.icon + RIGHT_MARGIN;
   const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;

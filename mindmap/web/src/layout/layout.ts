@@ -48,21 +48,22 @@ const INDENT = 18;
 const CONNECTOR_RADIUS = 6;
 // Shorter branches than this share of the window's height are not divided into columns.
 const MIN_COLUMN_SHARE = 0.5;
-// Ratio between two column heights to try, and the levels on which branches are divided.
+// Ratio between the column heights that are tried, and the number of levels on which branches are divided into columns.
 const HEIGHT_STEP = 1.1;
 const MAX_DIVIDED_LEVELS = 3;
-// Wider gaps than this hold no more labels.
+// Maximum width of a gap between columns: wider gaps have no room for more labels.
 const MAX_GAP_COLUMNS = 120;
 // Another number of columns must reduce the error of an arrangement by this much, so that cards rarely move.
 const KEEP_COLUMNS_BONUS = 0.35;
 // Weight of the scale at which an arrangement fits, against the share of the window's width that it uses.
 const SCALE_WEIGHT = 4;
 
-// An arrangement that fits the window's width, and its height after scrolling, counts as one that fits at this scale.
+// An arrangement that fits the window's width, and is at most MAX_WINDOWS windows high, counts as one that fits at
+// SCROLLABLE_SCALE: scrolling shows all of it.
 const SCROLLABLE_SCALE = 0.85;
 const MAX_WINDOWS = 3;
 
-/** A branch with its children in columns; in a single column, the descendants are stacked without own arrangements. */
+/** A branch with its children in columns. Without columns, all its descendants are stacked below it. */
 interface Arrangement extends Size {
   branch: Branch;
   columns: Arrangement[][];
@@ -74,8 +75,8 @@ export function layOutMap(root: Branch, cards: Map<string, Card>, window: Size, 
   const sizes = measureStacks(order, cards);
   const arrangement = chooseArrangement(root, cards, sizes, window, previous?.columns);
   const scale = Math.max(OPENING_SCALE, computeScale(arrangement, window));
-  const spare = (window.width / scale - arrangement.width) / Math.max(arrangement.columns.length - 1, 1);
-  const gap = Math.min(MAX_GAP_COLUMNS, GAP.columns + Math.max(0, Math.floor(spare / GRID) * GRID));
+  const spareWidthPerGap = (window.width / scale - arrangement.width) / Math.max(arrangement.columns.length - 1, 1);
+  const gap = Math.min(MAX_GAP_COLUMNS, GAP.columns + Math.max(0, Math.floor(spareWidthPerGap / GRID) * GRID));
   const layout: Layout = { cards: new Map(), bounds: { x: 0, y: 0, width: 0, height: 0 }, columns: arrangement.columns.length, connectors: [] };
   place(arrangement, 0, 0, cards, gap, layout);
   layout.cards = new Map(order.map(({ id }) => [id, layout.cards.get(id)!])); // parents first
@@ -109,7 +110,7 @@ function measureStacks(order: Branch[], cards: Map<string, Card>): Map<Branch, S
   return sizes;
 }
 
-/** Chooses the column height with which the map fits the window at the largest scale, and then uses most of its width. */
+/** Tries column heights. Returns the arrangement that fits the window at the largest scale; of similar ones, the widest. */
 function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Branch, Size>, window: Size, previousColumns: number | undefined): Arrangement {
   let best: { arrangement: Arrangement; error: number } | null = null;
   const total = sizes.get(root)!.height;
@@ -124,7 +125,7 @@ function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Br
   }
 }
 
-/** Arranges a branch in columns of about a height. */
+/** Arranges a branch in columns of about `maxHeight`. */
 function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, sizes: Map<Branch, Size>, level: number): Arrangement {
   const stacked = { branch, columns: [], ...sizes.get(branch)! };
   const card = cards.get(branch.id)!;
@@ -139,7 +140,7 @@ function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, si
   return { branch, columns, width: Math.max(width, card.width), height: card.height + getLane(columns, branch) + height };
 }
 
-/** Fills at most `count` columns of similar height. */
+/** Distributes the children, in order, over at most `count` columns of similar height. */
 function fillColumns(children: Arrangement[], count: number, gap: number): Arrangement[][] {
   let remainingHeight = children.reduce((sum, child) => sum + child.height + gap, 0);
   const columns: Arrangement[][] = [[]];
@@ -157,7 +158,7 @@ function fillColumns(children: Arrangement[], count: number, gap: number): Arran
   return columns;
 }
 
-/** Places an arrangement with its corner at x, y. */
+/** Places an arrangement with its upper left corner at x, y. `gap`: space between its columns. */
 function place({ branch, columns }: Arrangement, x: number, y: number, cards: Map<string, Card>, gap: number, layout: Layout): void {
   if (!columns.length) {
     placeStack(branch, x, y, cards, layout);

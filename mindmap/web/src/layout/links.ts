@@ -29,6 +29,7 @@ const ARROW_LENGTH = 8;
 const CORNER_RADIUS = 6;
 const MAX_LABEL_WIDTH = 180;
 const LABEL_HEIGHT = 16;
+const LABEL_PADDING = 3;
 // Space around the cards in which links run.
 const MARGIN = 3 * GRID;
 
@@ -37,7 +38,8 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
   const groups = new Map<string, Pick<LinkRoute, "key" | "links" | "from" | "to" | "style">>();
   for (const link of links) {
     const [from, to] = [visibleIdOf.get(link.from), visibleIdOf.get(link.to)];
-    if (!from || !to || (from === to && link.from !== link.to)) continue;
+    const isInsideCard = from === to && link.from !== link.to; // between nodes that are collapsed under the same card
+    if (!from || !to || isInsideCard) continue;
     const style = getLinkStyle(link);
     const key = `${from} ${to} ${style}`;
     const group = groups.get(key);
@@ -59,8 +61,8 @@ export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }
   return routes.map((route, index) => {
     const { boxes, label } = ends[index]!;
     if (boxes[0] === boxes[1]) return createLoop(boxes[0]);
-    const place = route && label ? router.placeLabel(route, measure(label) + 6, LABEL_HEIGHT) : null;
-    return createLine(route ?? createStraightLine(...boxes), place);
+    const labelBox = route && label ? router.placeLabel(route, measure(label) + 2 * LABEL_PADDING, LABEL_HEIGHT) : null;
+    return createLine(route ?? createStraightLine(...boxes), labelBox);
   });
 }
 
@@ -71,7 +73,7 @@ export function combineLabels(links: Link[], measure: Measure): string {
   return rest.length ? `${text} +${rest.length}` : text;
 }
 
-/** Line between the nearest sides of two boxes, where there are too many links to route. */
+/** Returns a straight line between the facing sides of two boxes, for a link without a route. */
 function createStraightLine(from: Box, to: Box): Point[] {
   const isRight = to.x + to.width / 2 >= from.x + from.width / 2;
   return [
@@ -80,20 +82,20 @@ function createStraightLine(from: Box, to: Box): Point[] {
   ];
 }
 
-function createLine(points: Point[], place: Box | null): LinkGeometry {
+function createLine(points: Point[], labelBox: Box | null): LinkGeometry {
   const [start, end] = [points[0]!, points.at(-1)!];
   const before = points.at(-2)!;
   const direction = end[0] >= before[0] ? 1 : -1;
   const line: Point[] = [...points.slice(0, -1), [end[0] - direction * ARROW_LENGTH, end[1]]];
-  const labelPoint: Point = place ? [place.x + place.width / 2, place.y + place.height / 2] : findMiddle(points);
+  const labelPoint: Point = labelBox ? [labelBox.x + labelBox.width / 2, labelBox.y + labelBox.height / 2] : findMiddle(points);
   const box = points.map(([x, y]) => ({ x: x - 1, y: y - 1, width: 2, height: 2 })).reduce(uniteBoxes);
   return {
     path: buildRoundedPath(line),
     arrow: `M${round(end[0])} ${round(end[1])}l${-direction * ARROW_LENGTH} -4.5v9z`,
     ends: [start, end],
-    box: place ? uniteBoxes(box, place) : box,
+    box: labelBox ? uniteBoxes(box, labelBox) : box,
     labelPoint,
-    isCrowded: !place,
+    isCrowded: !labelBox,
   };
 }
 
@@ -109,12 +111,14 @@ function buildRoundedPath(points: Point[]): string {
   return parts.join("");
 }
 
+/** Moves a corner towards another one by the corner radius, or by half of the distance if that is less. */
 function moveTowards([x1, y1]: Point, [x2, y2]: Point): Point {
   const length = Math.hypot(x2 - x1, y2 - y1);
   const share = length ? Math.min(CORNER_RADIUS, length / 2) / length : 0;
   return [x1 + (x2 - x1) * share, y1 + (y2 - y1) * share];
 }
 
+/** Returns the geometry of a link from a card to itself, at the card's left side. */
 function createLoop(box: Box): LinkGeometry {
   const [x, y] = [box.x, box.y + box.height / 2];
   return {

@@ -1,7 +1,7 @@
 // Routes of links around cards, and free places for their labels, on a grid of points.
 //
-// A route is the cheapest path along the grid (A*): each step costs its length, a turn and a point that another route
-// uses cost more.
+// A route is the cheapest path along the grid (A*). Each step costs 1. A turn, and a point that another route uses, cost
+// more.
 
 import { type Box, GRID, growBox, intersects } from "./layout";
 
@@ -15,7 +15,7 @@ const ESTIMATE_WEIGHT = 2;
 // The router gives up after this many points for one route, and for all routes of a drawing.
 const MAX_ROUTE_POINTS = 30_000;
 const MAX_POINTS = 60_000;
-// A search takes 32 bytes for each.
+// Maximum size of the grid: a search takes 32 bytes for each point.
 const MAX_GRID_POINTS = 500_000;
 // A label that covers a point of another route is as bad as one this many pixels further from the middle of its own route.
 const COVERED_LINE_COST = 8;
@@ -29,9 +29,11 @@ export class Router {
   private readonly columns: number;
   private readonly rows: number;
   private readonly isBlocked: Uint8Array;
+  /** Number of routes through each point. */
   private readonly uses: Uint8Array;
   /** Costs of the states that the current search has reached; infinite for all others. */
   private readonly costs: Float32Array;
+  /** State before each reached state; -1 before a start. */
   private readonly previous: Int32Array;
   private readonly reached: number[] = [];
   private readonly labels: Box[] = [];
@@ -76,6 +78,7 @@ export class Router {
       for (let part = 0; part <= count; part++) {
         const [x, y] = [x1 + ((x2 - x1) * part) / count, y1 + ((y2 - y1) * part) / count];
         const distance = Math.hypot(x - middleX, y - middleY);
+        // On a vertical part, the label may also stand to its right or left.
         const shifts = y1 === y2 ? [0] : [0, width / 2 + 3, -width / 2 - 3];
         for (const shift of shifts) {
           const box = { x: x - width / 2 + shift, y: y - height / 2, width, height };
@@ -126,7 +129,7 @@ export class Router {
     return [this.bounds.x + (point % this.columns) * this.step, this.bounds.y + Math.floor(point / this.columns) * this.step];
   }
 
-  /** Returns the free points beside a card, with the direction that leads away from it. */
+  /** Returns the free points beside the middle of a card's left and right sides, each with the direction away from the card. */
   private listPorts({ x, y, width, height }: Box): [number, number][] {
     const ports: [number, number][] = [];
     const sides = [
@@ -145,7 +148,7 @@ export class Router {
 
   private search(starts: [number, number][], goals: Map<number, number>, to: Box): number[] | null {
     const { costs, previous, reached } = this;
-    // Resetting all of them would make a short route cost as much as a long one.
+    // Only the costs that the last search has changed are reset: the search for a short route takes less time.
     for (const state of reached.splice(0)) costs[state] = Infinity;
     const queue = new Queue();
     const [left, right] = [this.toColumn(to.x, Math.ceil) - 1, this.toColumn(to.x + to.width, Math.floor) + 1];
@@ -169,8 +172,8 @@ export class Router {
       if (state === undefined) return null;
       this.remainingPoints--;
       const [point, direction] = [state >> 2, state & 3];
-      const arrival = goals.get(point);
-      if (arrival !== undefined && direction !== arrival) return this.listPoints(state, previous);
+      const awayDirection = goals.get(point);
+      if (awayDirection !== undefined && direction !== awayDirection) return this.listPoints(state, previous);
       for (let next = 0; next < 4; next++) {
         if (next === (direction ^ 2)) continue; // the way back
         const [dx, dy] = DIRECTIONS[next]!;
@@ -196,8 +199,10 @@ export class Router {
   }
 }
 
+/** Returns the x of the left or right side of a box, whichever is nearer to `from`. */
 const getNearSide = ({ x, width }: Box, from: number): number => (from < x + width / 2 ? x : x + width);
 
+/** Returns the ends and the corners of a route. */
 function removeStraightPoints(points: Point[]): Point[] {
   return points.filter(([x, y], index) => {
     const [before, after] = [points[index - 1], points[index + 1]];

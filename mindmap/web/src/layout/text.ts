@@ -34,13 +34,12 @@ export function wrapText(text: string, width: number, maxLines: number, measure:
     if (line) {
       lines.push(line);
       line = "";
-      index--;
     } else {
       const length = findFittingLength(words[index]!, width, measure);
       lines.push(words[index]!.slice(0, length));
       words[index] = words[index]!.slice(length);
-      index--;
     }
+    index--; // the word, or the rest of it, begins the next line
   }
   return line ? [...lines, line] : lines;
 }

@@ -153,7 +153,7 @@ function getBurstKey(entry: Activity): string {
   return text.kind in trait ? [text.kind, entry.client, trait[text.kind]].join(" ") : "";
 }
 
-/** Returns the label of the parent under which an entry added or moved nodes. */
+/** Returns the label of the parent under which an entry added or moved nodes: its detail, or for several nodes its subject. */
 const getParentLabel = ({ subject, detail }: EntryText): string => detail.replace(/^under /u, "") || subject;
 
 function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {

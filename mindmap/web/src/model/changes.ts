@@ -70,7 +70,7 @@ export function findChangesSince(map: Mindmap, time: string): NodeChanges {
   return changes;
 }
 
-// Without a difference, these two return the same object, so that nothing is drawn or stored again.
+// If nothing differs, these two functions return their first argument, so that nothing is drawn or stored again.
 
 /** Returns the changes of the nodes that a map still has. */
 export function removeDeleted(changes: NodeChanges, map: Mindmap): NodeChanges {

@@ -37,8 +37,8 @@ function countTask(progress: Progress, status: string | undefined): void {
   else if (status === "blocked") progress.blocked += 1;
 }
 
-export const isDone = ({ done, total }: Progress): boolean => total > 0 && done === total;
-export const computePercent = ({ done, total }: Progress): number => (total ? Math.floor((100 * done) / total) : 0);
+export const isDone = ({ done, total }: Pick<Progress, "done" | "total">): boolean => total > 0 && done === total;
+export const computePercent = ({ done, total }: Pick<Progress, "done" | "total">): number => (total ? Math.floor((100 * done) / total) : 0);
 
 /** Returns the id of the task in progress that was updated last; null if no task is in progress. Cached for each map. */
 export const findActiveTask: (map: Mindmap) => string | null = memoizeByObject((map) => {

@@ -4,7 +4,7 @@ import type { FileTouch, Link, Mindmap } from "../api/types";
 import { getTree, walkTree } from "./tree";
 import { ROOT } from "./vocabulary";
 
-/** File with the ids of the nodes that touched it. */
+/** File with its touches, each with the id of the node that has it. */
 export interface FileTouches {
   path: string;
   touches: { node: string; touch: FileTouch }[];

@@ -24,7 +24,7 @@ export const STATUSES: Record<string, string> = {
   completed: "Completed",
 };
 
-// Kind -> glyph and label, exactly as in the specification.
+// Kind of change -> glyph and label. The server uses the same glyphs in exports.
 export const CHANGES: Record<string, readonly [string, string]> = {
   add: ["+", "Added"],
   modify: ["~", "Modified"],

@@ -102,6 +102,7 @@ export const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: En
   </span>
 );
 
+// Icons by the kind of an entry: of tools, and of node types.
 const TOOLS: Record<string, string> = { add: "plus", move: "right", remove: "minus", change: "pencil", link: "link", sync: "sync" };
 const TYPES: Record<string, string> = { create: "root", file: "file", ask: "hypothesis", comment: "note", note: "note" };
 

@@ -10,12 +10,13 @@ import { type AppState, app, getCrossLinks } from "../state/app";
 import { getFonts } from "../state/drawings";
 import { type PaneHandle, panes, viewListeners } from "../state/panes";
 
-// Gaps between cards are smaller than on the grid of the layout, by the scale of the panes.
+// Grid step of the routes, and their distance from cards, in pixels of the screen. They are smaller than in the layout,
+// because the panes may be zoomed out.
 const STEP = 4;
 const MARGIN = 3;
-// Pixels of a card outside its pane, at least.
+// Links to a card outside the view of its pane end in a strip of this many pixels at the edge of the pane.
 const EDGE_STRIP = 8;
-// The links are drawn again after a move of the view, not during it.
+// Time from the last move of the view until the links are drawn again.
 const REDRAW_MS = 80;
 
 export function CrossLinks() {
@@ -31,9 +32,9 @@ export function CrossLinks() {
     };
     const update = (): void => {
       const { map, collapsed, hovered, route } = app.get();
-      const needs = [map, collapsed, hovered ?? route.node];
-      if (needs.every((need, index) => need === drawnFor[index])) return;
-      drawnFor = needs;
+      const inputs = [map, collapsed, hovered ?? route.node];
+      if (inputs.every((input, index) => input === drawnFor[index])) return;
+      drawnFor = inputs;
       redrawLater();
     };
     viewListeners.add(redrawLater);
@@ -113,7 +114,7 @@ const listObstacles = (handles: PaneHandle[], origin: Box): Box[] =>
     return [...heading.map(({ x, y, width, height }) => ({ x: x - origin.x, y: y - origin.y, width, height })), ...cards.filter((card) => intersects(card, pane))];
   });
 
-/** Returns the part of a box inside an area, and of a box outside a strip at its edge, where its links end. */
+/** Returns the part of a box inside an area. For a box outside, returns a strip at the edge of the area, where its links end. */
 function clipBox(box: Box, area: Box): Box {
   const [left, right] = clipRange(box.x, box.width, area.x, area.width);
   const [top, bottom] = clipRange(box.y, box.height, area.y, area.height);

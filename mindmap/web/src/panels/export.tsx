@@ -9,6 +9,7 @@ import { Menu } from "./menu";
 
 type ExportFormat = "svg" | "markdown" | "mermaid" | "json";
 
+// Format, name, description and file extension.
 const EXPORT_FORMATS: [ExportFormat, string, string, string][] = [
   ["svg", "Picture", "SVG of the expanded cards", "svg"],
   ["markdown", "Markdown", "Tree, files, links and log", "md"],
@@ -64,5 +65,5 @@ function download(text: string, name: string, type: string): void {
   link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;
   link.click();
-  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // by then the browser has read the data
 }

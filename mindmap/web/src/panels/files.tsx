@@ -12,7 +12,7 @@ import { NodeButton } from "./node";
 import { Time } from "./time";
 import { FilePath, FileTouchView } from "./touch";
 
-// More are slow to draw, and nobody scrolls through them.
+// Maximum number of files in the list. More are slow to draw, and nobody scrolls through them.
 const MAX_FILES = 200;
 
 export function Files() {

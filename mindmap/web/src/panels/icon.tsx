@@ -1,6 +1,6 @@
 // Icons, buttons and progress bars of the panels.
 
-import type { Progress } from "../model/progress";
+import { type Progress, computePercent } from "../model/progress";
 import { getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { TOOL_ICONS, getIcon } from "../render/icons";
 
@@ -68,7 +68,7 @@ export function ToolButton({
 }
 
 export function ProgressBar({ done, total, label }: { done: number; total: number; label?: string }) {
-  const percent = total ? Math.floor((100 * done) / total) : 0;
+  const percent = computePercent({ done, total });
   return (
     <svg class="progress" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label={label ?? `${done} of ${total} tasks done`}>
       <rect class="bar" width="100" height="6" rx="3" />

@@ -12,7 +12,7 @@ import { ToolButton } from "./icon";
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 
-// Sessions to offer, each with one map; the page of all sessions has the others.
+// Maximum number of sessions to offer; the page of all sessions has the others.
 const MAX_SESSIONS = 3;
 
 /** What to do after a failure: start the viewer again, open another map, or what the server says. */
@@ -63,21 +63,21 @@ export const EmptyState = ({ title, children }: { title: string; children: Compo
   </div>
 );
 
-const ICONS = {
+const ERROR_TITLES = { missing: "Map not found", offline: "The viewer is offline", unreadable: "This cannot be shown" };
+const ERROR_ICONS = {
   missing: "M7 2.250a4.750 4.750 0 1 1 0 9.500a4.750 4.750 0 1 1 0-9.500zM10.500 10.500l3.500 3.500M5.250 7h3.500",
   offline: "M5 2v3M11 2v3M3.500 5h9v2.500a4.500 4.500 0 0 1-9 0zM8 12v2.500M1.500 14.500l13-13",
   unreadable: "M3.500 1.750h6l3 3v9.500h-9zM9.500 1.750v3h3M6 8l4 4M10 8l-4 4",
 };
 
 export function ErrorMessage({ failure }: { failure: ApiError }) {
-  const title =
-    failure.status === 404 ? "Map not found" : failure.status === 0 ? "The viewer is offline" : "This cannot be shown";
+  const kind = failure.status === 404 ? "missing" : failure.status === 0 ? "offline" : "unreadable";
   return (
     <div class="state error" role="alert">
       <svg class="glyph" viewBox="0 0 16 16" aria-hidden="true">
-        <path class="line" d={failure.status === 404 ? ICONS.missing : failure.status === 0 ? ICONS.offline : ICONS.unreadable} />
+        <path class="line" d={ERROR_ICONS[kind]} />
       </svg>
-      <h2>{title}</h2>
+      <h2>{ERROR_TITLES[kind]}</h2>
       <p>
         <TextWithCode text={failure.message} />
       </p>

@@ -14,7 +14,7 @@ const HEIGHT = 112;
 const MARGIN = 6;
 // Pixels of the canvas for each pixel of the page, for sharp edges on dense screens.
 const CANVAS_SCALE = 2;
-// A new viewport size causes a page layout, which takes a fifth of an animation frame during a gesture.
+// Interval of updates. A new viewport size causes a page layout, which takes a fifth of an animation frame during a gesture.
 const VIEWPORT_UPDATE_MS = 60;
 
 /** Minimaps of the panes, in the side panel, so that they cover no cards; each is hidden while its pane shows all cards. */

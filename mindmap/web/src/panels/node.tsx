@@ -99,7 +99,7 @@ function MapOverview({ map }: { map: Mindmap }) {
 export function NodeList({ title, nodes }: { title: string; nodes: MapNode[] }) {
   const [isExpanded, setExpanded] = useState(false);
   if (!nodes.length) return null;
-  const isShort = nodes.length <= MAX_NODES + 1;
+  const isShort = nodes.length <= MAX_NODES + 1; // the button would take the place of one more node
   return (
     <section>
       <h3>

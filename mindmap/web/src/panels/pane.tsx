@@ -86,7 +86,7 @@ export function Pane({ part, hasControls }: { part: MapPart; hasControls: boolea
   );
 }
 
-/** Returns the nodes to keep in view, the most important last: the path to the active task, or the selected node, and added nodes. */
+/** Returns the nodes to keep in view, the most important last: the path to the selected node, or else to the active task; then added nodes. */
 function listFocus({ map, route, recentChanges }: AppState): string[] {
   const id = route.node ?? findActiveTask(map!);
   const path = id ? [...findAncestors(map!, id).reverse().map((node) => node.id), id] : [];

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { SessionSummary } from "../api/types";
+import { isDone } from "../model/progress";
 import { app } from "../state/app";
 import { formatRoute } from "../state/route";
 import { useSelector } from "../state/store";
@@ -111,7 +112,7 @@ function Session({ summary }: { summary: SessionSummary }) {
           {activeTask}
         </span>
       ) : (
-        <span class="session-active idle">{total > 0 && done === total ? "All tasks done" : "No task in progress"}</span>
+        <span class="session-active idle">{isDone({ done, total }) ? "All tasks done" : "No task in progress"}</span>
       )}
       <span class="session-foot">
         {total > 0 && (
@@ -130,4 +131,4 @@ function Session({ summary }: { summary: SessionSummary }) {
   );
 }
 
-const formatCount = (count: number, what: string): string => `${count.toLocaleString()} ${what}${count === 1 ? "" : "s"}`;
+const formatCount = (count: number, noun: string): string => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;

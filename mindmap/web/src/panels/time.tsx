@@ -43,7 +43,7 @@ function formatAge(timestamp: string, now = Date.now()): string {
   return timestamp;
 }
 
-// `toLocaleString` would create one for each date, which takes most of the time for a long log.
+// Created once: `toLocaleString` would create a format for each date, which takes most of the time for a long log.
 const DATE_FORMAT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function formatDate(timestamp: string): string {

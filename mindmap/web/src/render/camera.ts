@@ -47,7 +47,8 @@ export class Camera {
     private readonly listener: CameraListener,
   ) {
     const zoomBehaviour = this.zoom.on("zoom", ({ transform }: { transform: ZoomTransform }) => {
-      // d3's `sourceEvent` does not tell: until a wheel gesture ends, the page's own moves have the wheel event too.
+      // d3's `sourceEvent` does not distinguish gestures: until a wheel gesture ends, the page's own moves have the wheel
+      // event, too.
       if (!this.ownMove) {
         this.animation = null; // a gesture ends the animation
         this.listener.onGesture();
@@ -84,7 +85,7 @@ export class Camera {
     this.setTransform(zoomIdentity.translate(left, PADDING - box.y * scale).scale(scale), isAnimated);
   }
 
-  /** Shows a box at a readable scale: all of it if it fits, else its start, moved as far as the last of the `focus` boxes needs. */
+  /** Shows a box at a readable scale. If it does not fit, shows its start, moved as far as the `focus` boxes need; the last has priority. */
   fitReadably(box: Box, focus: Box[], isAnimated: boolean): void {
     const { width, height } = this.availableSize;
     const scale = Math.max(OPENING_SCALE, computeScale(box, this.availableSize));

@@ -25,7 +25,7 @@ export function clearColourCache(): void {
   colourByProperty = new Map();
 }
 
-/** Returns the custom property with a node's colour in the overview, by status or type. */
+/** Returns the custom property with a node's colour in the minimap and the backdrop, by status or type. */
 export function getColourProperty(node: MapNode): string {
   const status = getStatus(node);
   return status ? `--mark-${status.replace(/_/gu, "-")}` : isModel(node) ? "--mark-model" : "--mark-plain";

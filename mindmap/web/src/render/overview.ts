@@ -2,7 +2,7 @@
 
 import type { PlacedCard } from "../layout/layout";
 import { isModel, getStatus } from "../model/tree";
-import { truncateText } from "../layout/text";
+import { type Measure, truncateText } from "../layout/text";
 
 // A path covers at most this many pixels. Browsers paint a path again for every tile of 256 pixels that it reaches.
 const CELL_PIXELS = 400;
@@ -36,15 +36,15 @@ export interface OverviewName {
 }
 
 /** Chooses the names to show at a scale: those of the largest branches that do not overlap. */
-export function chooseNames(cards: PlacedCard[], scale: number, width: (text: string) => number): OverviewName[] {
+export function chooseNames(cards: PlacedCard[], scale: number, measure: Measure): OverviewName[] {
   const large = cards
     .filter(({ branch, subtreeBox }) => branch.children.length && subtreeBox.width * scale > NAME_LIMITS.width && subtreeBox.height * scale > NAME_LIMITS.height)
     .sort((a, b) => a.branch.depth - b.branch.depth || b.subtreeBox.height - a.subtreeBox.height);
   const names: (OverviewName & { right: number })[] = [];
   for (const { branch, x, y, height, subtreeBox } of large) {
     if (names.length >= NAME_LIMITS.count) break;
-    const text = branch.parent ? truncateText(branch.node.label, subtreeBox.width * scale * 0.8, width) : branch.node.label;
-    const name = { text, x, y: y + height / 2, right: x + (width(text) + 16) / scale };
+    const text = branch.parent ? truncateText(branch.node.label, subtreeBox.width * scale * 0.8, measure) : branch.node.label;
+    const name = { text, x, y: y + height / 2, right: x + (measure(text) + 16) / scale };
     const isOverlapping = names.some(
       (other) => name.x < other.right && other.x < name.right && Math.abs(other.y - name.y) * scale < NAME_LIMITS.line,
     );

@@ -47,6 +47,7 @@ export class Scene {
   private highlight: Highlight = NO_HIGHLIGHT;
   private highlightStyles = new HighlightStyles(NO_HIGHLIGHT, new Map());
   private drawnRegion: DrawnRegion | null = null;
+  /** True if all elements of the drawn region are drawn. */
   private isComplete = true;
   private mode: ViewMode = "readable";
   private focus: readonly string[] = [];

@@ -1,4 +1,4 @@
-// Outlines of cards as SVG path data: plan steps get a plain box, every other node type a shape of its own.
+// Outlines of cards as SVG path data: plans and tasks get a plain box, every other node type a shape of its own.
 
 type Shape = (width: number, height: number) => string;
 

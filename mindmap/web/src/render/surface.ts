@@ -12,12 +12,12 @@ import { type LinkElements, buildConnectorsPath, createLinkElements, buildToolti
 import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
 import { createElement } from "./svg";
 
-// If more cards are in view, the overview merges them into a few paths.
+// If more cards are in view, the overview merges them into a few paths; at very small scales, already above a quarter.
 const MAX_CARDS = 260;
 // Painting more links is slow: each one crosses much of the view.
 const MAX_LINKS = 120;
-// Each step paints a large part of the view again: 30 animated links kept 0.6 of a processor busy. If there are more in
-// view, only those of the hovered or selected card are animated.
+// Each step of an animation paints a large part of the view again: 30 animated links kept 0.6 of a processor busy. If
+// there are more in view than this, only those of the hovered or selected card are animated.
 const MAX_ANIMATED_LINKS = 5;
 const NAME_FONT_SIZE = 12;
 
@@ -68,7 +68,8 @@ export class Surface {
     this.content.setAttribute("transform", `translate(${x} ${y}) scale(${k})`);
     this.names.setAttribute("font-size", String(NAME_FONT_SIZE / k));
     const cards = [...drawing.layout.cards.values()].filter((placedCard) => intersects(placedCard, box));
-    const isOverview = k < READABLE_SCALE && cards.length > MAX_CARDS / (k < READABLE_SCALE / 2 ? 4 : 1);
+    const maxCards = k < READABLE_SCALE / 2 ? MAX_CARDS / 4 : MAX_CARDS;
+    const isOverview = k < READABLE_SCALE && cards.length > maxCards;
     this.svg.classList.toggle("far", isOverview);
     this.svg.classList.toggle("mid", !isOverview && k < READABLE_SCALE);
     if (isOverview) this.drawOverview(drawing, cards, box, k);

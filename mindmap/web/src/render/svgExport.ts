@@ -21,7 +21,7 @@ export function exportSvg(drawings: Drawing[], title: string): string {
     group.append(
       createElement("path", { class: "connectors", d: buildConnectorsPath(drawing.layout, null) }),
       ...links.map(({ line }) => line),
-      ...[...drawing.layout.cards.values()].map((placedCard) => removeAccessibility(createCardElement(placedCard, `p${number}`, PLACEHOLDER_POSITION))),
+      ...[...drawing.layout.cards.values()].map((placedCard) => removePageAttributes(createCardElement(placedCard, `p${number}`, PLACEHOLDER_POSITION))),
       ...links.flatMap(({ label }) => label ?? []),
     );
     left += box.width + 2 * MARGIN;
@@ -37,7 +37,7 @@ export function exportSvg(drawings: Drawing[], title: string): string {
 }
 
 // The exported picture needs no attributes for screen readers and scripts.
-function removeAccessibility(card: SVGGElement): SVGGElement {
+function removePageAttributes(card: SVGGElement): SVGGElement {
   for (const name of [...card.getAttributeNames()]) if (/^(?:aria-|role|id|data-)/u.test(name)) card.removeAttribute(name);
   return card;
 }

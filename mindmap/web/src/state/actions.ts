@@ -61,7 +61,7 @@ export function select(id: string | null, { expandsAncestors = true, historyStep
   if (id) app.set({ tab: "node", file: null, logIndex: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
-/** Opens a node, whether its map is on the page, is not loaded as far as the node, or is another one. */
+/** Selects a node if the page has loaded it; otherwise goes to the route of its map and node. */
 function showNodeOfMap(map: string, node: string): void {
   const { route } = app.get();
   if (route.map === map && app.get().map?.nodes[node]) select(node);
@@ -111,7 +111,7 @@ async function loadOtherSessions(): Promise<void> {
   try {
     app.set({ sessions: await api.fetchSessionSummaries() });
   } catch (error) {
-    api.assertApiError(error); // without them it offers the list of all
+    api.assertApiError(error); // the page then links to the list of all sessions
   }
 }
 

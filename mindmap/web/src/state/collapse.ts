@@ -12,16 +12,18 @@ const MAX_REJECTED = 24;
 // About three screens of a phone.
 const MAX_ROWS = 40;
 
-/** Part of a map in one pane. `has`: whether the id is that of a node with children in this part. `fits`: whether the part fits its pane with these nodes collapsed. */
+/** Part of a map in one pane. */
 export interface PartToFit {
+  /** Checks whether an id is that of a node with children in this part. */
   has: (id: string) => boolean;
+  /** Checks whether the part fits its pane with these nodes collapsed. */
   fits: (collapsed: ReadonlySet<string>) => boolean;
 }
 
 /**
  * Returns the ids of the nodes to collapse. The root, the path to the task in progress and the paths to `shown` nodes are
- * always expanded, even in a part that then does not fit its pane; then, while they fit, other active tasks, the levels
- * from the top, and completed branches.
+ * always expanded, even in a part that does not fit its pane. Further nodes are expanded while their part fits: the paths
+ * to other active tasks, then the levels from the top, then completed branches.
  */
 export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: Iterable<string> = []): Set<string> {
   const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));

@@ -60,9 +60,9 @@ function createPartTree(tree: Branch): PartTree {
 /** Returns the tree of the nodes of a part that match a search, and of their ancestors. */
 function createMatchTree(map: Mindmap, part: MapPart, matches: ReadonlySet<string>): PartTree {
   const ids = new Set([...walkTree(getPartTree(map, part).tree)].map(({ id }) => id));
-  const kept = new Set(matches);
-  for (const id of matches) for (const ancestor of findAncestors(map, id)) kept.add(ancestor.id);
-  return createPartTree(buildTree(map, ({ id }) => ids.has(id) && kept.has(id)));
+  const included = new Set(matches);
+  for (const id of matches) for (const ancestor of findAncestors(map, id)) included.add(ancestor.id);
+  return createPartTree(buildTree(map, ({ id }) => ids.has(id) && included.has(id)));
 }
 
 /** Lays out the cards of a part of a map for a pane's size; with matches, only these and their ancestors, all expanded. */
@@ -113,8 +113,8 @@ export function collapseToFit(added: Iterable<string>, isAnimated: boolean): voi
     fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size, scene.layout ?? undefined).layout, size),
   }));
   const chosen = chooseCollapsedNodes(map, partsToFit, [...(route.node ? [route.node] : []), ...added]);
-  const isKept = (id: string): boolean => parts.some(({ part, scene }) => !scene.isFollowing && getPartTree(map, part).parents.has(id));
-  const collapsed = new Set([...[...chosen].filter((id) => !isKept(id)), ...[...before].filter(isKept)]);
+  const isInMovedPane = (id: string): boolean => parts.some(({ part, scene }) => !scene.isFollowing && getPartTree(map, part).parents.has(id));
+  const collapsed = new Set([...[...chosen].filter((id) => !isInMovedPane(id)), ...[...before].filter(isInMovedPane)]);
   if (collapsed.size === before.size && [...collapsed].every((id) => before.has(id))) return;
   if (!isAnimated) for (const { scene } of panes.values()) scene.skipAnimation();
   app.set({ collapsed });

@@ -3,7 +3,8 @@
 import type { ChangeKind } from "../model/changes";
 import { type AppState, type Theme, app } from "./app";
 
-// Keys in the local storage and, before the id of a map, in that of the tab. Another format needs another key.
+// Key of the theme in the local storage, and start of the keys of maps in the session storage. Another format of the
+// stored values needs other keys.
 const THEME = "mindmap-theme";
 const THEMES: readonly Theme[] = ["system", "light", "dark"];
 const TAB_STATE = "mindmap-tab ";
@@ -20,7 +21,7 @@ interface StoredTabState {
 
 const EMPTY_TAB_STATE: StoredTabState = { unseen: [], lookedAt: "", lastUpdate: "", dismissedQuestions: [] };
 
-/** Returns the result of an access to a storage; null if the browser stores nothing for the site or no more, or if its text is not JSON. */
+/** Returns the result of an access to a storage; null if the browser refuses it (storage disabled or full), or if the stored text is not JSON. */
 function tryAccess<Result>(access: () => Result): Result | null {
   try {
     return access();
