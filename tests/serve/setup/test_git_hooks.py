@@ -245,6 +245,14 @@ def test_hooks_path_outside_repository_is_an_error(repo: Repo, tmp_path: Path, c
     assert not list(outside.iterdir())
 
 
+def test_empty_hooks_path_is_the_root_directory(repo: Repo) -> None:
+    """With an empty core.hooksPath, git looks for hooks in `/`. The error says so."""
+    repo.git("config", "core.hooksPath", "")
+    assert repo.git("rev-parse", "--git-path", "hooks/post-commit").strip() == "/post-commit"
+    with pytest.raises(OutsideRepository, match=r"hooks in /, outside"):
+        initialize(repo.path, INIT)
+
+
 def test_remove_finds_hooks_of_former_hooks_path(repo: Repo, hooks: Path, tmp_path: Path) -> None:
     """If core.hooksPath was set after `init`, --remove still finds the hooks in git's default directory."""
     initialize(repo.path, INIT)
