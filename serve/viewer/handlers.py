@@ -18,6 +18,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from mindmap.document import EditResult, Mindmap, utc_now
+from mindmap.validation import MAX_TEXT_LENGTH
 from serve.viewer.responses import JSON, ErrorResponse, NoSuchRoute, NotJson, TooBusy, TooLarge
 from serve.viewer.state import ViewerState
 from stores.errors import LineageError
@@ -39,8 +40,8 @@ RESPONSE_HEADERS: Final = {
     # Browsers ask again each time; the response is 304 (Not Modified) if nothing has changed.
     "Cache-Control": "no-cache",
 }
-# The largest requests have the text of an answer or a comment.
-MAX_BODY_BYTES: Final = 64 << 10
+# The largest requests have the text of an answer or a comment, with up to 12 bytes for a character in JSON.
+MAX_BODY_BYTES: Final = 12 * MAX_TEXT_LENGTH + (4 << 10)
 # A rejected body up to this size is read before the response, because closing a connection while the client still sends
 # can lose the response. A larger body is rejected at once.
 MAX_DISCARDED_BYTES: Final = 16 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mindmap.document import Mindmap, decode
 from mindmap.map_store import MapStore
 from mindmap.questions import ask_question
+from mindmap.validation import MAX_TEXT_LENGTH
 from tests.mindmap.sample_maps import NOON, assert_consistent, find_id
 from tests.serve.viewer.helpers import ViewerClient
 
@@ -31,6 +33,13 @@ def test_answer(client: ViewerClient, maps: MapStore, document: Mindmap, questio
     assert (answer.status, question.answer) == (200, "Because")
     assert answer.json == {"mindmap": client.request(f"/api/mindmaps/{document.id}").json}
     assert client.post("/api/answer", request).error == (409, "already_answered")
+
+
+def test_longest_answer(client: ViewerClient, document: Mindmap, question_id: str) -> None:
+    """The longest possible answer is stored, also if JSON escapes each of its characters."""
+    answer = "😀" * MAX_TEXT_LENGTH
+    request = {"mindmapId": document.id, "questionId": question_id, "answer": answer}
+    assert client.post("/api/answer", json.dumps(request).encode()).status == 200
 
 
 def test_comments_at_once(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
