@@ -56,8 +56,10 @@ from stores.hunk_details import Connection, HunkDetails
 
 # Number of characters that are shown before a match in a long line.
 MATCH_MARGIN: Final = 60
+# `{commits}` is replaced by further commits that were left out, or by nothing.
 LIMITATION: Final = (
-    "Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
+    "Not searched: {commits}paths that the index ignores, binary files, "
+    "and what merges bring from their parents."
 )
 
 
@@ -136,10 +138,15 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
                 commits=len(matches_by_commit),
                 shown=len(hits),
                 order="oldest" if request.oldest_first else "newest",
-                limitation=None if matches_by_commit else LIMITATION,
+                limitation=None if matches_by_commit else _describe_limitation(request),
             ),
         ),
     )
+
+
+def _describe_limitation(request: ChangeSearchRequest) -> str:
+    """Return what the search left out."""
+    return LIMITATION.format(commits="" if request.commit_range else "commits that HEAD does not reach, ")
 
 
 @contextmanager

@@ -226,7 +226,8 @@ def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
     )
     assert extract_text(call_tool(server, "search_changes", pattern="absent")) == (
         "0 commits\n"
-        "Note: Not searched: paths that the index ignores, binary files, and what merges bring from their parents."
+        "Note: Not searched: commits that HEAD does not reach, paths that the index ignores, binary files, and what "
+        "merges bring from their parents."
     )
     content = extract_structured_content(result)
     assert [hit["commit_sha"] for hit in content["hits"]] == [sha]

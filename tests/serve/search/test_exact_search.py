@@ -229,7 +229,12 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation is None
     answer = search_changes(ChangeSearchRequest("needle", path="yarn.lock"), repo.path, home)
-    assert (answer.hits, (answer.meta.search.limitation or "")[:14]) == ((), "Not searched: ")
+    assert (answer.hits, (answer.meta.search.limitation or "")[:38]) == (
+        (),
+        "Not searched: commits that HEAD does n",
+    )
+    answer = search_changes(ChangeSearchRequest("absent", commit_range="main"), repo.path, home)
+    assert (answer.meta.search.limitation or "").startswith("Not searched: paths that the index ignores")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
     assert (
         hint
