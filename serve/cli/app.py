@@ -84,7 +84,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             min=1,
             metavar="N",
-            help="Commits per transaction. After a kill, the next run continues after the last one. "
+            help="Commits per transaction. After a kill, the next run continues after the last transaction. "
             "[default: from --resources]",
         ),
     ] = None,
@@ -128,7 +128,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         bool,
         typer.Option(
             "--skip-vectors",
-            help="Stop before embedding. Questions are answered by words; a later run adds the vectors.",
+            help="Stop before embedding. Queries search by words until a later run adds the vectors.",
         ),
     ] = False,
     vector_index: Annotated[
@@ -260,7 +260,7 @@ def plan_command(
         bool,
         typer.Option(
             "--write",
-            help="Write the patterns into a section of .lineageignore. Your own lines stay, below it.",
+            help="Write the patterns into a section of .lineageignore. Your own lines stay, below this section.",
         ),
     ] = False,
     replace: Annotated[

@@ -43,7 +43,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
     regex: Annotated[
         bool,
         typer.Option(
-            "--regex", help="PATTERN is a regular expression of RE2, for changed lines, like git log -G."
+            "--regex", help="PATTERN is an RE2 regular expression that changed lines match, like git log -G."
         ),
     ] = False,
     path_filter: PathFilterOption = None,
@@ -115,7 +115,7 @@ def log_command(
 
     The kind of a commit is its type of Conventional Commits (`feat:`, `fix(scope)!:`). If it has none, the first of
     these rules that applies decides: (1) It is a revert. (2) It changes only tests, only documentation, or only build
-    files and the like. (3) The first words of its subject, such as Add, Fix, Remove, Rename or Bump. (4) It closes an
+    files and the like. (3) Its subject begins with words such as Add, Fix, Remove, Rename or Bump. (4) It closes an
     issue, so it is a fix.
 
     Release notes are features, fixes, performance improvements, removals, reverts and breaking changes of program
@@ -156,7 +156,7 @@ def trace_command(
         typer.Option(
             "--limit",
             metavar="N",
-            help="Number of changes to show. Of more, those that only modify the code are left out first.",
+            help="Number of changes to show. If there are more, those that only modify the code are left out first.",
         ),
     ] = 20,
     fields: FieldsOption = None,
@@ -194,7 +194,8 @@ def related_command(
     compact: Annotated[
         bool,
         typer.Option(
-            "--compact", help="Show three files, owners and hot spots. A terminal shows no commits."
+            "--compact",
+            help="Show at most three files, owners and hot spots each. On a terminal, omit their commits.",
         ),
     ] = False,
     fields: FieldsOption = None,
@@ -222,7 +223,7 @@ def show_command(
     commit: Annotated[
         str,
         typer.Argument(
-            metavar="COMMIT", help="Sha, branch, tag or `HEAD~2`; `COMMIT:FILE` shows the file as it was."
+            metavar="COMMIT", help="SHA, branch, tag or `HEAD~2`; `COMMIT:FILE` shows the file as it was."
         ),
     ],
     file: Annotated[

@@ -47,7 +47,8 @@ _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Res
 class IndexOptions:
     """Options of `lineage index` from the command line or the wizard.
 
-    An option that is None has the setting of the index, or a default that may depend on `resources`.
+    None: the setting of the index, or else a default, which may depend on `resources`. `scheduler`: address of a Dask
+    scheduler; None to embed on this machine.
     """
 
     incremental: bool = False
@@ -121,7 +122,7 @@ class SharedEncoders:
 def index_repository(
     path: Path, options: IndexOptions, home: Path, shared: SharedEncoders | None = None
 ) -> IndexResult:
-    """Bring the index of the repository at `path` up to HEAD. `shared`: encoders to use and fill; None for own ones."""
+    """Bring the index of the repository at `path` up to HEAD. `shared`: loaded encoders, to which the run may add."""
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
@@ -150,7 +151,7 @@ def _index_incrementally(
 
 
 def _check_branches(repository: Repository, options: IndexOptions) -> None:
-    """Raise BadRequest for a pattern that no branch or tag of a commit matches now."""
+    """Raise BadRequest for an invalid pattern, and for one that matches no branch and no tag of a commit."""
     from pipeline.git import ranges
     from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 
@@ -166,7 +167,7 @@ def _check_branches(repository: Repository, options: IndexOptions) -> None:
         if not ranges.list_branch_tips(repository, git, [pattern]):
             if ranges.list_ref_objects(git, [pattern]):
                 raise BadRequest(
-                    f"What matches {pattern!r:.200} is no commit of this clone.",
+                    f"{pattern!r:.200} matches only references to objects that are no commits of this clone.",
                     hint="Name a branch, or a tag of a commit: `git for-each-ref` lists all with their types.",
                 )
             suggestion = ranges.suggest_references(repository, pattern)
@@ -217,8 +218,8 @@ def _load_versions_if_current(
 ) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished with all vectors and with the branches of the index, and no
-    unreadable commit has become readable.
+    An index is complete if a run of this HEAD has finished with all vectors, the options ask for no other branch
+    patterns, no branch of the index has moved, and no unreadable commit has become readable.
     """
     from pipeline.git import ranges
     from stores import compatibility, database, history
@@ -344,7 +345,7 @@ def _find_encoder_name(location: IndexLocation) -> EncoderName:
 
 
 def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
-    """Return the provider to run the encoder on; the CPU for the static encoder. Raises BadRequest for any other."""
+    """Return the provider to run the encoder on. Raises BadRequest for a device with the static encoder."""
     if encoder_name is EncoderName.STATIC:
         if options.embed_provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
             raise BadRequest(
@@ -378,7 +379,7 @@ def _get_encoder(
     options: IndexOptions,
     shared: SharedEncoders | None,
 ) -> tuple[Encoder, str]:
-    """Return the encoder and the provider that runs it, loaded by an earlier run if it had the same arguments."""
+    """Return the encoder and the provider that runs it. Reuse what an earlier run loaded for the same arguments."""
     encoders = shared.encoders if shared else {}
     key = encoder_name, provider
     if key not in encoders:
@@ -389,14 +390,14 @@ def _get_encoder(
 def _load_encoder(
     encoder_name: EncoderName, provider: str, home: Path, options: IndexOptions
 ) -> tuple[Encoder, str]:
-    """Return the encoder and the provider that runs it, which is the CPU if `provider` fails and was not requested."""
-    if encoder_name is EncoderName.MINILM:
-        try:
-            return providers.create_encoder(provider, home), provider
-        except providers.ProviderUnavailable as error:
-            provider = _fall_back_to_cpu(error, options)
-            return providers.create_encoder(provider, home), provider
-    return create_bundled_encoder(encoder_name), provider
+    """Load the encoder. Return it with the provider that runs it: `provider`, or the CPU after `_fall_back_to_cpu`."""
+    if encoder_name is not EncoderName.MINILM:
+        return create_bundled_encoder(encoder_name), provider
+    try:
+        return providers.create_encoder(provider, home), provider
+    except providers.ProviderUnavailable as error:
+        provider = _fall_back_to_cpu(error, options)
+        return providers.create_encoder(provider, home), provider
 
 
 def _compute_encoder_threads(options: IndexOptions) -> int:
@@ -419,7 +420,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
         force=options.force,
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,
-        # A device groups the texts of a call by length.
+        # On a device, a call groups its texts by length, so it gets those of a whole transaction.
         embed_batch=options.embed_batch
         or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_TRANSACTION),
         skip_vectors=options.skip_vectors,

@@ -116,7 +116,7 @@ def print_summary(
 ) -> None:
     """Print the counts and phase times of an index run, and warnings about commits and files that it could not read.
 
-    `profile_details` are added to the profile, which is printed as a JSON line; None: do not print it.
+    `profile_details`: fields to add to the profile, which is printed as a JSON line; None to print no profile.
 
     Raises NothingReadable if the index has no commit because none could be read.
     """
@@ -157,7 +157,7 @@ def check_readable(summary: RunSummary, *, is_partial_clone: bool) -> None:
 
 
 def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
-    """Log commits and files that could not be read, and an index that stays incompatible."""
+    """Log warnings about commits and files that could not be read, and about an index that stays incompatible."""
     if summary.unreadable_commits:
         logger.warning(
             "Skipped commits that could not be read (%d): %s. %s",
@@ -183,7 +183,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             len(summary.refresh.failed_commits),
             _format_unreadable(summary.refresh.failed_commits),
         )
-    from serve.index_status import describe_compatibility  # imports the database, which the run already needs
+    from serve.index_status import describe_compatibility  # imports the database, which the run has imported
 
     if compatibility_warning := describe_compatibility(summary.verdict):
         logger.warning("%s", compatibility_warning)
@@ -247,17 +247,21 @@ def show_progress_bar(
         speed_estimate_period=SPEED_WINDOW_SECONDS,
         get_time=clock,
     ) as bar:
-        commits = bar.add_task(f"indexing {escape(name)}".rstrip(), total=None, details="")
-        texts = bar.add_task(f"embedding {escape(name)}".rstrip(), total=None, details="", visible=False)
+        indexing = bar.add_task(f"indexing {escape(name)}".rstrip(), total=None, details="")
+        embedding = bar.add_task(f"embedding {escape(name)}".rstrip(), total=None, details="", visible=False)
 
         def update(progress: Progress) -> None:
-            bar.update(commits, total=progress.total_commits, completed=progress.processed_commits)
-            rate = _format_rate(bar.tasks[commits].speed, "commits")
-            bar.update(commits, details=f"commits, {progress.written_hunks:,} hunks, {rate}")
+            # The counts are updated first, because the speed is computed from them.
+            bar.update(indexing, total=progress.total_commits, completed=progress.processed_commits)
+            rate = _format_rate(bar.tasks[indexing].speed, "commits")
+            bar.update(indexing, details=f"commits, {progress.written_hunks:,} hunks, {rate}")
             if progress.total_texts:
-                bar.update(commits, visible=False)
-                bar.update(texts, total=progress.total_texts, completed=progress.embedded_texts, visible=True)
-                bar.update(texts, details=f"texts, {_format_rate(bar.tasks[texts].speed, 'texts')}")
+                bar.update(indexing, visible=False)
+                bar.update(
+                    embedding, total=progress.total_texts, completed=progress.embedded_texts, visible=True
+                )
+                rate = _format_rate(bar.tasks[embedding].speed, "texts")
+                bar.update(embedding, details=f"texts, {rate}")
 
         yield update
 

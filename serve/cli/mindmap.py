@@ -47,7 +47,7 @@ class ExportFormat(StrEnum):
 
 DESCRIPTION: Final = "Show live maps of what coding agents plan, think and change."
 
-# Format of local times, as of `time.strftime`.
+# Format of local times, for `datetime.strftime`.
 TIME_FORMAT: Final = "%Y-%m-%d %H:%M"
 
 app = create_app(DESCRIPTION)
@@ -84,13 +84,14 @@ def viewer_command(
         typer.Option(
             min=0,
             max=65_535,
-            help="Port on 127.0.0.1. If it is in use, the next free port is taken; 0 takes any free port. [4870]",
+            help="Port on 127.0.0.1. If it is in use, the next free port is taken; 0 takes any free port. "
+            "[default: 4870]",
             show_default=False,
         ),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Show the maps in the browser and follow their changes, until Ctrl-C. Reachable from this machine only."""
+    """Serve a web page that shows the maps and follows their changes, until Ctrl-C. Only this machine can open it."""
     from serve import logs
     from serve.backend import select_backend
     from serve.viewer.server import DEFAULT_PORT, bind_port, run_viewer
@@ -229,14 +230,14 @@ def _format_local_time(timestamp: str) -> str:
         return timestamp
 
 
-def _print_mindmap(document: Mindmap, console: Console, start: str, depth: int | None) -> None:
-    """Print the node `start` of a map and `depth` levels below it (None: all), then the progress of the map."""
+def _print_mindmap(document: Mindmap, console: Console, node_id: str, depth: int | None) -> None:
+    """Print a node of a map and `depth` levels below it (None: all), then the progress of the whole map."""
     from rich.text import Text
 
     from mindmap.export import add_branches, build_outline
     from mindmap.tree import compute_progress
 
-    for branches, line in add_branches(build_outline(document, start, max_depth=depth)):
+    for branches, line in add_branches(build_outline(document, node_id, max_depth=depth)):
         console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
     counts = compute_progress(document)
     is_finished = 0 < counts.total == counts.completed
@@ -263,7 +264,7 @@ def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
 
 
 def _format_footer(document: Mindmap, counts: Progress) -> Iterator[str]:
-    """Yield the progress of a map, and its blocked tasks, active task and links if it has any."""
+    """Yield the progress of a map, then its number of blocked tasks, active task and number of links, if any."""
     yield str(counts)
     if counts.blocked:
         yield f"{counts.blocked} blocked"

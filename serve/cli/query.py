@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import FormatOption, RepositoryPath, parse_fields, print_answer, remember_path
+from serve.cli.terminal import FAILED, FormatOption, RepositoryPath, parse_fields, print_answer, remember_path
 from serve.errors import BadRequest
 from serve.text import add_path_to_commands, format_path_arguments
 
@@ -50,8 +50,8 @@ RangeOption = Annotated[
     typer.Option(
         "--range",
         metavar="RANGE",
-        help="Only commits of this range, as for git log: `v1.2..v1.3`, `main..topic`, `topic`. Also commits that HEAD "
-        "does not reach, if they are indexed.",
+        help="Only commits of this range, as for git log: `v1.2..v1.3`, `main..topic`, `topic`. It may include indexed "
+        "commits that HEAD does not reach.",
     ),
 ]
 FieldsOption = Annotated[
@@ -227,7 +227,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     no_evolution: Annotated[
         bool,
         typer.Option(
-            "--no-evolution", help="Omit earlier commits that shaped the lines, and leads to their ideas."
+            "--no-evolution",
+            help="Omit earlier commits that shaped the lines, and leads: possible sources of the lines.",
         ),
     ] = False,
     ignore_whitespace: Annotated[
@@ -272,7 +273,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         answer = reduce_explain_answer(answer, Detail.COMPACT)
     _print_answer(answer, render.print_explain_answer, as_json=as_json, fields=field_names)
     if answer.has_failed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def print_hits(question: str, answer: FindAnswer, console: Console) -> None:

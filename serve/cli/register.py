@@ -15,7 +15,7 @@ from serve.cli import terminal
 if TYPE_CHECKING:
     from serve.setup.register import RegisterOptions
 
-# Directory of the backups of clients' files, in the directory of the indexes.
+# Directory for backups of clients' configuration files, below the directory of the indexes.
 BACKUP_DIRECTORY: Final = "backups"
 
 ClientOption = Annotated[
@@ -23,7 +23,7 @@ ClientOption = Annotated[
     typer.Option(metavar="NAME", help="MCP client to register with. Without it, show all clients."),
 ]
 ProjectOption = Annotated[
-    Path | None, typer.Option(help="Use the client's file in this project, not your own.")
+    Path | None, typer.Option(help="Use the client's file in this project, not the one for all projects.")
 ]
 FileOption = Annotated[Path | None, typer.Option(help="Configuration file of another client. Needs --shape.")]
 ShapeOption = Annotated[

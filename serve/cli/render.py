@@ -297,8 +297,8 @@ def _format_related_commits(commits: Sequence[RelatedCommit]) -> Iterator[Text]:
     if commits:
         yield Text("Related commits in the file's history (context, not proof):", style="dim")
     for commit in commits:
-        row = Text().append(f"    {commit.commit_sha[:SHA_DIGITS]}", style="dim")
-        row.append(f"  {commit.commit_date[:10]}  {escape_line(commit.commit_author)}  ")
+        row = _format_sha_and_date(commit.commit_sha, commit.commit_date)
+        row.append(f"  {escape_line(commit.commit_author)}  ")
         yield row.append(format_message_lines(commit.commit_message)[0])
     if commits:
         yield Text()
@@ -338,19 +338,18 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         "compatibility": str(status.verdict) if status.verdict else "<none>",
     }
     if status.index_holder:
-        from serve.index_status import (
-            describe_copy,
-        )  # imports the database, which the other fields do not need
+        # Imported here, because it imports the database, which other commands do not need.
+        from serve.index_status import describe_copy
 
         fields["source"] = describe_copy(status.index_holder, status.indexed_at)
     remedy = status.verdict.remedy if status.verdict else None
     if status.is_being_updated and status.verdict and status.verdict.has_no_finished_run:
-        remedy = None  # the run does it
+        remedy = None  # the current run does what the remedy says
     if remedy and remedy not in fields["compatibility"]:
         fields["remedy"] = add_path_to_command(remedy)
     if status.vector_share < 1:
-        others = "an index run" if status.is_being_updated else "`lineage index`"
-        fields["vectors"] = f"{text.describe_vector_share(status.vector_share)}; {others} adds the others"
+        run = "an index run" if status.is_being_updated else "`lineage index`"
+        fields["vectors"] = f"{text.describe_vector_share(status.vector_share)}; {run} adds the others"
     if status.branch_patterns:
         fields["branches"] = f"HEAD, {', '.join(status.branch_patterns)}"
     if status.cache:

@@ -45,7 +45,7 @@ STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "re
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Minimum width of the names in a table, for a terminal of 80 columns; on a wider one they may take half of its width. A
+# Maximum width of the names in a table, for a terminal of 80 columns; on a wider one they may take half of its width. A
 # longer path is cut at its start, because the file name is at its end.
 NAME_COLUMNS: Final = 44
 INDENT: Final = "  "

@@ -264,7 +264,7 @@ def _run_prompt(path: Path, output_format: Format) -> None:
     import readline
 
     history = config.load_settings().home / HISTORY_FILE
-    # A folder or pipe of this name is neither read nor written.
+    # A directory or pipe of this name is neither read nor written.
     has_history = history.is_file() or (history.parent.exists() and not history.exists())
     if has_history:
         history.touch(mode=0o600)

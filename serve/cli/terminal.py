@@ -158,7 +158,7 @@ def _select_command(app: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Exit code of an error, and its message for stderr; empty for a signal and for a closed pipe."""
+    """Exit code of an error, and its message for stderr. The message is empty for a signal and for a closed pipe."""
 
     message: str
     exit_code: int
@@ -285,5 +285,5 @@ def print_warning(text: str) -> None:
 
 def print_note(text: str) -> None:
     """Print a note on stderr, without a prefix."""
-    with suppress(OSError):  # stderr may be a file on a full disk, which must not stop the command
+    with suppress(OSError):  # stderr may be on a full disk; the command continues
         typer.echo(escape_controls(add_path_to_commands(text)), err=True)

@@ -47,7 +47,7 @@ from serve.errors import BadRequest, Cancelled
 from serve.index_status import IndexStatus
 from serve.text import escape_controls, escape_line, format_commit_count, format_path_arguments
 
-# Wait for more bytes after Esc. An arrow key sends Esc and two more bytes, on a slow line within 50 ms.
+# Time to wait for more bytes after Esc. An arrow key sends Esc and two more bytes, on a slow line within 50 ms.
 ESCAPE_SECONDS: Final = 0.15
 # ANSI colors, so that the terminal's theme keeps them readable on a light or dark background.
 STYLE: Final = Style(

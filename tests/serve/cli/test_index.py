@@ -189,7 +189,7 @@ def test_branch_that_names_no_commit(
     repo.git("tag", "file", repo.git("hash-object", "-w", "--stdin", stdin=b"text"))
     assert run_lineage("index", repo.path, "--branch", pattern) == 2
     error = capsys.readouterr().err
-    assert f"What matches {pattern!r} is no commit of this clone." in error
+    assert f"{pattern!r} matches only references to objects that are no commits of this clone." in error
     assert "Did you mean" not in error and "`git for-each-ref` lists all with their types." in error
     assert not home.exists()
 
