@@ -1,6 +1,6 @@
 """Answers to calls about several items: questions, patterns, or commits and paths.
 
-A failed item has its error in its place, and items above a limit are named but not answered.
+The error of a failed item takes the place of its answer. Items beyond a limit are named, but not answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stores.errors import LineageError
 
 # Longest part of an argument that an answer repeats, in characters.
 MAX_SHOWN_ARGUMENT: Final = 200
-# Items of a list that a call answers. Each scans the index or git anew.
+# Maximum number of items of a list that a call answers, because each scans the index or git anew.
 MAX_ITEMS: Final = 10
 # Maximum number of items that a note about omitted ones names.
 MAX_NAMED: Final = 10
@@ -39,7 +39,7 @@ class ShortenedAnswer(NamedTuple):
 
 
 class ItemAnswer(NamedTuple):
-    """Complete answer to one item of a list. `size`: the share that it needs. `shorten`: cuts it to a share."""
+    """Answer to one item of a list. `size`: the share that the complete answer needs. `shorten`: cuts it to a share."""
 
     size: int
     shorten: Callable[[int], ShortenedAnswer]
@@ -54,9 +54,9 @@ def answer_items(
 ) -> CallToolResult:
     """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
-    `items`: the arguments of each; only the answered and named ones are read. `count`: their number. `min_share`: least
-    share of an item, even if all shares together exceed the budget. A single item is answered like a call without a
-    list. Raises LineageError if all items fail.
+    `items`: the arguments of each item; only the answered and named items are read. `count`: number of all items.
+    `budget`: limit of the sizes of all answers together. `min_share`: least share of an item, even if all shares
+    together exceed the budget. A single item is answered like a call without a list. Raises LineageError if all fail.
     """
     iterator = iter(items)
     answered = [*islice(iterator, MAX_ITEMS)]
@@ -148,9 +148,10 @@ def build_find_result(
     detail: Detail,
     max_tokens: int | None,
 ) -> CallToolResult:
-    """Return the result of `find_pattern`. `answers` may be fewer than `queries`.
+    """Return the result of `find_pattern`. `max_tokens`: limit for all answers together; None for no limit.
 
-    In the structured content, `more` has the answers after the first, and `left_out` the questions without one.
+    `answers` may be fewer than `queries`. In the structured content, `more` has the answers after the first, and
+    `left_out` has the queries without an answer.
     """
     max_answer_tokens = None if max_tokens is None else max(1, max_tokens // len(answers))
     shortened: list[FindAnswer | LineageError] = []
@@ -177,9 +178,9 @@ def build_find_result(
 
 
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
-    """Return the text of the answers to several questions; those beyond the last answer are named as left out.
+    """Return the text of the answers to queries. Queries without an answer are named as left out.
 
-    Of a commit that is shown above, or whose copy is, the place is named instead of its patch. The hint of an earlier
+    If a commit or a copy of it is already shown above, its place is named instead of its patch. The hint of an earlier
     answer is not repeated.
     """
     blocks: list[str] = []

@@ -2,8 +2,9 @@
 
 Also the structured content of answers.
 
-Messages, names and diffs are by the authors of commits. Bodies of messages are quoted and diffs fenced; subjects,
-authors and paths follow a fixed prefix on their line. Control characters are escaped.
+Messages, names and diffs come from the authors of commits and must not look like text of this program. So bodies of
+messages are quoted and diffs fenced; subjects, authors and paths follow a fixed prefix on their line. Control
+characters are escaped.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from serve.text import (
 )
 from stores.errors import LineageError
 
-# Longest part of a line of code that is shown in the evolution of lines, in characters.
+# Maximum characters of a line of code in the evolution of lines, or of a subject in the history of a symbol.
 MAX_LINE_CHARS: Final = 80
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
@@ -78,13 +79,13 @@ def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = No
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:
-    """Return the text of an answer of `explain_change`: the commits, related commits, limitations and the hint."""
+    """Return the text of an answer of `explain_change`: the commits, related and earlier ones, leads and notes."""
     details = answer.meta.explain
     first, last = details.lines_queried
     shown, total = len(answer.hits), details.commits_unique
     shown_note = f", {shown} shown" if shown < total else ""
-    asked = f"Line {first}" if first == last else f"Lines {first}-{last}"
-    lines = [f"{asked}: {format_commit_count(total)}{shown_note}"] if total else []
+    range_label = f"Line {first}" if first == last else f"Lines {first}-{last}"
+    lines = [f"{range_label}: {format_commit_count(total)}{shown_note}"] if total else []
     path = ""
     for number, hit in enumerate(answer.hits, 1):
         lines += _format_explain_hit(number, hit, path)
@@ -109,7 +110,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
 
 
 def format_search_answer(answer: ChangeSearchAnswer) -> str:
-    """Return the text of an answer of `search_changes`: the count, the commits, then what limits them."""
+    """Return the text of an answer of `search_changes`: the count, the commits, then the notes."""
     details = answer.meta.search
     lines = [f"{details.count}, {details.order} first" if details.commits > 1 else details.count]
     numbers: dict[str, int] = {}
@@ -120,7 +121,7 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
 
 
 def format_trace_answer(answer: TraceAnswer) -> str:
-    """Return the text of the history of a symbol: its place and the counts, the changes, then what limits them."""
+    """Return the text of the history of a symbol: its place and the counts, the changes, then the notes."""
     details = answer.meta.trace
     lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count]
     place = ""
@@ -313,7 +314,7 @@ def _format_lead(lead: EvolutionLead) -> str:
 
 
 def _shorten(line: str) -> str:
-    """Return a line of code without indentation, cut to `MAX_LINE_CHARS`."""
+    """Return a line without indentation, cut to `MAX_LINE_CHARS`."""
     text = escape_line(line).strip()
     return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
 
@@ -335,7 +336,7 @@ def _format_line_counts(added: int, removed: int) -> str:
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the author's day, and the commit's in parentheses; only the commit's without an author date."""
+    """Return the author's day with the commit's in parentheses, or only the commit's if there is no author date."""
     return f"{author_date[:10]} (committed {commit_date[:10]})" if author_date else commit_date[:10]
 
 
@@ -359,4 +360,5 @@ def _fence(text: str | None, language: str = "diff") -> Iterator[str]:
 
 
 def _format_note(note: str | None) -> list[str]:
+    """Return the line of a note, or no line."""
     return [f"Note: {escape_line(note)}"] if note else []

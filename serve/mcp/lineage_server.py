@@ -1,7 +1,7 @@
 """`lineage-mcp` command: MCP server that answers about the history of repositories, on stdio.
 
-It answers about the repository that a call names, else about that of its PATH argument or working directory, else
-about the repository of the client's first MCP root that is in one.
+It answers about the repository that a call names. If a call names none, it answers about the repository of its PATH
+argument or working directory. If that is not in a repository, it uses the client's first MCP root that is in one.
 """
 
 from __future__ import annotations
@@ -215,6 +215,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             return answer_items(items, len(patterns), limit, 1, search)
 
         result = search_all(tools.to_list(pattern))
+        # A text without hits may be a list of patterns in JSON.
         texts = tools.parse_json_list(pattern) if isinstance(pattern, str) else []
         return search_all(texts) if texts and not (result.structured_content or {})["hits"] else result
 
@@ -331,8 +332,8 @@ def _show_commit(
 ) -> ItemAnswer:
     """Show one commit or file; see `answer_items`, whose budget is `max_tokens`.
 
-    `described`: commits of earlier items, whose message the texts of later ones do not repeat. With several paths, the
-    files that a commit changes are not listed for each path that it does not change.
+    `described`: commits of earlier items, whose message the texts of later ones do not repeat. `has_several_paths`: the
+    error for a path that the commit does not change omits the files that it changes.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
@@ -361,7 +362,7 @@ def _show_commit(
 
 
 def _limit_changes(k: int, max_tokens: int | None) -> int:
-    """Return how many changes of a symbol to show, at most `k` and as many as fit a number of tokens."""
+    """Return how many changes of a symbol to show: at most `k`, and at most as many as fit `max_tokens`."""
     fitting = DEFAULT_CHANGES if max_tokens is None else max_tokens // CHANGE_TOKENS
     return max(1, min(k, DEFAULT_CHANGES, fitting))
 
@@ -393,7 +394,7 @@ def _reserve_tokens(max_tokens: int | None) -> int | None:
 
 
 def _add_related_files(result: CallToolResult, file: str, path: Path, home: Path) -> CallToolResult:
-    """Add the files that change together with `file`, or with that of a traced symbol, or why there are none."""
+    """Add the files that change together with `file` or the file of a traced symbol, or a note why there are none."""
     from serve.analysis.related_files import find_related_files
 
     answer = result.structured_content or {}

@@ -73,7 +73,10 @@ class MindmapServer:
 def create_mindmap_server(
     directory: Path, session: str = "", is_stopping: Callable[[], bool] = lambda: False
 ) -> MindmapServer:
-    """Return a server for the mindmaps in a data directory. The other arguments are those of `UserMessages`."""
+    """Return a server for the mindmaps in a data directory.
+
+    `session`, `is_stopping`: as in `UserMessages`; an empty `session` becomes a random id.
+    """
     store = MapStore(directory)
     watcher = Watcher(store, find_git)
     messages = UserMessages(store, session or secrets.token_hex(8), is_stopping)

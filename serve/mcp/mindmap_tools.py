@@ -354,7 +354,7 @@ def _find_git_sync_problem(workspace: str) -> str:
 
 
 def _contains(workspace: str | None, directory: str) -> bool:
-    """Return True if the directory is the workspace or inside it, as an agent may run in a subdirectory."""
-    return bool(workspace) and Path(validation.resolve_symlinks(directory)).is_relative_to(
-        validation.resolve_symlinks(workspace or "")
-    )
+    """Check whether a directory is the workspace of a map or below it. A map may have no workspace."""
+    if not workspace:
+        return False
+    return Path(validation.resolve_symlinks(directory)).is_relative_to(validation.resolve_symlinks(workspace))

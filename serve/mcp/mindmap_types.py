@@ -114,7 +114,7 @@ class CodeChangeInput(_ToolInput):
 
 
 class _ToolOutput(BaseModel):
-    """Answer of a tool. Only one that carries messages of the user has the further field `fromUser`."""
+    """Answer of a tool. If there are messages of the user, it has them in a further field `fromUser`."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, extra="allow"
@@ -304,9 +304,9 @@ def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> M
 
 
 def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
-    """Return the outline lines that fit into an answer, and the number of other nodes.
+    """Return the outline lines that fit into an answer, and the number of nodes that no line shows.
 
-    Nodes that a line counts as hidden below it are not among them.
+    That number omits the nodes that a line counts as hidden below it.
     """
     if query:
         nodes = list(tree.find_nodes(document, query, start_id))

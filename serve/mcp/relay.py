@@ -6,8 +6,8 @@ in this process; see `lineage_server` and `mindmap_server`.
 
 If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
 next message. It repeats the handshake without showing its answer to the client, and sends unanswered requests again.
-Tools of lineage only read, so that is safe. A call of a mindmap tool is answered with an error instead, as it may have
-changed a map. Batches (arrays of messages) are passed on; a lost one is neither repeated nor answered with an error.
+Lineage tools only read, so their calls can be repeated. A lost call of a mindmap tool may have changed a map, so it is
+answered with an error. Batches (arrays of messages) are passed on; a lost one is neither repeated nor answered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths
 from stores import locks
 from stores.errors import LineageError, from_os_error
 
-# A request that crashed two daemons would probably crash a third, and fail the requests of other clients.
+# Maximum number of times that a request is sent. One that crashed two daemons would probably crash a third, and so fail
+# the requests of other clients.
 MAX_SENDS: Final = 2
 # Longest wait for outstanding answers after the client has disconnected.
 EXIT_SECONDS: Final = 1.0
@@ -100,7 +101,7 @@ class Relay:
         self._connection: socket.socket | None = None
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
-        self._initialized = b""
+        self._initialized = b""  # line of the notification
         # False after an error, as for a client of a later protocol: then a later session must not repeat the handshake.
         self._is_initialized = False
         # The reader removes requests without the lock: it must continue to read while a large message is being sent.
@@ -244,12 +245,11 @@ class Relay:
 
     def _reject_repeated_requests(self) -> None:
         """Answer with an error each request that was sent MAX_SENDS times."""
-        reason = "because the daemon ended or was suspended"
-        message = f"This request was lost {MAX_SENDS} times, {reason}. {self._crash_hint}"
         repeated = [
             request_id for request_id, request in self._unanswered.items() if request.sends >= MAX_SENDS
         ]
-        self._reject_requests(repeated, message)
+        reason = f"This request was lost {MAX_SENDS} times, because the daemon ended or was suspended."
+        self._reject_requests(repeated, f"{reason} {self._crash_hint}")
 
     def _reject_requests(self, request_ids: Sequence[int | str], message: str) -> None:
         for request_id in request_ids:
@@ -275,9 +275,8 @@ def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[s
     arguments = (client_id, *watched_maps) if server.takes_client else ()
     command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
-        subprocess.Popen(
-            command, stdin=server_end.fileno(), stdout=server_end.fileno()
-        )  # ends with the connection
+        # The process ends when the connection is closed.
+        subprocess.Popen(command, stdin=server_end.fileno(), stdout=server_end.fileno())
     return connection
 
 

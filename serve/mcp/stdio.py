@@ -39,7 +39,7 @@ from serve import logs, process
 
 _ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
 _VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
-# Clients write the id of a message at its start or its end. Patterns find it in a message whose JSON is not valid.
+# Patterns of the id in a message whose JSON is invalid. Clients write the id at the start or the end of a message.
 _ID_PATTERNS: Final = (
     re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
     re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
@@ -63,7 +63,7 @@ def create_server(
 ) -> MCPServer[Any]:
     """Return a server with these tools, which sends no notifications of changes.
 
-    `has_tools_only`: do not advertise prompts and resources, as it has none.
+    `has_tools_only`: the server has no prompts and resources, and does not advertise them.
     """
     server = _StdioServer(
         name,

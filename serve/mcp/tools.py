@@ -61,7 +61,7 @@ PROGRESS_SECONDS: Final = 2.0
 ResultType = TypeVar("ResultType")
 # A client that announces roots may never answer `roots/list`.
 ROOTS_TIMEOUT_SECONDS: Final = 5.0
-# Null as the type of an optional argument. The schema omits it: it would cost as many tokens as the description.
+# Null as the type of an optional argument. Schemas omit this type: it would cost as many tokens as a description.
 HiddenNull = SkipJsonSchema[None]
 
 
@@ -88,7 +88,7 @@ else:
 def describe_list(description: str | None = None, item_type: str = "string") -> WithJsonSchema:
     """Return the schema of a list of texts or objects, for an argument whose own schema would be longer.
 
-    It may also accept a single text. The description names the fields of objects; errors describe wrong ones.
+    The argument may also accept a single text. The description names the fields of objects; errors describe wrong ones.
     """
     return WithJsonSchema({"description": description, "type": "array", "items": {"type": item_type}})
 
@@ -118,14 +118,14 @@ def create_tool(
     description: str | None = None,
     returns_text: bool = False,
 ) -> Tool:
-    """Return a tool that runs `function` and rejects unknown arguments. An ordinary function runs in a thread.
+    """Return a tool that runs `function` and rejects unknown arguments. A function that is not async runs in a thread.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
-    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. Their commands get the PATH
-    argument that an ordinary function has set. `returns_text`: see `_StrictTool`.
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. Commands in these texts get the
+    PATH argument that a function in a thread has set. `returns_text`: see `_StrictTool`.
     """
     wrapped = _wrap_function(function)
-    # The library types its result as `Tool`, although it is of the class that the method is called on.
+    # `from_function` is typed to return a `Tool`, but returns an instance of the class it is called on.
     tool = cast(
         "_StrictTool",
         _StrictTool.from_function(wrapped, title=title, description=description, annotations=annotations),
@@ -179,12 +179,12 @@ class _StrictTool(Tool):
 
 
 def to_list(value: str | list[str]) -> list[str]:
-    """Return the distinct items of a list argument, or the only one."""
+    """Return the distinct texts of an argument that is a text or a list of texts."""
     return [value] if isinstance(value, str) else [*dict.fromkeys(value)]
 
 
 def parse_json_list(text: str) -> list[str]:
-    """Return the texts of a list in JSON, as which some clients send a list; empty for any other text."""
+    """Return the texts of a JSON list, since some clients send a list as JSON. Empty for any other text."""
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -351,7 +351,7 @@ class QueuedCalls:
             reporter.cancel()
 
     async def _report_progress(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Report the seconds since the call, until cancelled. A client that sent no token gets nothing."""
+        """Report the seconds since the call, until cancelled. A client that sent no progress token gets no reports."""
         started_at = time.monotonic()
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
             while True:

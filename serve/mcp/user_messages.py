@@ -24,13 +24,13 @@ from serve.viewer import discovery
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap, format_file_name
 
-# While a call waits for an answer, it checks for a change of the map in this interval.
+# Interval at which a call that waits for an answer checks for a change of the map.
 POLL_SECONDS: Final = 0.25
-# In this interval it also checks whether the page is open, with a local HTTP request. A page that is loaded again, or
-# whose viewer restarts, is back before the next check, so only several negative checks in a row end a wait.
+# Interval at which such a call also checks whether a page is open, with a local HTTP request.
 PAGE_CHECK_SECONDS: Final = 5.0
+# Negative checks in a row that end a wait. After one, the page may come back: it was reloaded, or its viewer restarted.
 CHECKS_WITHOUT_PAGE: Final = 2
-# Interval of these checks until the first one that finds the page open, so that a wait without a page ends soon.
+# Interval of these checks until the first one that finds a page open, so that a wait without a page ends soon.
 FIRST_PAGE_SECONDS: Final = 1.0
 
 
