@@ -58,7 +58,7 @@ class NamedRepository:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """First tag that contains a commit, which is the one with the oldest date, with this date."""
+    """First release of a commit: of the tags that contain the commit, the one with the oldest `date`."""
 
     tag: str
     date: str
@@ -195,7 +195,7 @@ def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: t
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Return `value`, the JSON value under the key `name`, without those of its optional fields that are empty."""
+    """Return `value` without its empty optional fields. `name`: key of `value` in the answer."""
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
         return value

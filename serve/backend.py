@@ -100,7 +100,7 @@ class InProcessBackend:
 
 
 class DaemonBackend:
-    """Backend that asks the daemon, or `fallback` if no daemon can be started."""
+    """Backend that asks the daemon, or `fallback` if the daemon is unavailable."""
 
     def __init__(self, home: Path, precision: Precision, fallback: InProcessBackend) -> None:
         from serve.daemon.client import DaemonClient
@@ -167,7 +167,7 @@ class ModelCache:
             return self._encoders[name]
 
     def get_cross_encoder(self, precision: Precision) -> CrossEncoder:
-        """Return the cross-encoder, which loads its model at the first question."""
+        """Return the cross-encoder, which loads its model at the first query."""
         with self._lock:
             if precision not in self._cross_encoders:
                 from pipeline.encoders.cross_encoder import CrossEncoder

@@ -28,7 +28,7 @@ DEFAULT_LINES: Final = 50
 
 # Default limit of `trace_symbol`: changes of an answer.
 DEFAULT_CHANGES: Final = 20
-# Definitions at HEAD that the text of an answer lists at most. An overloaded function has several.
+# Maximum number of definitions at HEAD in the text of an answer. An overloaded function has several.
 MAX_SHOWN_PLACES: Final = 12
 MAX_SYMBOL_LENGTH: Final = 1_000
 SYMBOL_HINT: Final = "Give a name, `Class.method`, or `PATH:Class.method`."
@@ -130,7 +130,7 @@ class ChangeSearchDetails:
 
     @property
     def count(self) -> str:
-        """Both counts as a phrase: `17 commits, all shown`."""
+        """`commits` and `shown` as a phrase: `17 commits, all shown`."""
         commits = format_commit_count(self.commits)
         if self.shown == self.commits:
             return f"{commits}, all shown" if self.commits > 1 else commits

@@ -142,7 +142,7 @@ class EvidenceLoader:
     def find_referring_commits(
         self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
     ) -> frozenset[str]:
-        """Return the commits whose message names one of the numbers, and the commits that such a pull request merged.
+        """Return the commits whose message names one of the numbers, and those that one of these pull requests merged.
 
         A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
 
@@ -167,7 +167,10 @@ class EvidenceLoader:
         return frozenset(merged_commits.union(*(naming_commits[number] for number in confirmed_numbers)))
 
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return for each given commit with possible copies those that have the same patch, by its SHA."""
+        """Return the copies of commits, which have the same patch, by the sha of the given commit.
+
+        A commit without possible copies is left out. One whose possible copies have other patches has an empty tuple.
+        """
         new_shas = [sha for sha in shas if sha not in self._possible_copies]
         if self.find_candidates and new_shas:
             found = self.find_candidates(new_shas)

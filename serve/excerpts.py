@@ -44,7 +44,7 @@ _SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
 # Files and changed lines of a search hit in a reduced answer.
 MAX_REDUCED_FILES: Final = 3
 MAX_REDUCED_LINES: Final = 2
-# Longest sentence of a body in a reduced answer, in characters, and its least words. Shorter ones are headings.
+# Maximum characters and minimum words of the sentence of a body in a reduced answer. Shorter ones are headings.
 MAX_SENTENCE_CHARS: Final = 160
 MIN_SENTENCE_WORDS: Final = 3
 # Changed lines of each commit in a reduced explanation, where the message matters more than the diff.
@@ -158,7 +158,7 @@ def select_changed_lines(diff: str, rate: Callable[[str], int], max_lines: int) 
 
 
 def truncate_diff(diff: str, terms: Collection[str]) -> str:
-    """Truncate a diff to the window of `EXCERPT_LINES` lines with the most terms, and each line as `truncate_line`."""
+    """Truncate a diff to the window of `EXCERPT_LINES` lines with the most terms, and each line by `truncate_line`."""
     narrow_diff = "\n".join(map(truncate_line, diff.split("\n")))
     if len(_split_lines(diff)) <= EXCERPT_LINES:
         return narrow_diff
@@ -222,8 +222,9 @@ def limit_tokens(
 ) -> AnswerType:
     """Remove parts of an answer until it has at most about `max_tokens` tokens.
 
-    Removed are diffs, then leads, earlier commits and related commits of an explanation, then hits except the first; of
-    each kind the last comes first. `max_tokens`: None for no limit. `render`: returns the text whose length counts.
+    Parts are removed in this order: diffs; leads, earlier commits and related commits of an explanation; hits except
+    the first. Of each kind, the last part is removed first. `max_tokens`: None for no limit. `render`: returns the text
+    whose length counts.
     """
     while max_tokens is not None and len(render(answer)) > max_tokens * CHARS_PER_TOKEN:
         shortened = _remove_last_diff(answer) or _remove_last_item(answer) or _remove_last_hit(answer)
@@ -381,7 +382,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
-    """Return `MAX_LEADS` leads in their order. The first lead of each line is preferred to further leads of a line."""
+    """Return at most `MAX_LEADS` leads in their order. First leads of lines are preferred to second ones, and so on."""
     lead_counts: Counter[int] = Counter()
     ranks = []
     for index, lead in enumerate(leads):
@@ -424,7 +425,10 @@ def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
 
 
 def _remove_last_item(answer: AnswerType) -> AnswerType | None:
-    """Return a copy without the last lead, else the last earlier commit, else the last related commit; None if none."""
+    """Return a copy without its last lead, else its last earlier commit, else its last related commit.
+
+    Return None if it has none of these.
+    """
     if not isinstance(answer, ExplainAnswer):
         return None
     details = answer.meta.explain

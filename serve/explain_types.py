@@ -196,7 +196,7 @@ class ExplainedLine:
 class ExplainAnswer:
     """Answer of `explain_change`. Only `hits` and `meta` are part of the JSON.
 
-    - `lines`: the explained lines, for the web page.
+    - `lines`: the explained lines, for terminals and excerpts.
     - `is_transient`: True if the index was busy or git failed. The same request may soon have a better answer, so this
       one is not cached.
     - `has_failed`: True if git failed. The limitation says how.

@@ -22,7 +22,7 @@ class FindRequest:
 
     - `text`: the question, or words or code of the change.
     - `k`: number of commits to return.
-    - `since`, `until`: dates or ages as the user typed them, such as `2 weeks ago`.
+    - `since`, `until`: dates or ages as the user typed them, such as `2024-01-31` or `30d`.
     - `path`: gitignore pattern. `author`: part of a name or e-mail address.
     - `commit_range`: range of commits in git's syntax.
     - `rerank`: order the candidates by the reranker.

@@ -55,8 +55,8 @@ def compute_signal_exit_code(number: int) -> int:
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt in the body on SIGINT, SIGTERM and SIGHUP.
 
-    Yields the last received signal. A signal that is ignored (as SIGHUP under nohup) or has a handler stays so. An
-    import postpones the exception, because C extensions would lose it or crash.
+    Yields the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another handler stay so.
+    An import postpones the exception, because C extensions would lose it or crash.
     """
     received_signal = ReceivedSignal()
 

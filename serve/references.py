@@ -172,7 +172,7 @@ def describe_evidence(
 ) -> str:
     """Return a phrase such as `#12 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
 
-    References that `shown_message`, the part of the message that the answer shows, has already are left out.
+    `shown_message`: part of the message that the answer shows. References in this part are left out.
     """
     shown_names = {reference.text for reference in _find_references(shown_message, ())}
     names = [

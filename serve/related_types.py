@@ -147,7 +147,7 @@ class RelatedDetails:
 
     @property
     def count(self) -> str:
-        """Both counts as a phrase: `50 commits; 3 with more than 30 files do not count for related files`."""
+        """`commits` and `large_commits` as a phrase: `50 commits; 3 with more than 30 files do not count ...`."""
         verb = "does" if self.large_commits == 1 else "do"
         omitted = (
             f"; {self.large_commits:,} with more than {self.max_files} files {verb} not count for related files"

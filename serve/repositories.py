@@ -58,8 +58,8 @@ def find_index(home: Path, repository: Repository) -> IndexLocation | None:
 def list_repositories(home: Path) -> list[NamedRepository]:
     """Return the repositories that have an index, sorted by name.
 
-    The name of a repository is that of its directory, without `.git`. If several repositories have the same directory
-    name, it is the path.
+    The name of a repository is that of its directory, without `.git`. Repositories whose directories have the same name
+    are named by their paths.
     """
     paths = sorted({location.path for location in list_indexes(home) if location.database.exists()})
     counts = Counter(map(_get_name, paths))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,12 +26,12 @@ def serve_command(
     unload_after: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Unload the models after this idle time. 0: never. [600]"
+            min=0, metavar="SECONDS", help="Unload the models after this idle time. 0: never. [default: 600]"
         ),
     ] = None,
     leave_after: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Exit after this idle time. 0: never. [3600]"),
+        typer.Option(min=0, metavar="SECONDS", help="Exit after this idle time. 0: never. [default: 3600]"),
     ] = None,
 ) -> None:
     """Run the shared daemon in the foreground.
@@ -55,7 +56,7 @@ def status_command(*, as_json: JsonOption = False) -> None:
     """Show whether the daemon is running, for how long, and what it has loaded."""
     report = _create_client().fetch_status()
     if as_json:
-        fields = {"running": False} if report is None else {"running": True, **_to_dict(report)}
+        fields = {"running": False} if report is None else {"running": True, **asdict(report)}
         print_raw(format_json(fields, indent=2))
     else:
         typer.echo(NOT_RUNNING if report is None else "\n".join(_format_status(report)))
@@ -67,7 +68,7 @@ def list_command(*, as_json: JsonOption = False) -> None:
     report = _create_client().fetch_status()
     indexes = report.holdings if report else ()
     if as_json:
-        print_raw(format_json([_to_dict(index) for index in indexes], indent=2))
+        print_raw(format_json([asdict(index) for index in indexes], indent=2))
         return
     for index in indexes:
         size = f"{format_count(index.hunks, 'hunk')}, {_format_megabytes(index.bytes)}"
@@ -109,9 +110,3 @@ def _format_duration(seconds: float) -> str:
 
 def _format_megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB"
-
-
-def _to_dict(value: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(value)

@@ -23,7 +23,7 @@ from serve.find_types import FindAnswer, FindRequest
 from stores import errors, locks
 from stores.errors import LineageError
 
-# A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
+# Longest wait for data. A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
 # Longest wait for the status, which the daemon reports within a millisecond, even while it works on requests.
 STATUS_TIMEOUT_SECONDS: Final = 10.0
@@ -61,7 +61,7 @@ class _Connection(HTTPConnection):
 
 @dataclass(frozen=True, slots=True)
 class DaemonClient:
-    """Client of the daemon of an index directory. Its methods raise DaemonUnavailable if there can be no daemon.
+    """Client of the daemon of an index directory. Its methods raise DaemonUnavailable if no daemon can be used.
 
     `precision`: numeric precision of the cross-encoder. `timeout_seconds`: longest wait for data from the daemon.
     """
@@ -188,11 +188,13 @@ class DaemonClient:
                     f"The daemon (process {pid}) is suspended.",
                     hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
                 )
+            # A daemon that works on a long request reports its status, but one that hangs does not.
             if timeout_seconds > STATUS_TIMEOUT_SECONDS and time.monotonic() > next_status:
                 try:
                     self.fetch_status()
                 except DaemonUnavailable:
-                    if not select.select([connection], [], [], 0)[0]:
+                    has_responded_meanwhile = bool(select.select([connection], [], [], 0)[0])
+                    if not has_responded_meanwhile:
                         raise
                 next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
         raise TimeoutError

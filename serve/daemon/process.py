@@ -37,7 +37,7 @@ from stores.locks import Deadline
 
 DIRECTORY_NAME: Final = "daemon"
 SOCKET_NAME: Final = "socket"
-# Limit of a Unix socket's path, including the final zero byte: 108 bytes on Linux, 104 on macOS.
+# Longest path of a Unix socket on macOS, without its final zero byte. Linux allows 107 bytes.
 MAX_SOCKET_PATH_BYTES: Final = 103
 # Parent of the socket's directory if the default path is too long. TMPDIR may differ between programs of one user.
 SHORT_DIRECTORY: Final = Path("/tmp")  # noqa: S108 - the owner of the directory in it is checked
@@ -70,7 +70,7 @@ GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
 # Target of the request that turns its connection into an MCP session.
 MCP_TARGET: Final = "/mcp"
 STOP_TARGET: Final = "/stop"
-# Status of a daemon that ended before it responded.
+# Stands for the status of a daemon that ended before it responded.
 NO_STATUS: Final = 0
 STATUS_SWITCHING_PROTOCOLS: Final = 101
 STATUS_ERROR: Final = 400

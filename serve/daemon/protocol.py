@@ -74,7 +74,7 @@ class McpCall:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """Error response: a LineageError. `class_name` is empty unless the class is one of `_ERROR_CLASSES`."""
+    """LineageError in a response. `class_name` is empty unless the class is one of `_ERROR_CLASSES`."""
 
     class_name: str
     message: str

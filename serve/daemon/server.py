@@ -250,7 +250,7 @@ class _CallHandler(_BaseHandler):
             task.result()  # raises an unexpected error of the call
 
     def on_connection_close(self) -> None:
-        """Stop the work on the call, because its client has ended or waited for too long. A waiting call ends now."""
+        """Cancel the call, because its client has ended or waited for too long. A call without a slot ends at once."""
         self.cancelled.set()
         if self.task:
             self.task.cancel()
