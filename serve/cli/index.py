@@ -258,7 +258,8 @@ def _run_index(
         _warn_about_defaults(location, encoder_name, options)
     # Selected here, so that an unavailable provider is an error before --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
-    workers, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
+    workers = options.workers or count_usable_cpus()
+    threads = _compute_encoder_threads(options)
     configure_malloc()
     from pipeline.run import IndexRun
 

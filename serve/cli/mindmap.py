@@ -181,7 +181,8 @@ def export_command(
     from mindmap.export import FORMATS
 
     text = FORMATS[export_format](_load_mindmap(mindmap_id)).rstrip("\n")
-    print_raw((escape_json_controls if export_format == ExportFormat.JSON else escape_controls)(text))
+    escape = escape_json_controls if export_format is ExportFormat.JSON else escape_controls
+    print_raw(escape(text))
 
 
 def _build_server_program() -> register.ServerProgram:

@@ -113,7 +113,7 @@ def format_message_lines(message: str) -> list[str]:
     lines = [line.strip() for line in escape_controls(message).splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
     ellipsis = ["…"] if len(body) > MAX_BODY_LINES else []
-    return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
+    return [lines[0], *body[:MAX_BODY_LINES], *ellipsis]
 
 
 def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails) -> str:

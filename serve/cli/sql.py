@@ -177,7 +177,7 @@ def _format_cell(value: object) -> str:
         case float():
             return f"{value:.4f}"
         case _:
-            return " ".join(_to_text(value).split("\n"))
+            return _to_text(value).replace("\n", " ")
 
 
 def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:

@@ -27,8 +27,10 @@ class Mode(StrEnum):
     @property
     def fields(self) -> dict[str, bool]:
         """Fields of `IndexOptions` that select this mode."""
+        if self is Mode.STANDARD:
+            return {}
         confirmation = {"yes": True} if self is Mode.REBUILD else {}
-        return {} if self is Mode.STANDARD else {self.value: True} | confirmation
+        return {self.value: True} | confirmation
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def answer_items(
     if count == 1:
         text, content, _ = answer_item(answered[0]).shorten(budget)
         return build_call_result(text, content)
-    answers = [_answer_or_describe(item, answer_item) for item in answered]
+    answers = [_try_to_answer(item, answer_item) for item in answered]
     _raise_if_all_failed(answers)
     sizes = [answer.size if isinstance(answer, ItemAnswer) else 0 for answer in answers]
     blocks: list[str] = []
@@ -84,7 +84,7 @@ def answer_items(
     return build_call_result("\n\n".join(blocks), structured)
 
 
-def _answer_or_describe(
+def _try_to_answer(
     item: Mapping[str, str], answer_item: Callable[[Mapping[str, str]], ItemAnswer]
 ) -> ItemAnswer | LineageError:
     check_cancelled()

@@ -193,19 +193,19 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, HitsResult]:
         request = ChangeSearchRequest(
-            "",
-            regex,
-            added,
-            removed,
-            oldest,
-            min(limit, MAX_COMMITS),
-            MAX_FILES,
-            MAX_LINES,
-            path,
-            since,
-            until,
-            author,
-            range,
+            "",  # replaced by each pattern
+            is_regex=regex,
+            only_added=added,
+            only_removed=removed,
+            oldest_first=oldest,
+            limit=min(limit, MAX_COMMITS),
+            max_files=MAX_FILES,
+            max_lines=MAX_LINES,
+            path=path,
+            since=since,
+            until=until,
+            author=author,
+            commit_range=range,
         )
         resolved_path = resolver.resolve(repository, context)
 

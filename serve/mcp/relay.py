@@ -102,7 +102,7 @@ class Relay:
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
         self._initialized = b""  # line of the notification
-        # False after an error, as for a client of a later protocol: then a later session must not repeat the handshake.
+        # True after a successful handshake. One that failed, as for a client of a later protocol, is not repeated.
         self._is_initialized = False
         # The reader removes requests without the lock: it must continue to read while a large message is being sent.
         self._unanswered: dict[int | str, Request] = {}

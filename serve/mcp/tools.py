@@ -16,7 +16,7 @@ import inspect
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -214,16 +214,10 @@ def _escape_strings(value: Any) -> Any:
 
 
 def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
-    # Besides the problem that matters, Pydantic reports "none_required" for every wrong optional argument, and that a
-    # list with a wrong item is no text.
+    # Besides the problem that matters, Pydantic reports "none_required" for every wrong optional argument.
     problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
-    list_names = {problem["loc"][0] for problem in problems if isinstance(problem["loc"][-1], int)}
-    problems = [
-        problem
-        for problem in problems
-        if not (problem["type"] == "string_type" and isinstance(problem["input"], list))
-        or problem["loc"][0] not in list_names
-    ]
+    names_with_wrong_item = {problem["loc"][0] for problem in problems if isinstance(problem["loc"][-1], int)}
+    problems = [problem for problem in problems if not _is_explained_by_item(problem, names_with_wrong_item)]
     messages = [
         f"{_format_argument_path(problem, arguments)}: {_describe_problem(problem)}"
         for problem in problems[:MAX_PROBLEMS]
@@ -232,6 +226,12 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
         messages.append(f"Problems not shown: {len(problems) - MAX_PROBLEMS:,}.")
     names = ", ".join(f"`{name}`" for name in tool.parameters.get("properties", {}))
     return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {names}."
+
+
+def _is_explained_by_item(problem: Any, names_with_wrong_item: Collection[str | int]) -> bool:
+    """Check whether a problem says that a list is no text, although another problem names a wrong item of the list."""
+    is_list_no_text = problem["type"] == "string_type" and isinstance(problem["input"], list)
+    return is_list_no_text and problem["loc"][0] in names_with_wrong_item
 
 
 def _format_argument_path(problem: Any, arguments: Any) -> str:
