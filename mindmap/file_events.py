@@ -291,7 +291,10 @@ class DetectedChanges:
         for change in (*self.changes, *self._iter_removed_files(touches_by_path)):
             path = decode_path(change.path)
             touches = touches_by_path.get(path, ())
-            if is_recorded(change) or (change.path in self.unchanged_paths and not touches):
+            is_unchanged = change.path in self.unchanged_paths and all(
+                touch.action == "read" for touch in touches
+            )
+            if is_recorded(change) or is_unchanged:
                 continue
             action = change.resolve_action(
                 is_committed=change.path in self.committed_paths,

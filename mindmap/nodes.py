@@ -80,13 +80,16 @@ def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
     """
     batch: list[NewNode] = []
     stack: list[tuple[Any, int | None, int]] = [(node, None, 1) for node in reversed(outline)]
+    count = 0
     while stack:
         node, parent, depth = stack.pop()
         if depth > validation.MAX_DEPTH:
             raise create_depth_error()
-        batch.append(_parse_node(node, parent))
+        count += 1
+        if count <= validation.MAX_BATCH_SIZE:  # the others are only counted, for the error
+            batch.append(_parse_node(node, parent))
         stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(node))]
-    validation.check_batch_size(batch, "nodes")
+    validation.check_batch_size(range(count), "nodes")
     return batch
 
 

@@ -38,13 +38,13 @@ TOKEN_CACHE_SIZE: Final = 1 << 14
 
 # Start of a line of a message that is no prose: a trailer, code, a quote, a table, or only the number of an issue.
 NON_PROSE: Final = re.compile(
-    r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|git-svn-id|\s{4,}\S|\t|>|```|~~~|\||---"
+    r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|git-svn-id|\s{4,}\S|\t|>|```|~~~|\||---|==="
     r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
     re.IGNORECASE,
 )
 # Start of a list item, and the space between two sentences.
 BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
-SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
+SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`\"'(])")
 
 # The terms of each token of a text, in text order.
 TermsByToken: TypeAlias = list[tuple[str, ...]]

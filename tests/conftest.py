@@ -54,8 +54,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests with their own time limit first: one of minutes at the end would leave the other workers idle."""
-    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    """Spread the tests with their own time limit over the first half, so that none of minutes runs alone at the end.
+
+    Each worker gets consecutive tests.
+    """
+    long_tests = [item for item in items if item.get_closest_marker("timeout")]
+    others = [item for item in items if not item.get_closest_marker("timeout")]
+    step = max(1, len(others) // (2 * len(long_tests))) if long_tests else 1
+    for number, item in enumerate(long_tests):
+        others.insert(number * (step + 1), item)
+    items[:] = others
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,6 +26,8 @@ _FILES_READ_BY_GIT: Final = (
     "packed-refs",
     "shallow",
 )
+# Maximum size of a file `.git`, which names a git directory. A path has at most 4,096 bytes.
+MAX_LINK_BYTES: Final = 8_192
 # Files and directories without which commits cannot be found. A directory comes before its content.
 _REQUIRED_BY_GIT: Final = ("HEAD", "packed-refs", "refs", "refs/heads", "objects", "objects/pack")
 # Text files of a git directory that some commands read, and those at the root of a work tree.
@@ -161,8 +163,16 @@ def find_blocking_git_file(git_dir: Path) -> Path | None:
 def find_unreadable_git_file(git_dir: Path) -> Path | None:
     """Return a file or directory of a git directory that this process may not read; usually None."""
     directories = dict.fromkeys((git_dir, resolve_common_dir(git_dir)))
-    paths = (directory / name for directory in directories for name in _REQUIRED_BY_GIT)
+    branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
+    names = (*_REQUIRED_BY_GIT, branch)
+    paths = (directory / name for directory in directories for name in names)
     return next((path for path in paths if path.exists() and not _is_readable(path)), None)
+
+
+def find_unreadable_objects(objects_dir: Path) -> Path | None:
+    """Return a pack, or a directory of objects, that this process may not read; usually None."""
+    paths = [*objects_dir.glob("*/"), *objects_dir.glob("pack/*.pack")]
+    return next((path for path in paths if not _is_readable(path)), None)
 
 
 def _is_readable(path: Path) -> bool:
@@ -283,9 +293,8 @@ def _find_main_git_dir(git_entry: Path) -> Path | None:
     """
     if git_entry.is_dir():
         return git_entry if is_git_directory(git_entry) else None
-    try:
-        link = git_entry.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
+    link = os.fsdecode(read_or_empty(git_entry, MAX_LINK_BYTES))
+    if not link:  # also of a pipe or a device
         return None
     git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()

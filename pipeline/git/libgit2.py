@@ -18,6 +18,7 @@ from pipeline.git.git_dir import (
     blocks_git,
     find_blocking_git_file,
     find_unreadable_git_file,
+    find_unreadable_objects,
     read_or_empty,
 )
 from stores.errors import build_permission_error
@@ -86,6 +87,12 @@ def check_git_dir(git_dir: Path) -> None:
         raise build_blocking_file_error(blocking_file)
     if unreadable_file := find_unreadable_git_file(git_dir):
         raise build_permission_error(unreadable_file)
+
+
+def check_objects(objects_dir: Path) -> None:
+    """Raise StorageError if objects may not be read. libgit2 reports them as missing."""
+    if unreadable_path := find_unreadable_objects(objects_dir):
+        raise build_permission_error(unreadable_path)
 
 
 def _check_work_tree(path: str) -> None:

@@ -35,6 +35,7 @@ from pipeline.git.git_dir import (
 from pipeline.git.libgit2 import (
     ErrorTranslation,
     check_git_dir,
+    check_objects,
     describe_head_repair,
     find_user_attributes_file,
     is_discoverable_from,
@@ -156,6 +157,7 @@ class Repository:
         except (pygit2.GitError, UnreadableObject) as error:
             if self._git.head_is_unborn:
                 return None
+            check_objects(self.objects_dir)
             reason = error.reason if isinstance(error, UnreadableObject) else str(error)
             hint = describe_head_repair(self.git_dir, self.common_dir)
             raise UnreadableObject("HEAD", reason, hint) from error

@@ -159,10 +159,13 @@ def _check_branches(repository: Repository, options: IndexOptions) -> None:
     for pattern in options.branch_patterns:
         if pattern in ALL_BRANCHES:
             continue  # a repository without a remote has no remote-tracking branches
-        if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARACTERS:
+        if not pattern.strip():
             raise BadRequest(
-                f"A branch pattern of {len(pattern):,} characters is not possible.",
-                hint=f"Give a name, or a pattern such as `topic/*` with at most {MAX_PATTERN_CHARACTERS:,}.",
+                "A branch pattern is empty.", hint="Give a name, or a pattern such as `topic/*`."
+            )
+        if len(pattern) > MAX_PATTERN_CHARACTERS:
+            raise BadRequest(
+                f"A branch pattern has {len(pattern):,} characters. At most {MAX_PATTERN_CHARACTERS:,} are possible."
             )
         if not ranges.list_branch_tips(repository, git, [pattern]):
             if ranges.list_ref_objects(git, [pattern]):

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from heapq import nlargest
 from itertools import chain, islice
 from typing import Final, TypeVar
@@ -62,6 +62,8 @@ MAX_SEARCHES: Final = 24
 MAX_TERMS: Final = 4
 # Maximum number of hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
+# Maximum number of file contents in memory: consecutive changes of a file share one.
+MAX_CACHED_BLOBS: Final = 32
 # Maximum number of files that are read for a line or a search term. Each takes 0.3 ms.
 MAX_READ_FILES: Final = 100
 
@@ -108,7 +110,7 @@ class LineSearcher:
 
     def __post_init__(self) -> None:
         """Create the caches of files, and of the keys of their lines."""
-        self._read_blob = cache(partial(read_text, self.repository))
+        self._read_blob = lru_cache(MAX_CACHED_BLOBS)(partial(read_text, self.repository))
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 

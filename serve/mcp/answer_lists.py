@@ -180,11 +180,11 @@ def build_find_result(
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to queries. Queries without an answer are named as left out.
 
-    If a commit or a copy of it is already shown above, its place is named instead of its patch. The hint of an earlier
-    answer is not repeated.
+    If a patch or a copy of it is shown above, its place is named instead. An equal hint is shown once.
     """
     blocks: list[str] = []
-    places: dict[str, str] = {}
+    # By commit and path of a patch: its place, and whether it is the first hit there. The others are reduced.
+    places: dict[tuple[str, str], tuple[str, bool]] = {}
     hints: set[str | None] = set()
     for query_number, (query, answer) in enumerate(zip(queries, answers, strict=False), 1):
         if isinstance(answer, LineageError):
@@ -192,12 +192,13 @@ def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | 
         else:
             places_of_hits = {}
             for number, hit in enumerate(answer.hits, 1):
-                copies = (hit.commit_sha, *hit.also)
-                if place := next((places[sha] for sha in copies if sha in places), None):
+                copies = [(sha, hit.file_path) for sha in (hit.commit_sha, *hit.also)]
+                place, is_first = next((places[copy] for copy in copies if copy in places), ("", False))
+                if place and (is_first or number > 1):
                     places_of_hits[hit.commit_sha] = place
                 else:
                     query_prefix = f"query {query_number}, " if len(queries) > 1 else ""
-                    places |= dict.fromkeys(copies, f"{query_prefix}hit {number}")
+                    places |= dict.fromkeys(copies, (f"{query_prefix}hit {number}", number == 1))
             meta = replace(answer.meta, hint=None) if answer.meta.hint in hints else answer.meta
             hints.add(answer.meta.hint)
             text = format_find_answer(replace(answer, meta=meta), places_of_hits)

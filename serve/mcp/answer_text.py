@@ -103,9 +103,11 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     # If the index is missing or behind HEAD, the hint says so, and what to do.
     is_behind = answer.meta.index_status.commits_behind_head > 0
     enrichment_limitation = None if is_behind else details.enrichment_limitation
-    notes = (details.limitation, details.evolution_limitation, enrichment_limitation, answer.meta.hint)
-    for note in dict.fromkeys(notes):  # the hint can repeat a limitation
+    notes = (details.limitation, details.evolution_limitation, enrichment_limitation)
+    hint = answer.meta.hint or ""
+    for note in dict.fromkeys(note for note in notes if note and note not in hint):
         lines += _format_note(note)
+    lines += _format_note(hint)
     return "\n".join(lines)
 
 

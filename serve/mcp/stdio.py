@@ -170,7 +170,10 @@ def _find_error(message: Any) -> JSONRPCError | None:
 
 def _is_blank(message: Any) -> bool:
     """Check whether an invalid message is a line of white space."""
-    return isinstance(message, ValidationError) and not str(message.errors()[0]["input"]).strip()
+    if not isinstance(message, ValidationError):
+        return False
+    problem = message.errors()[0]
+    return problem["type"] == "json_invalid" and not problem["input"].strip()
 
 
 def _build_parse_error(error: Exception) -> JSONRPCError:
@@ -178,8 +181,12 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
     if isinstance(error, ValidationError):
         problems = error.errors(include_url=False)
         reason = problems[0]["msg"]
-        # Some problems have only a part of the message, such as its parameters.
-        ids = (_find_message_id(problem["input"]) for problem in problems)
+        # The input of a problem is the line if it is no valid JSON, else the object or a part of it.
+        ids = (
+            _find_message_id(problem["input"])
+            for problem in problems
+            if problem["type"] == "json_invalid" or isinstance(problem["input"], dict)
+        )
         message_id = next((found for found in ids if found is not None), None)
     message = (
         f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."

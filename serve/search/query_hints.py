@@ -377,8 +377,9 @@ def extract_content_words(terms: Iterable[str]) -> frozenset[str]:
 
 
 def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
-    """Return the content words without verbs of change."""
-    return extract_content_words(terms) - CHANGE_VERBS
+    """Return the content words without verbs of change; all content words if there are no others."""
+    content_words = extract_content_words(terms)
+    return content_words - CHANGE_VERBS or content_words
 
 
 def strip_question_phrases(text: str) -> str:

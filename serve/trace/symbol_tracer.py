@@ -277,9 +277,8 @@ class SymbolTracer:
                 raise _build_unknown_error(symbol, name, all_places)
         similar: list[str] = []
         if len(short_name) <= MAX_QUOTED:
-            recorded = history.find_similar_names(self.connection, short_name, MAX_SUGGESTIONS)
-            # Some recorded symbols are only in commits that HEAD does not reach.
-            similar = [name for name in recorded if self._get_history(name).places]
+            recorded = history.find_similar_names(self.connection, short_name, 3 * MAX_SUGGESTIONS)
+            similar = [name for name in recorded if self._get_history(name).places][:MAX_SUGGESTIONS]
         question = f"Did you mean {' or '.join(map(escape_in_sentence, similar))}? " if similar else ""
         raise UnknownSymbol(
             f"The history has no symbol {_quote(symbol)}.",
@@ -323,7 +322,8 @@ class SymbolTracer:
 
 def parse_symbol(symbol: str) -> tuple[str | None, str]:
     """Return the file and the qualified name of `PATH:Class.method`, `Class::method`, `Class#method` or `method()`."""
-    text = symbol.strip().removesuffix("()").replace("::", ".")
+    text = symbol.strip().replace("::", ".")
+    text = text if " " in text else text.removesuffix("()")  # a text with a space is the title of a test
     path, _, name = text.rpartition(":")
     # In JavaScript's `Class.#method` the sign belongs to the name of a private method.
     return (path.removeprefix("./") or None), re.sub(r"(?<=\w)#", ".", name).strip(".")

@@ -226,18 +226,20 @@ def test_committed_files_that_are_created_again(store: MapStore, watcher: Watche
     for name in ("a", "b", "c"):
         repo.commit_file(f"lib/{name}.py", "x\n")
     mindmap_id = create_watched_map(store, watcher, repo.path)
+    read = [TouchInput("lib/a.py", "read")]
+    store.change(mindmap_id, lambda document: attach_touches(document, find_id(document, "Task"), read))
     (repo.path / "lib").rename(repo.path / "moved")
     (repo.path / "moved").rename(repo.path / "lib")
     repo.write("lib/b.py", "y\n")
-    document = wait_until(store, mindmap_id, lambda document: bool(read_actions_by_path(document)))
-    assert read_actions_by_path(document) == {"lib/b.py": "modify"}
+    document = wait_until(store, mindmap_id, lambda document: len(read_actions_by_path(document)) == 2)
+    assert read_actions_by_path(document) == {"lib/a.py": "read", "lib/b.py": "modify"}
     (repo.path / "lib/c.py").unlink()
     wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("lib/c.py") == "delete")
     repo.git("checkout", "--quiet", "lib/c.py")
     document = wait_until(
         store, mindmap_id, lambda document: read_actions_by_path(document).get("lib/c.py") == "modify"
     )
-    assert set(read_actions_by_path(document)) == {"lib/b.py", "lib/c.py"}
+    assert read_actions_by_path(document) == {"lib/a.py": "read", "lib/b.py": "modify", "lib/c.py": "modify"}
 
 
 def attach_touches(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:

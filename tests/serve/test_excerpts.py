@@ -155,6 +155,8 @@ def test_cut_message_of_one_long_word() -> None:
         ("-\n\n*\n\n(cherry picked from commit 0123456)", ""),
         ("a" * 80 + " b " + "c" * 77, "a" * 80 + " b " + "c" * 77),
         ("a" * 80 + " b " + "c" * 78 + ". Then retry it.", ""),
+        ("This fixes e.g. Foo in the parser. Then retry.", "This fixes e.g. Foo in the parser."),
+        ("Retry all uploads\n=================\n\nServers are slow.", "Retry all uploads"),
         ("", ""),
     ],
 )

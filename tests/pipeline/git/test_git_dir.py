@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.git.errors import DamagedRepository
+from pipeline.git.errors import DamagedRepository, UnreadableObject
 from pipeline.git.git_dir import (
     MAX_CONDITIONS,
     MAX_CONFIG_BYTES,
@@ -231,15 +231,47 @@ def test_common_directory_that_a_nul_byte_ends(tmp_path: Path) -> None:
     assert resolve_common_dir(git_dir) == repo.path / ".git"
 
 
-@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "refs", "refs/heads", "objects", "objects/pack"])
+@pytest.mark.parametrize(
+    "name", ["HEAD", "packed-refs", "refs", "refs/heads", "refs/heads/main", "objects", "objects/pack"]
+)
 def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A file or directory that may not be read is named, and does not count as missing or damaged."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n")
     repo.git("pack-refs", "--all")
+    repo.commit_file("a.py", "a = 2\n")
     file, access = repo.path / ".git" / name, os.access
     assert find_unreadable_git_file(repo.path / ".git") is None
     monkeypatch.setattr(os, "access", lambda path, mode: path != file and access(path, mode))
     assert find_unreadable_git_file(repo.path / ".git") == file
     with pytest.raises(StorageError, match=f"Permission denied: {file}"):
         open_repository(repo.path)
+
+
+def test_unreadable_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that may not be read do not count as missing."""
+    repo = Repo.create(tmp_path / "repo")
+    sha = repo.commit_file("a.py", "a = 1\n")
+    directory, access = repo.path / ".git" / "objects" / sha[:2], os.access
+    (directory / sha[2:]).unlink()
+    with pytest.raises(UnreadableObject, match="is missing"):
+        open_repository(repo.path).read_head()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != directory and access(path, mode))
+    with pytest.raises(StorageError, match=f"Permission denied: {directory}"):
+        open_repository(repo.path).read_head()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large file"])
+def test_git_entry_that_is_no_link(tmp_path: Path, kind: str) -> None:
+    """A `.git` that is a pipe, a device or a large file does not keep other repositories from being found."""
+    Repo.create(tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    entry = tmp_path / "bad" / ".git"
+    if kind == "pipe":
+        os.mkfifo(entry)
+    elif kind == "device":
+        entry.symlink_to("/dev/zero")
+    else:
+        entry.touch()
+        os.truncate(entry, 1 << 40)
+    assert find_names(tmp_path) == ["good"]

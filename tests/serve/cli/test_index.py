@@ -168,8 +168,8 @@ def test_run_without_new_commits(repo: Repo, home: Path, capsys: pytest.CaptureF
         (["--embed-cache", "some"], "--embed-cache"),
         (["--head-only", "--all-branches"], "--head-only conflicts with --branch"),
         (["--branch", "mian"], "No branch or tag matches 'mian'.\n  Did you mean main?"),
-        (["--branch", ""], "A branch pattern of 0 characters is not possible."),
-        (["--branch", "x" * 4_097], "A branch pattern of 4,097 characters is not possible."),
+        (["--branch", " "], "A branch pattern is empty."),
+        (["--branch", "x" * 4_097], "A branch pattern has 4,097 characters. At most 4,096 are possible."),
     ],
 )
 def test_conflicting_options_are_refused(

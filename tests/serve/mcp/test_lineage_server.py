@@ -155,7 +155,10 @@ def test_structured_content(server: MCPServer[Any]) -> None:
 
 
 def test_several_questions(server: MCPServer[Any]) -> None:
-    """One call answers several questions in order; of a commit that an earlier answer shows, the place is named."""
+    """One call answers several questions in order; of a patch that an earlier answer shows, the place is named.
+
+    The first hit of an answer is shown in full if it was a later one, which is reduced.
+    """
     questions = ["timeout in `connect`", "document the timeout"]
     alone = [call_tool(server, "find_pattern", query=question) for question in questions]
     together = call_tool(server, "find_pattern", query=questions[0], more_queries=questions[1:])
@@ -167,8 +170,9 @@ def test_several_questions(server: MCPServer[Any]) -> None:
     assert first_text == f"Question: {questions[0]}\n{extract_text(alone[0])}"
     assert second_text.startswith(f"Question: {questions[1]}\n1. ")
     assert {hit["commit_sha"] for hit in other["hits"]} <= {hit["commit_sha"] for hit in content["hits"]}
-    assert "```" not in second_text
-    assert second_text.count("shown above (query 1, hit ") == len(other["hits"])
+    assert other["hits"][0]["commit_sha"] == content["hits"][1]["commit_sha"]
+    assert second_text.count("```diff") == 1
+    assert second_text.count("shown above (query 1, hit 1)") == len(other["hits"]) - 1
     shortened = call_tool(
         server, "find_pattern", query=questions[0], more_queries=questions[1:], max_tokens=60
     )

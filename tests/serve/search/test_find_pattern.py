@@ -309,6 +309,18 @@ def test_subject_with_all_words(tmp_path: Path, home: Path, subject: str, is_fou
     assert [hit.file_path for hit in find(repo, home, "prevent open redirects", path="0.py").hits] == ["0.py"]
 
 
+def test_subject_with_verbs_only(tmp_path: Path, home: Path) -> None:
+    """All words of a query that has only verbs of change count, as some are nouns: "update support"."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(120):
+        repo.write(f"{number}.py", "update = support\n" * (number % 5 + 1))
+    repo.commit("Many files")
+    lines = "".join(f"value{number} = {number}\n" for number in range(300))
+    target = repo.commit_file("long.py", lines, "Support the update")
+    build_index(repo, home)
+    assert target in [hit.commit_sha for hit in find(repo, home, "update support").hits]
+
+
 def test_symbol_lane_prefers_quoted_names(tmp_path: Path, home: Path) -> None:
     """The symbol lane puts the hunk that touched a quoted symbol first."""
     repo = Repo.create(tmp_path / "repo")
