@@ -20,7 +20,8 @@ export function subscribeShared(onEvent: (event: ServerEvent) => void, onDisconn
   const listenAlone = (): void => void subscribe(onEvent, onDisconnect);
   const listenShared = (): void => void new SharedStreamTab((event) => (event.type === "lost" ? onDisconnect() : onEvent(event))).start();
   if (!("locks" in navigator) || !("BroadcastChannel" in window)) listenAlone();
-  else void navigator.locks.query().then(listenShared, listenAlone); // rejected if the browser stores nothing for the site
+  // `query()` rejects if the user blocks site data; then this tab subscribes alone.
+  else void navigator.locks.query().then(listenShared, listenAlone);
 }
 
 /** Tab that leads or follows the shared stream. */
@@ -83,7 +84,8 @@ class SharedStreamTab {
 
   private handleAsLeader(message: TabMessage): void {
     if (message.type === "ping") this.send({ type: "pong" });
-    // Every other tab gets this state and reloads, also if it had joined earlier.
+    // The answer reaches all followers, not only the new one. `connected` makes them reload once more, which is
+    // harmless.
     if (message.type === "join" && this.lastState) this.send(this.lastState);
   }
 

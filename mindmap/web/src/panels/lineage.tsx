@@ -36,8 +36,11 @@ export function LineageButton({ mindmap, touch }: { mindmap: string; touch: File
   return (
     <div class="lineage">
       <button type="button" class="link-button" aria-expanded={lookup !== null} onClick={toggle}>
-        {lookup === null ? "Why?" : "Hide why"}
-        <span class="visually-hidden"> does {touch.path} look the way it does</span>
+        {lookup === null ? "Why?" : "Hide"}
+        <span class="visually-hidden">
+          {" "}
+          {lookup === null ? "Explain the lines of" : "the explanation of"} {touch.path}
+        </span>
       </button>
       <LookupView lookup={lookup} view={(lineage) => <LineageView mindmap={mindmap} lineage={lineage} />} />
     </div>
@@ -49,7 +52,7 @@ function LookupView<Result extends object>({ lookup, view }: { lookup: Lookup<Re
   return (
     <div aria-live="polite">
       {lookup === "loading" ? (
-        <p class="muted">Loading the history…</p>
+        <p class="muted">Loading…</p>
       ) : lookup instanceof ApiError ? (
         <p class="muted">
           {lookup.message} {lookup.hint}
@@ -62,10 +65,10 @@ function LookupView<Result extends object>({ lookup, view }: { lookup: Lookup<Re
 }
 
 function LineageView({ mindmap, lineage: { hits, meta } }: { mindmap: string; lineage: Lineage }) {
-  const limitation = meta.explain?.limitation ?? (hits.length ? null : meta.hint);
+  const note = meta.explain?.limitation ?? (hits.length ? null : meta.hint);
   return (
     <>
-      {!hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
+      {!hits.length && !note && <p class="muted">No commit has changed these lines yet.</p>}
       <ol class="commits">
         {hits.map((hit) => (
           <li key={hit.commit_sha}>
@@ -73,7 +76,7 @@ function LineageView({ mindmap, lineage: { hits, meta } }: { mindmap: string; li
           </li>
         ))}
       </ol>
-      {limitation && <p class="muted">{limitation}</p>}
+      {note && <p class="muted">{note}</p>}
     </>
   );
 }

@@ -22,12 +22,12 @@ export function Outline() {
   const selected = useSelector(app, (state) => state.route.node);
   const isScrolled = useRef(false);
   useLayoutEffect(() => {
-    if (app.get().shownRow !== selected) {
+    if (app.get().lastScrolledNode !== selected) {
       const ancestors = new Set(selected ? findAncestors(map, selected).map(({ id }) => id) : []);
       const expanded = new Set([...collapsed].filter((id) => !ancestors.has(id)));
       if (expanded.size < collapsed.size) return app.set({ collapsedRows: expanded }); // then the effect runs again and scrolls
     } else if (isScrolled.current) return;
-    app.set({ shownRow: selected });
+    app.set({ lastScrolledNode: selected });
     isScrolled.current = true;
     const row = list.current!.querySelector(selected ? ".selected" : "[aria-current]");
     row?.scrollIntoView({ block: selected ? "nearest" : "center" });

@@ -22,22 +22,26 @@ export interface AppState {
   sessions: SessionSummary[] | null;
   /** Files in the data directory that the viewer cannot read. */
   problems: Problem[];
-  /** Data directory of the viewer, and the one that it has if none is set; empty until they are loaded. */
+  /** Data directory of the viewer; empty until loaded. */
   dataDir: string;
+  /** Default data directory; empty until loaded. */
   defaultDataDir: string;
   map: Mindmap | null;
   /** Error of the last request for the map or the sessions; null if it succeeded. */
   failure: ApiError | null;
   collapsed: ReadonlySet<string>;
-  /** True if the user has collapsed or expanded something, so that the page does not. */
+  /** True after the user collapsed or expanded a node of the map. The page then no longer chooses what is collapsed. */
   isCollapsedByUser: boolean;
   /** Nodes that were added or changed in the last seconds. */
   recentChanges: NodeChanges;
   /** Nodes that were added or changed while the tab was hidden or reloaded or showed another map, until they are selected. */
   unseen: NodeChanges;
-  /** When the tab was hidden, or last updated, before the first of these changes; an ISO timestamp. */
+  /**
+   * Time since which `unseen` collects changes: when the tab was hidden, or `lastUpdate` if it was reloaded or showed
+   * another map. ISO timestamp.
+   */
   lookedAt: string;
-  /** Time of the last update of the map that the tab has shown, also before a reload; empty if it has shown none. */
+  /** `updatedAt` of the newest version of this map that the tab has shown; survives a reload; empty if none. */
   lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
@@ -65,8 +69,8 @@ export interface AppState {
   phoneTab: "outline" | "map";
   /** Rows that are collapsed in the outline; null until the outline is shown. */
   collapsedRows: ReadonlySet<string> | null;
-  /** Selected node to which the outline was scrolled last; undefined until the outline is shown. */
-  shownRow: string | null | undefined;
+  /** Selected node when the outline last scrolled; null if none was selected; undefined before the outline is shown. */
+  lastScrolledNode: string | null | undefined;
 }
 
 /** State of a map that is not loaded yet. */
@@ -81,7 +85,7 @@ export const INITIAL_MAP_STATE = {
   showOnlyMatches: false,
   logIndex: null,
   collapsedRows: null,
-  shownRow: undefined,
+  lastScrolledNode: undefined,
 } satisfies Partial<AppState>;
 
 export const app = new Store<AppState>({
@@ -142,7 +146,10 @@ export interface HighlightedNodes {
   isExclusive: boolean;
 }
 
-/** Returns the nodes to highlight for the log entry, the file, or the hovered or selected node, in this order. */
+/**
+ * Returns the nodes to highlight. The log entry takes precedence over the file, the hovered node and the selected node,
+ * in this order.
+ */
 export const getHighlightedNodes = (state: AppState): HighlightedNodes => findHighlightedNodes(state.map, state.logIndex, state.file, state.hovered ?? state.route.node);
 
 const findHighlightedNodes = memoizeLast((map: Mindmap | null, logIndex: number | null, file: string | null, node: string | null): HighlightedNodes => {

@@ -6,7 +6,10 @@ import { app, getCollapsed, isOutlineShown } from "./app";
 import { collapseTree } from "./collapse";
 import { getCurrentPane } from "./panes";
 
-/** Visible rows of the outline or cards of a pane in their order, by id; and the one that shows the selected node. */
+/**
+ * Visible rows of the outline, or cards of the pane, by id in display order. `current`: id of the row that shows the
+ * selected node (the node or its collapsed ancestor).
+ */
 interface VisibleTree {
   rows: Map<string, { branch: Branch; isCollapsed: boolean }>;
   current: string | undefined;
