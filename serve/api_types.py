@@ -31,7 +31,8 @@ LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Fields omitted from a JSON object when they are None or (), by the key of this object in the answer.
+# Optional fields: left out of the JSON if None or (). The keys name the object: `hits` for each hit, the others for
+# objects in `meta`.
 _OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": (
@@ -94,7 +95,7 @@ class AnswerMeta:
     hint: str | None
     compatibility: Compatibility
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> Self:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> Self:
         """Return a copy with `rewrite` applied to the texts that may name commands: hint and compatibility reason."""
         reason = self.compatibility.reason
         compatibility = replace(self.compatibility, reason=reason and rewrite(reason))
@@ -195,7 +196,7 @@ def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: t
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Return `value` without its empty optional fields. `name`: key of `value` in the answer."""
+    """Return `value` without its empty optional fields. `name`: key in `_OPTIONAL_FIELDS`; others have none."""
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
         return value

@@ -151,9 +151,9 @@ class ChangeSearchAnswer:
     hits: tuple[ChangeHit, ...]
     meta: ChangeSearchMeta
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ChangeSearchAnswer:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> ChangeSearchAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
+        return replace(self, meta=self.meta.rewrite_commands(rewrite))
 
     def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`.
@@ -380,9 +380,9 @@ class TraceAnswer:
     hits: tuple[TraceHit, ...]
     meta: TraceMeta
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> TraceAnswer:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> TraceAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
+        return replace(self, meta=self.meta.rewrite_commands(rewrite))
 
     def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`.

@@ -208,9 +208,9 @@ class ExplainAnswer:
     is_transient: bool = False
     has_failed: bool = False
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
         """Return a copy with `rewrite` applied to the texts that may name commands."""
-        meta = self.meta.rewrite_index_texts(rewrite)
+        meta = self.meta.rewrite_commands(rewrite)
         details = meta.explain
         details = replace(
             details,

@@ -150,6 +150,6 @@ class FindAnswer:
     hits: tuple[PatternHit, ...]
     meta: FindMeta
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> FindAnswer:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> FindAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
+        return replace(self, meta=self.meta.rewrite_commands(rewrite))

@@ -171,9 +171,9 @@ class RelatedAnswer:
     hits: tuple[RelatedFile, ...]
     meta: RelatedMeta
 
-    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> RelatedAnswer:
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> RelatedAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_index_texts(rewrite))
+        return replace(self, meta=self.meta.rewrite_commands(rewrite))
 
     def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
         """Convert to JSON types, an object with `hits` and `meta`.

@@ -84,7 +84,7 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
         commit_range=commit_range,
     )
     answer = search_changes(request, path, config.load_settings().home)
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
     if compact:
         answer = reduce_search_answer(answer)
     print_answer(
@@ -170,7 +170,7 @@ def trace_command(
     field_names, as_json = parse_fields(fields, as_json)
     request = TraceRequest(symbol, limit=limit, oldest_first=oldest)
     answer = trace_symbol(request, path, config.load_settings().home)
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
     print_answer(
         partial(format_json, answer.to_json_dict(field_names)),
         partial(render_changes.print_trace_answer, answer),
@@ -183,7 +183,7 @@ def related_command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="File or directory, relative to the repository or else to the working directory.",
+            help="File or directory, looked up from the repository root, then from the working directory.",
         ),
     ],
     path: RepositoryPath = Path(),
@@ -209,7 +209,7 @@ def related_command(
     field_names, as_json = parse_fields(fields, as_json)
     request = RelatedRequest(file, limit)
     answer = find_related_files(request, path, config.load_settings().home, Path.cwd())
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
     if compact:
         answer = answer.reduce()
     print_answer(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from serve.find_types import FindAnswer
 
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
-# Query in the corrected command of an error, if the user gave none.
+# Example query in the command that an error suggests, if the user gave no query.
 EXAMPLE_QUERY: Final = "how was it done before?"
 
 NoDaemonOption = Annotated[
@@ -72,7 +72,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Argument(
             metavar="PATH",
-            help="The repository, or any path inside it; with --query, the only argument.  [default: .]",
+            help="The repository, or any path inside it. With --query, PATH is the only argument.  [default: .]",
             show_default=False,
         ),
     ] = None,
@@ -147,10 +147,11 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
     """Return the text of the query and PATH from the arguments `words` and the option `query`.
 
-    With the option, the only argument is PATH. Without it, all arguments are words of the text, quoted or not. The
-    exception is the second of two arguments: it is PATH after a quoted text, and also if it can only be a path.
+    With `query`, the only argument is PATH. Without `query`: of two arguments, the second is PATH if the first has
+    several words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the text.
 
-    Raises BadRequest with corrected commands if the text is missing, or if an argument may be PATH or part of the text.
+    Raises BadRequest for a missing text, an ambiguous argument, or several arguments with `query`. Most hints give a
+    corrected command.
     """
     if query is not None:
         return query, _parse_path_argument(words, query)
@@ -200,8 +201,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         str,
         typer.Argument(
             metavar="FILE",
-            help="File, relative to the repository or else to the working directory; "
-            "with `./`, to the working directory first.",
+            help="File, looked up from the repository root, then from the working directory. With a leading `./`, in "
+            "the reverse order.",
         ),
     ],
     path: RepositoryPath = Path(),
@@ -228,7 +229,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         bool,
         typer.Option(
             "--no-evolution",
-            help="Omit earlier commits that shaped the lines, and leads: possible sources of the lines.",
+            help="Omit earlier commits that shaped the lines, and possible sources of the lines (`leads`).",
         ),
     ] = False,
     ignore_whitespace: Annotated[
@@ -294,7 +295,7 @@ def _print_answer(
     """Print an answer. `fields`: names of the fields of hits to print; empty for all."""
     from serve.cli import render
 
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
     print_answer(
         lambda indent: render.to_json(answer, indent=indent, fields=fields),
         partial(print_formatted, answer),

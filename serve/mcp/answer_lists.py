@@ -132,7 +132,7 @@ def find_all(
         check_cancelled()
         try:
             answer = find(replace(request, text=query))
-            answers.append(answer.rewrite_index_texts(add_path_to_commands))
+            answers.append(answer.rewrite_commands(add_path_to_commands))
         except LineageError as error:
             depends_on_query = isinstance(error, BadRequest)
             if not answers and not depends_on_query:

@@ -306,7 +306,7 @@ def _search_changes(
     from serve.search.exact_search import search_changes
 
     answer = search_changes(replace(request, pattern=item["pattern"]), path, home)
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
 
     def shorten(limit: int) -> ShortenedAnswer:
         hits, meta = answer.hits[:limit], answer.meta
@@ -373,7 +373,7 @@ def _explain_lines(
     """Answer with the commits that wrote lines of a file."""
     if not request.file:
         raise BadRequest("The call names no file and no symbol.", hint="Pass `file` or `symbol`.")
-    answer = backend.explain(request, path).rewrite_index_texts(add_path_to_commands)
+    answer = backend.explain(request, path).rewrite_commands(add_path_to_commands)
     answer = reduce_explain_answer(answer, detail)
     answer = limit_tokens(answer, max_tokens, format_explain_answer)
     return build_call_result(format_explain_answer(answer), build_content(to_json_dict(answer)))
@@ -384,7 +384,7 @@ def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) ->
     from serve.trace.trace_symbol import trace_symbol
 
     answer = trace_symbol(TraceRequest(f"{file}:{symbol}" if file else symbol, limit), path, home)
-    answer = answer.rewrite_index_texts(add_path_to_commands)
+    answer = answer.rewrite_commands(add_path_to_commands)
     return build_call_result(format_trace_answer(answer), build_content(answer.to_json_dict()))
 
 
@@ -403,7 +403,7 @@ def _add_related_files(result: CallToolResult, file: str, path: Path, home: Path
         file = answer["hits"][0]["path"]
     try:
         related = find_related_files(RelatedRequest(file, MAX_RELATED_ITEMS), path, home)
-        related = related.rewrite_index_texts(add_path_to_commands)
+        related = related.rewrite_commands(add_path_to_commands)
     except LineageError as error:
         note = describe_error(error)
         content: dict[str, Any] = {"limitation": note}

@@ -1,8 +1,4 @@
-"""Tools of both MCP servers and their calls.
-
-- tools with strict arguments, short schemas, and errors as texts for the model
-- queue and progress notifications of calls
-- the repository that a call is about: the one that it names, else that of the server's directory or of a client's root
+"""Shared parts of both MCP servers: creation of tools, queue and progress of calls, and the `repository` argument.
 
 The `mcp` library ignores unknown arguments, reports wrong arguments with Pydantic's messages, and hides other errors
 from the model.
@@ -55,7 +51,7 @@ from stores import errors
 
 # Wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
-# Interval of progress notifications. Clients end a call without any after 30 to 60 s.
+# Interval of progress notifications. Clients cancel a call that reports no progress for 30 to 60 s.
 PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
@@ -78,7 +74,7 @@ class _TextOrListSchema:
         return {"type": "array", "items": {"type": "string"}}
 
 
-# The library parses a text such as `[]` as JSON, unless the argument is annotated as `str`.
+# Annotated as `str`, because otherwise the library parses a text such as `[]` as JSON.
 if TYPE_CHECKING:
     TextOrList: TypeAlias = str | list[str]
 else:
@@ -88,7 +84,8 @@ else:
 def describe_list(description: str | None = None, item_type: str = "string") -> WithJsonSchema:
     """Return the schema of a list of texts or objects, for an argument whose own schema would be longer.
 
-    The argument may also accept a single text. The description names the fields of objects; errors describe wrong ones.
+    The argument may also accept a single text. For objects, name the fields in the description: the schema omits them,
+    and errors describe wrong fields.
     """
     return WithJsonSchema({"description": description, "type": "array", "items": {"type": item_type}})
 
@@ -121,8 +118,8 @@ def create_tool(
     """Return a tool that runs `function` and rejects unknown arguments. A function that is not async runs in a thread.
 
     The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
-    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. Commands in these texts get the
-    PATH argument that a function in a thread has set. `returns_text`: see `_StrictTool`.
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters. If a non-async `function` calls
+    `set_path_argument`, that path is added to the commands in these texts. `returns_text`: see `_StrictTool`.
     """
     wrapped = _wrap_function(function)
     # `from_function` is typed to return a `Tool`, but returns an instance of the class it is called on.
@@ -148,9 +145,9 @@ class _StrictTool(Tool):
 
     @functools.cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """Names of the fields of the structured content; None if the text is the same JSON, which names them.
+        """Schema with only the field names; None if the text is the structured content as JSON.
 
-        Some clients send the schema to the model with every request, where a complete one costs more than the answers.
+        Some clients send the schema with every request, and a complete one would cost more tokens than the answers.
         """
         schema = self.fn_metadata.output_schema
         if schema is None or not self.returns_text:
@@ -217,7 +214,9 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
     # Besides the problem that matters, Pydantic reports "none_required" for every wrong optional argument.
     problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
     names_with_wrong_item = {problem["loc"][0] for problem in problems if isinstance(problem["loc"][-1], int)}
-    problems = [problem for problem in problems if not _is_explained_by_item(problem, names_with_wrong_item)]
+    problems = [
+        problem for problem in problems if not _is_redundant_list_error(problem, names_with_wrong_item)
+    ]
     messages = [
         f"{_format_argument_path(problem, arguments)}: {_describe_problem(problem)}"
         for problem in problems[:MAX_PROBLEMS]
@@ -228,8 +227,8 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
     return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {names}."
 
 
-def _is_explained_by_item(problem: Any, names_with_wrong_item: Collection[str | int]) -> bool:
-    """Check whether a problem says that a list is no text, although another problem names a wrong item of the list."""
+def _is_redundant_list_error(problem: Any, names_with_wrong_item: Collection[str | int]) -> bool:
+    """Check for a "should be a string" problem of a list that another problem describes by its wrong item."""
     is_list_no_text = problem["type"] == "string_type" and isinstance(problem["input"], list)
     return is_list_no_text and problem["loc"][0] in names_with_wrong_item
 
@@ -319,7 +318,7 @@ def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitab
 
 
 class QueuedCalls:
-    """Middleware of one session, which lets the queue start its tool calls.
+    """Middleware of one session: its tool calls wait for their turn in the queue.
 
     Each call runs in a context that `track_call` returns. While `is_stopping` returns True no new call is started,
     because another server will answer it.
@@ -372,7 +371,9 @@ class RepositoryResolver:
     directory: Path
 
     def resolve(self, name: str | None, context: Context[Any, Any]) -> Path:
-        """Return the path of the repository with this name or path, and set it as the PATH argument of commands.
+        """Return the path of the repository with this name or path.
+
+        Also set it as the PATH argument of the commands that answers and errors suggest.
 
         Without a name, it is the server's directory if that is in a repository, else the first client root that is in
         one. Raises BadRequest for an unknown or ambiguous name, and NotARepository, whose hint lists indexed
