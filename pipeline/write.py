@@ -68,7 +68,8 @@ class RunStart:
 
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
-    `commits_without_hunks`: recorded commits to read again, because an earlier schema wrote no hunk for their messages.
+    `commits_without_hunks`: recorded commits to read again: versions before schema 3 wrote no row in `hunks` for
+    commits without file changes.
     `branch_commits`: pending commits that HEAD does not reach, but a branch does.
     `branch_tips`: newest commit of each branch to index.
     `obsolete_commits`: unreadable commits that neither HEAD nor a branch reaches. This run does not retry them.
@@ -295,8 +296,8 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that the new HEAD does not reach. `delta`: difference to the recorded HEAD.
 
-    A delta that does not list all commits that HEAD reaches names the few whose reachability may have changed. Only
-    these are looked up.
+    If `delta` does not list every commit that HEAD reaches, only the commits that may be unreachable are looked up:
+    those recorded as unreachable and `removed_commits`.
     """
     previously_unreachable = history.load_unreachable_commits(connection)
     candidates = {*previously_unreachable, *delta.removed_commits}
@@ -327,7 +328,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    # Only diff mode embeds other texts. A change between the other modes needs no rebuild.
+    # Diff mode embeds different texts than the other modes. A change between those needs no rebuild.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"

@@ -114,8 +114,9 @@ def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
 def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: TokenBudget) -> list[ChunkSpan]:
     """Return the chunks of a file, in order. Consecutive nodes are merged while they fit the budget.
 
-    A node over the budget that contains symbols, such as a class, is split into its child nodes. These are not merged
-    with nodes outside of it. Any other node over the budget is a chunk by itself.
+    A node over the budget that contains symbols and is not a function is split into its child nodes. The children of a
+    symbol, such as a class, are not merged with nodes outside of it. Any other node over the budget is a chunk by
+    itself.
     """
     chunks: list[ChunkSpan] = []
     can_merge = False
@@ -171,7 +172,8 @@ class _NestedSymbols:
     def mark_split(self, node: Node) -> bool:
         """Record that the symbol of a node is split. Return False if the node has none, or if it was recorded before.
 
-        Only the outermost node of a symbol is recorded: the body of a class ends with it, so it has the same symbol.
+        Only the outermost node of a symbol is recorded. A class body ends at the same byte as its class, so
+        `_find_own_symbol` returns the class for both.
         """
         own_index = self._find_own_symbol(node)
         if own_index is None or own_index in self._split_indices:
@@ -226,5 +228,5 @@ def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
 
 
 def _get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
-    """Return the index of the chunk with a byte. `chunk_starts`: first byte of each chunk."""
+    """Return the index of the chunk that contains the byte. `chunk_starts`: first byte of each chunk."""
     return max(0, bisect_right(chunk_starts, start_byte) - 1)

@@ -1,7 +1,7 @@
 """Contrastive training of the static word table, with its evaluation on held-out repositories.
 
 python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes N] [--seed N] [--dimension N]
-    [--started FILE] [--rate R]
+    [--initial-vectors FILE] [--rate R]
 
 BAGS is the directory written by `pipeline.training.word_bags`; `table.npz` in the directory OUT gets the table in
 full precision. The most frequent words have a row each; all others share buckets by hash. The gradients are computed
@@ -40,7 +40,8 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 logger = logging.getLogger(__name__)
 
-# Rows for words without one of their own: a power of 2. With those of MAX_WORDS, row numbers have 16 bits.
+# Number of hash buckets for words without their own row; a power of 2. MAX_WORDS (`static_dataset`) + BUCKET_COUNT =
+# 65,536, so a row number fits in 16 bits.
 BUCKET_COUNT: Final = 16_384
 BLOCKS_PER_STEP: Final = 4
 # Factor of the cosines before the softmax.
@@ -95,7 +96,7 @@ class StaticTable:
     def sum_rows(self, rows: Ints, starts: Ints) -> Floats:
         """Return the weighted sum of each text's rows; zeros for a text without rows.
 
-        `rows` and `starts`: as `Bags.merge_bags` returns them.
+        `rows`: row numbers of all texts, concatenated. `starts`: index in `rows` where each text starts.
         """
         weighted = self.vectors[rows] * np.exp(self.weights[rows])[:, None]
         sums = np.zeros((len(starts), self.vectors.shape[1]), np.float32)
@@ -246,7 +247,10 @@ def _softmax(scores: Floats, axis: int) -> Floats:
 
 
 def reduce_dimension(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floats:
-    """Project the rows onto their first principal axes, unless they have at most `dimension` components."""
+    """Project the rows onto their first `dimension` principal axes.
+
+    Rows with `dimension` components or fewer are returned unchanged.
+    """
     if rows.shape[1] <= dimension:
         return rows
     rows64 = rows.astype(np.float64)
@@ -256,7 +260,10 @@ def reduce_dimension(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floa
 
 
 def embed_texts(bags: Bags, bag_numbers: Ints, table: Floats) -> Floats:
-    """Return a unit vector for each line of bag numbers: the normalized sum of its bags' rows; zeros without rows."""
+    """Return one unit vector per text, or zeros for a text without words.
+
+    `bag_numbers`, of shape (texts, bags): the bags of each text.
+    """
     sums = np.empty((len(bag_numbers), table.shape[1]), np.float32)
     rows, starts = bags.merge_bags(bag_numbers)
     for line, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
@@ -274,9 +281,12 @@ def compute_mean_reciprocal_rank(
     """
     changes = np.flatnonzero(dataset.repository == repository)
     commits = dataset.commit[changes]
-    shown_subjects = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(changes), NO_BAG)
+    # A text includes its commit's subject only for sentence queries: for subject queries it would be the answer.
+    subjects_in_text = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(changes), NO_BAG)
     text_vectors = embed_texts(
-        dataset.bags, np.stack([dataset.change[changes], dataset.comment[changes], shown_subjects], 1), table
+        dataset.bags,
+        np.stack([dataset.change[changes], dataset.comment[changes], subjects_in_text], 1),
+        table,
     )
     query_bags = {
         BagKind.SUBJECT: dataset.subject,
@@ -301,7 +311,8 @@ def compute_mean_reciprocal_rank(
 
 
 def _compute_reciprocal_rank(scores: npt.NDArray[np.float64], commits: Ints, answer: int) -> float:
-    # Changes of one commit rank next to each other: 20 for each rank are enough.
+    # Several changes of one commit often rank close together. The best 20 x RANK_DEPTH changes should contain
+    # RANK_DEPTH commits.
     nearest = np.argsort(-scores, kind="stable")[: 20 * RANK_DEPTH]
     ranked_commits = list(dict.fromkeys(commits[nearest].tolist()))[:RANK_DEPTH]
     return 1 / (ranked_commits.index(answer) + 1) if answer in ranked_commits else 0.0
@@ -333,14 +344,17 @@ def main() -> None:
     held_out_files = [file for file in files if file.stem in arguments.held_out]
     training_files = [file for file in files if file not in held_out_files]
     if not training_files:
-        parser.error(f"{arguments.bags} has no bags. Run `python -m pipeline.training.word_bags` first.")
+        parser.error(
+            f"No bags to train on in {arguments.bags}. Run `python -m pipeline.training.word_bags`, or hold out fewer "
+            "repositories."
+        )
     vocabulary = select_vocabulary(training_files)
     lexicon = Lexicon({word: row for row, word in enumerate(vocabulary)}, BUCKET_COUNT)
     dataset, row_count = StaticTrainingSet.read(training_files, lexicon), len(vocabulary) + BUCKET_COUNT
     logger.info("%d repositories, %d changes, %d rows", len(training_files), len(dataset.change), row_count)
     vectors = generate_unit_vectors(row_count, arguments.dimension, arguments.seed)
-    if arguments.started:
-        _copy_initial_vectors(vectors, vocabulary, arguments.started)
+    if arguments.initial_vectors:
+        _copy_initial_vectors(vectors, vocabulary, arguments.initial_vectors)
     arguments.out.mkdir(parents=True, exist_ok=True)
 
     def save_table(table: StaticTable) -> None:
@@ -368,7 +382,7 @@ def main() -> None:
 
 
 def _copy_initial_vectors(vectors: Floats, vocabulary: Sequence[str], file: Path) -> None:
-    """Replace the vectors of the words that the file has by those of the file."""
+    """Copy the file's vectors over the first components of the vectors of the same words."""
     with np.load(file) as arrays:
         words, initial = arrays["words"].tobytes().decode().split("\n"), arrays["vectors"]
     initial_rows = {word: row for row, word in enumerate(words)}
@@ -400,7 +414,12 @@ def _build_parser() -> argparse.ArgumentParser:
         default=EMBEDDING_DIMENSION,
         help="dimension in training, reduced at the export",
     )
-    parser.add_argument("--started", type=Path, help="file with initial vectors, written by `static_dataset`")
+    parser.add_argument(
+        "--initial-vectors",
+        type=Path,
+        metavar="FILE",
+        help="file with initial vectors, written by `static_dataset`",
+    )
     parser.add_argument("--rate", type=float, default=VECTOR_LEARNING_RATE)
     return parser
 
