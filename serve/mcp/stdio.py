@@ -181,11 +181,12 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
     if isinstance(error, ValidationError):
         problems = error.errors(include_url=False)
         reason = problems[0]["msg"]
-        # The input of a problem is the line if it is no valid JSON, else the object or a part of it.
+        # The input is the line if it is no valid JSON, the message if it lacks a field, else a part of the message.
         ids = (
             _find_message_id(problem["input"])
             for problem in problems
-            if problem["type"] == "json_invalid" or isinstance(problem["input"], dict)
+            if problem["type"] == "json_invalid"
+            or (problem["type"] == "missing" and len(problem["loc"]) <= 2)
         )
         message_id = next((found for found in ids if found is not None), None)
     message = (

@@ -173,12 +173,13 @@ def test_protocol_errors(store: MapStore) -> None:
         b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add_nodes","arguments":{"nodes":'
         + b"[" * 10_000
     )
-    too_deep, invalid, parameters, quoted, version, no_version, unknown, tool, ping = exchange(
+    too_deep, invalid, parameters, quoted, nested, version, no_version, unknown, tool, ping = exchange(
         process,
         deep + b"]" * 10_000 + b"}}}",
         b"nonsense",
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": []}',
         b'{"jsonrpc": "2.0", "id": 13, "method": "tools/call", "params": "{\\"id\\": 14, "}',
+        b'{"jsonrpc": "2.0", "method": {"id": 16}, "error": {"id": 17}, "id": 18}',
         b'{"jsonrpc": "1.0", "id": "eight", "method": "ping"}',
         b'{"jsonrpc": "", "id": 15, "method": "ping"}',
         create_request(3, "no/such"),
@@ -186,7 +187,7 @@ def test_protocol_errors(store: MapStore) -> None:
         b"\n \r\n" + json.dumps(create_request(5, "ping")).encode(),
     )
     assert [answer["id"] for answer in (too_deep, invalid, parameters)] == [9, None, 7]
-    assert [answer["id"] for answer in (quoted, version, no_version)] == [13, "eight", 15]
+    assert [answer["id"] for answer in (quoted, nested, version, no_version)] == [13, 18, "eight", 15]
     assert "nest it less deeply" in too_deep["error"]["message"]
     assert too_deep["error"]["code"] == invalid["error"]["code"] == PARSE_ERROR
     assert unknown["error"]["code"] == METHOD_NOT_FOUND
