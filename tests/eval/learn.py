@@ -190,14 +190,14 @@ def compute_candidates(
     """Yield the candidates of a query, or nothing if there are none. `mapper` maps indexed to judged shas."""
     parsed = ranker.parse_query(query.text)
     results = ranker.run_retrievers(parsed)
-    fused_candidates = select_candidates(results, parsed)
-    if fused_candidates:
-        candidate_features = features.compute_features(ranker.index, parsed, results, fused_candidates)
+    candidates = select_candidates(results, parsed)
+    if candidates:
+        candidate_features = features.compute_features(ranker.index, parsed, results, candidates)
         inputs = candidate_features.rerank_inputs
         scores = load_cross_encoder().score_changes(
-            inputs.question, inputs.load_changes(range(len(fused_candidates)))
+            inputs.question, inputs.load_changes(range(len(candidates)))
         )
-        grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in fused_candidates]
+        grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in candidates]
         yield CandidateList(np.column_stack((candidate_features.rows, scores)), np.array(grades, np.float64))
 
 
