@@ -66,6 +66,12 @@ class PatchPart(NamedTuple):
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
 
 
+def create_part_without_context(old_start: int, old_count: int, new_start: int, new_count: int) -> PatchPart:
+    """Return a part whose old lines are all removed, and whose new lines are all added."""
+    added, removed = range(new_start, new_start + new_count), range(old_start, old_start + old_count)
+    return PatchPart(old_start, old_count, new_start, new_count, "", tuple(added), tuple(removed))
+
+
 @dataclass(frozen=True, slots=True)
 class Patch:
     """Parsed diff of one file, as a hunk stores it."""
@@ -103,11 +109,6 @@ def parse_patch(parts: bytes) -> Patch:
         removed_text=_join_lines(lines, scan.removed_slices),
         is_complete=is_complete,
     )
-
-
-def parse_part_headers(parts: bytes) -> tuple[PatchPart, ...]:
-    """Parse the parts of a diff without context lines, from their headers alone."""
-    return tuple(_build_part_from_header(match.group()) for match in HEADER_LINE.finditer(parts))
 
 
 def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
@@ -168,13 +169,6 @@ def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: 
             old_line, new_line = old_line + count, new_line + count
     heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
     return PatchPart(old_start, old_count, new_start, new_count, heading, tuple(added), tuple(removed))
-
-
-def _build_part_from_header(header_line: bytes) -> PatchPart:
-    old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
-    added = tuple(range(new_start, new_start + new_count))
-    removed = tuple(range(old_start, old_start + old_count))
-    return PatchPart(old_start, old_count, new_start, new_count, "", added, removed)
 
 
 def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:

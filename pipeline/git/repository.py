@@ -18,7 +18,6 @@ import pygit2
 from cachetools import LRUCache
 from pygit2.enums import ObjectType, ReferenceFilter, SortMode
 
-from pipeline.git import patches
 from pipeline.git.attributes import AttributeReader
 from pipeline.git.changes import RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
@@ -57,7 +56,7 @@ from pipeline.git.objects import (
     parse_tag_target,
     sort_topologically,
 )
-from pipeline.git.patches import PatchPart
+from pipeline.git.patches import PatchPart, create_part_without_context
 from pipeline.git.tree_diff import (
     BlobSource,
     Libgit2Diff,
@@ -353,7 +352,10 @@ class Repository:
         with ErrorTranslation(new):
             # Pass blobs: for bytes, libgit2 computes two object ids first, which takes as long as the diff.
             patch = pygit2.Patch.create_from(self._load_blob(old), self._load_blob(new), context_lines=0)
-        return patches.parse_part_headers(patches.strip_file_header(patch.data))
+        return tuple(
+            create_part_without_context(part.old_start, part.old_lines, part.new_start, part.new_lines)
+            for part in patch.hunks
+        )
 
     def list_files(self, sha: str) -> list[tuple[str, str]]:
         """Return (path, SHA of the blob) of each regular file in a commit's tree, without symlinks and submodules."""

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from pipeline.file_classification import classify_role
 from pipeline.git.changes import FileChange, decode_path, is_binary, is_regular
-from pipeline.git.patches import PatchPart
+from pipeline.git.patches import PatchPart, create_part_without_context
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
 from serve.explain.line_similarity import (
@@ -364,8 +364,7 @@ def load_versions(repository: Repository, change: FileChange) -> FileVersions:
 
 def create_whole_part(old_count: int, count: int) -> PatchPart:
     """Return the part of a diff that replaces a whole file."""
-    removed, added = tuple(range(1, old_count + 1)), tuple(range(1, count + 1))
-    return PatchPart(1, old_count, 1, count, "", added, removed)
+    return create_part_without_context(1, old_count, 1, count)
 
 
 def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
