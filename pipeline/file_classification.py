@@ -130,6 +130,12 @@ MAX_CACHED_PATHS: Final = 65_536
 # Code in these directories has the role of prose.
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
 
+# Matches lower-case names of changelogs. In these directories, each file describes one change, for the next changelog.
+_CHANGELOG: Final = re.compile(
+    r"(?:changelog|changes|history|news|release[_-]?notes)(?:\.(?:md|rst|txt|adoc))?"
+)
+_CHANGELOG_DIRECTORIES: Final = frozenset({"changelog", "changelog.d", "changes", "news", "newsfragments"})
+
 # Languages of build files, whose role is not source.
 _BUILD_LANGUAGES: Final = frozenset({"make", "cmake", "nix"})
 
@@ -204,6 +210,14 @@ def is_test(path: str) -> bool:
         return True
     name = path.rpartition("/")[2]
     return classify_kind(path) == "code" and _TEST_FILE.fullmatch(name) is not None
+
+
+def is_changelog(path: str) -> bool:
+    """Return whether the path is that of a changelog, or of a fragment of one, as towncrier uses."""
+    if _CHANGELOG.fullmatch(_get_file_name(path)):
+        return True
+    parents = _list_parent_names(path.lower())
+    return bool(parents) and parents[-1] in _CHANGELOG_DIRECTORIES and classify_kind(path) == "prose"
 
 
 def has_generated_name(path: str) -> bool:

@@ -45,7 +45,7 @@ _OPTIONAL_FIELDS: Final = {
     ),
     "compatibility": ("reason", "missing_components"),
     "related": ("old_paths", "owners", "recent_authors", "bots", "hot_spots", "limitation"),
-    "search": ("limitation",),
+    "search": ("last", "limitation"),
 }
 
 

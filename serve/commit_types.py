@@ -119,14 +119,21 @@ class ChangeHit:
 class ChangeSearchDetails:
     """Counts and order of the commits of an answer.
 
-    `commits`: number of matching commits. `shown`: number of those in the answer. `limitation`: what the search leaves
+    `commits`: number of matching commits. `shown`: number of those in the answer. `last`: the last commit without its
+    files, such as the oldest one if the newest come first; None if all are shown. `limitation`: what the search leaves
     out; None if it found commits.
     """
 
     commits: int
     shown: int
     order: Literal["newest", "oldest"]
+    last: ChangeHit | None = None
     limitation: str | None = None
+
+    @property
+    def last_label(self) -> str:
+        """Label for `last`: what it is among all commits."""
+        return "Oldest" if self.order == "newest" else "Newest"
 
     @property
     def count(self) -> str:
@@ -161,7 +168,10 @@ class ChangeSearchAnswer:
         `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
         """
         hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
-        return {"hits": select_fields(hits, fields, ChangeHit), "meta": self.meta.to_json_dict()}
+        meta = self.meta.to_json_dict()
+        if last := meta["search"].get("last"):
+            meta["search"]["last"] = drop_empty_fields("hits", last)
+        return {"hits": select_fields(hits, fields, ChangeHit), "meta": meta}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +256,7 @@ class ShowAnswer:
     - `files`: the changed files, or the one file whose diff is shown; empty if a file is shown as it was.
     - `file_count`: number of files that the commit changes; None if a file is shown as it was.
     - `diff`, `content`: diff of the requested file, or the file as it was; None if not requested.
+    - `changelog`: first lines that the commit adds to the changelog. They often say more than its message.
     - `limitation`: what could not be shown, or what the answer shows instead.
     """
 
@@ -254,11 +265,12 @@ class ShowAnswer:
     file_count: int | None = None
     diff: FileDiff | None = None
     content: FileContent | None = None
+    changelog: tuple[str, ...] = ()
     limitation: str | None = None
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types, without fields that are None."""
-        answer = drop_none(asdict(self))
+        """Convert to JSON types, without fields that are None and an empty changelog."""
+        answer = drop_none({**asdict(self), "changelog": self.changelog or None})
         answer["commit"] = drop_empty_fields("hits", answer["commit"])
         answer["files"] = [drop_none(file) for file in answer["files"]]
         return answer

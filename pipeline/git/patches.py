@@ -111,6 +111,11 @@ def parse_patch(parts: bytes) -> Patch:
     )
 
 
+def remove_context(parts: str) -> str:
+    """Return the text of a patch's parts without their context lines."""
+    return "\n".join(line for line in parts.split("\n") if not line.startswith(" "))
+
+
 def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
     """Return the first MAX_LISTED_LINES lines without their line feeds, and whether these are all lines."""
     lines = parts.split(b"\n", MAX_LISTED_LINES)

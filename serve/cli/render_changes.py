@@ -59,25 +59,34 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: 
     from rich.text import Text
 
     for number, hit in enumerate(answer.hits, start=1):
-        for row in _format_hit(number, hit, compact=compact):
+        for row in (*_format_hit_title(f"{number:>2}. ", hit), *_format_hit_files(hit, compact=compact)):
             console.print(row, no_wrap=True, overflow="ellipsis")
         console.print()
     if answer.meta.hint:
         console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
     details = answer.meta.search
+    if details.last:
+        for row in _format_hit_title(f"{details.last_label}: ", details.last):
+            console.print(row, no_wrap=True, overflow="ellipsis")
+        console.print()
     console.print(Text(details.count, style="bold"))
     if details.limitation:
         console.print(Text(details.limitation, style="dim"))
 
 
-def _format_hit(number: int, hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
+def _format_hit_title(label: str, hit: ChangeHit) -> Iterator[Text]:
     from rich.text import Text
 
     subject = format_message_lines(hit.commit_subject)[0]
-    yield Text().append(f"{number:>2}. ", style="dim").append(subject, style="bold")
+    yield Text().append(label, style="dim").append(subject, style="bold")
     row = Text().append(f"    {hit.commit_sha[:SHA_DIGITS]}", style="yellow")
     row.append(f"  {hit.commit_date[:10]}  {escape_line(hit.commit_author)}")
     yield row.append(format_evidence(hit), style="green")
+
+
+def _format_hit_files(hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
+    from rich.text import Text
+
     remaining_lines = MAX_LINES
     for file in hit.files:
         row = Text().append(f"    {escape_line(file.path)}", style="cyan")
@@ -158,6 +167,10 @@ def print_show_answer(answer: ShowAnswer, console: Console) -> None:
 
     for row in _format_commit(answer.commit):
         console.print(row)
+    for line in answer.changelog:
+        console.print(Text(f"changelog: {escape_line(line)}", style="dim"), no_wrap=True, overflow="ellipsis")
+    if answer.changelog:
+        console.print()
     for row in _format_files(answer):
         console.print(row, no_wrap=True, overflow="ellipsis")
     for row in _format_diff_or_content(answer.diff, answer.content):

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from pipeline.file_classification import is_changelog
 from pipeline.git import commit_graph
 from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.patches import strip_file_header
+from pipeline.git.patches import remove_context, strip_file_header
 from pipeline.git.ranges import check_damage, suggest_references
 from pipeline.git.repository import Repository, TreeDiff, open_repository
 from pipeline.git.tree_diff import read_content
@@ -48,6 +50,11 @@ MAX_NAMES: Final = 10
 # Characters of an answer besides its message, files and text; and of a file besides its paths.
 ANSWER_OVERHEAD: Final = 200
 FILE_OVERHEAD: Final = 20
+# Maximum number of shown lines of a changelog, and the minimum number of words of such a line: headings have fewer.
+MAX_CHANGELOG_LINES: Final = 3
+MIN_CHANGELOG_WORDS: Final = 3
+# Maximum number of lines that a commit adds to a changelog to describe itself. Releases rewrite more.
+MAX_CHANGELOG_ADDITIONS: Final = 20
 # A cut message keeps its subject up to this many characters.
 MAX_SUBJECT_CHARS: Final = 200
 # Maximum number of characters of a requested name that an error repeats.
@@ -55,6 +62,7 @@ MAX_QUOTED: Final = 200
 # Number of digits after an ambiguous prefix, by which an error distinguishes the commits.
 MORE_DIGITS: Final = 8
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _HEAD_EXPRESSION: Final = re.compile(r"(HEAD|@)([~^@]|$)")
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
@@ -148,10 +156,9 @@ def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
     """
     if len(text) <= max_chars:
         return text, 0
-    lines = text.split("\n")
-    lines_without_context = [line for line in lines if not line.startswith(" ")]
-    cut_text, omitted = _cut_lines("\n".join(lines_without_context), max_chars)
-    return cut_text, omitted + len(lines) - len(lines_without_context)
+    text_without_context = remove_context(text)
+    cut_text, omitted = _cut_lines(text_without_context, max_chars)
+    return cut_text, omitted + text.count("\n") - text_without_context.count("\n")
 
 
 def _cut_lines(text: str, max_chars: int) -> tuple[str, int]:
@@ -254,10 +261,25 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
     try:
         diff = repository.diff_with_first_parent(answer.commit.commit_sha)
         changes = sorted(diff.changes, key=lambda change: change.path)
-        files = tuple(_compare_file(repository, diff, change).file for change in changes[:MAX_FILES])
+        comparisons = [_compare_file(repository, diff, change) for change in changes[:MAX_FILES]]
     except UnreadableObject as error:
         return replace(answer, limitation=f"The files are unknown: {error.reason}.")
-    return replace(answer, files=files, file_count=len(changes), limitation=_describe_merge(answer.commit))
+    return replace(
+        answer,
+        files=tuple(comparison.file for comparison in comparisons),
+        file_count=len(changes),
+        changelog=tuple(islice(_iter_changelog_lines(comparisons), MAX_CHANGELOG_LINES)),
+        limitation=_describe_merge(answer.commit),
+    )
+
+
+def _iter_changelog_lines(comparisons: Iterable[_FileComparison]) -> Iterator[str]:
+    """Yield the sentences that a commit adds to changelogs. A rewritten changelog has none."""
+    for comparison in comparisons:
+        file = comparison.file
+        if is_changelog(file.path) and (file.added or 0) <= MAX_CHANGELOG_ADDITIONS:
+            added_lines = (line[1:].strip() for line in comparison.diff.split("\n") if line.startswith("+"))
+            yield from (line for line in added_lines if len(_WORD.findall(line)) >= MIN_CHANGELOG_WORDS)
 
 
 def _describe_merge(commit: CommitDetails) -> str | None:

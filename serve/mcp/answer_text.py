@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
+from pipeline.git.patches import remove_context
 from serve.commit_types import (
     ChangeHit,
     ChangeSearchAnswer,
@@ -43,6 +44,10 @@ from stores.errors import LineageError
 
 # Maximum characters of a line of code in the evolution of lines, or of a subject in the history of a symbol.
 MAX_LINE_CHARS: Final = 80
+# Maximum characters of a line of a changelog.
+MAX_CHANGELOG_CHARS: Final = 160
+# Maximum number of files of a commit in an answer about several commits.
+MAX_SHORT_FILES: Final = 5
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
@@ -117,8 +122,11 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
     lines = [f"{details.count}, {details.order} first" if details.commits > 1 else details.count]
     numbers: dict[str, int] = {}
     for number, hit in enumerate(answer.hits, 1):
-        lines += _format_change_hit(number, hit, [numbers[sha] for sha in hit.also if sha in numbers])
+        lines.append(f"{number}. {_describe_change_hit(hit)}")
+        lines += _format_change_files(hit, [numbers[sha] for sha in hit.also if sha in numbers])
         numbers[hit.commit_sha] = number
+    if details.last:
+        lines.append(f"{details.last_label}: {_describe_change_hit(details.last)}")
     return "\n".join([*lines, *_format_note(answer.meta.hint), *_format_note(details.limitation)])
 
 
@@ -178,21 +186,28 @@ def describe_error(error: LineageError) -> str:
     return add_path_to_commands(f"{error.message} {error.hint}".strip())
 
 
-def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str:
+def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_short: bool = False) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
 
-    `is_described`: the client has the description of the commit, so one line names it.
+    `is_described`: the client has the description of the commit, so one line names it. `is_short`: the commit is one of
+    several, so its email, parents and later files are omitted, and with a diff the message below the subject and the
+    context lines, too.
     """
     commit, diff, content = answer.commit, answer.diff, answer.content
     subject = _split_message(commit.commit_message)[0]
     lines = (
-        [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"] if is_described else _describe_commit(commit)
+        [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"]
+        if is_described
+        else _describe_commit(commit, is_short=is_short, has_body=not (is_short and diff))
     )
-    lines += map(_describe_commit_file, answer.files)
-    if omitted_count := (answer.file_count or 0) - len(answer.files):
+    lines += (f"changelog: {_shorten(line, MAX_CHANGELOG_CHARS)}" for line in answer.changelog)
+    files = answer.files[:MAX_SHORT_FILES] if is_short else answer.files
+    lines += map(_describe_commit_file, files)
+    if omitted_count := (answer.file_count or 0) - len(files):
         lines.append(format_count(omitted_count, "other file" if diff else "more file"))
     if diff:
-        lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines, "line")]
+        text = remove_context(diff.text) if is_short else diff.text
+        lines += [*_fence(text, "diff"), *_format_omission(diff.omitted_lines, "line")]
     if content:
         numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
         lines.append(f"file: {escape_line(content.path)}, lines {numbers}")
@@ -200,12 +215,14 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False) -> str
     return "\n".join([*lines, *_format_note(answer.limitation)])
 
 
-def _format_change_hit(number: int, hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a hit. `copies`: numbers of earlier hits with the same patch, so that it is not repeated."""
+def _describe_change_hit(hit: ChangeHit) -> str:
     subject = _split_message(hit.commit_subject)[0]
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
-    author = escape_line(hit.commit_author)
-    yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
+    return f"{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {escape_line(hit.commit_author)}: {subject}{evidence}"
+
+
+def _format_change_files(hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
+    """Yield the files and lines of a hit. `copies`: numbers of earlier hits with the same patch, which has the same."""
     if copies:
         yield f"same change as {copies[0]}"
         return
@@ -232,19 +249,23 @@ def _format_related_file(file: RelatedFile) -> str:
     )
 
 
-def _describe_commit(commit: CommitDetails) -> list[str]:
+def _describe_commit(commit: CommitDetails, *, is_short: bool, has_body: bool) -> list[str]:
     subject, *body = _split_message(commit.commit_message)
-    author = f"{escape_line(commit.commit_author)} <{escape_line(commit.author_email)}>"
-    parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
-    date = _format_date(commit.commit_date, commit.author_date)
+    date, author = _format_date(commit.commit_date, commit.author_date), escape_line(commit.commit_author)
+    if is_short:
+        head = f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}"
+    else:
+        parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
+        head = f"{commit.commit_sha} {date} {author} <{escape_line(commit.author_email)}>; parents: {parents}"
     evidence = _describe_evidence(commit, commit.commit_message)
-    return [f"{commit.commit_sha} {date} {author}; parents: {parents}{evidence}", *_quote([subject, *body])]
+    return [f"{head}{evidence}", *_quote([subject, *body] if has_body else [subject])]
 
 
 def _describe_commit_file(file: CommitFile) -> str:
+    kind = "" if file.change_kind == "modified" else f" {file.change_kind}"
     source = f" from {escape_line(file.old_path)}" if file.old_path else ""
-    counts = f", {file.limitation}" if file.limitation else f" +{file.added} -{file.removed}"
-    return f"file: {escape_line(file.path)} {file.change_kind}{source}{counts}"
+    counts = f", {file.limitation}" if file.limitation else _format_line_counts(file.added, file.removed)
+    return f"file: {escape_line(file.path)}{kind}{source}{counts}"
 
 
 def _format_omission(count: int, noun: str) -> list[str]:
@@ -315,10 +336,10 @@ def _format_lead(lead: EvolutionLead) -> str:
     return f"- {lines} {lead.commit_sha[:SHORT_SHA_DIGITS]} {lead.commit_date[:10]} {subject} | {_shorten(lead.text)}"
 
 
-def _shorten(line: str) -> str:
-    """Return a line without indentation, cut to `MAX_LINE_CHARS`."""
+def _shorten(line: str, max_chars: int = MAX_LINE_CHARS) -> str:
+    """Return a line without indentation, cut to `max_chars`."""
     text = escape_line(line).strip()
-    return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def _describe_files(hit: PatternHit) -> str:
@@ -333,7 +354,7 @@ def _describe_files(hit: PatternHit) -> str:
     return f"files: {'; '.join(names)}" if names else ""
 
 
-def _format_line_counts(added: int, removed: int) -> str:
+def _format_line_counts(added: int | None, removed: int | None) -> str:
     return (f" +{added}" if added else "") + (f" -{removed}" if removed else "")
 
 

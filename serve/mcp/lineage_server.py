@@ -231,7 +231,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
         commits = tools.to_list(commit)
         resolved_path = resolver.resolve(repository, context)
-        show = partial(_show_commit, set(), lines, max_tokens, len(files) > 1, resolved_path, home)
+        request = ShowRequest("", None, lines, max(max_tokens, MIN_SHOW_TOKENS))  # completed for each item
+        show = partial(_show_commit, set(), request, len(commits), len(files), resolved_path, home)
         return answer_items(
             ({"commit": name, **file} for name in commits for file in files),
             len(commits) * len(files),
@@ -310,7 +311,10 @@ def _search_changes(
 
     def shorten(limit: int) -> ShortenedAnswer:
         hits, meta = answer.hits[:limit], answer.meta
-        search = replace(meta.search, shown=len(hits))
+        last = meta.search.last
+        if last is None and len(hits) < len(answer.hits):
+            last = replace(answer.hits[-1], files=())
+        search = replace(meta.search, shown=len(hits), last=last)
         content = build_content(replace(answer, hits=hits, meta=replace(meta, search=search)).to_json_dict())
         hint, limitation = (None if note in noted else note for note in (meta.hint, search.limitation))
         noted.update((hint, limitation))
@@ -323,25 +327,25 @@ def _search_changes(
 
 def _show_commit(
     described: set[str],
-    lines: str | None,
-    max_tokens: int,
-    has_several_paths: bool,
+    request: ShowRequest,
+    commit_count: int,
+    path_count: int,
     path: Path,
     home: Path,
     item: Mapping[str, str],
 ) -> ItemAnswer:
-    """Show one commit or file; see `answer_items`, whose budget is `max_tokens`.
+    """Show one commit or file; see `answer_items`, whose budget is in tokens.
 
-    `described`: commits of earlier items, whose message the texts of later ones do not repeat. `has_several_paths`: the
-    error for a path that the commit does not change omits the files that it changes.
+    `described`: commits of earlier items, whose message the texts of later ones do not repeat. `commit_count`,
+    `path_count`: number of commits and paths of the call. With several commits, their texts are short. With several
+    paths, the error for a path that the commit does not change omits the files that it changes.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
     try:
-        request = ShowRequest(item["commit"], item.get("path"), lines, max(max_tokens, MIN_SHOW_TOKENS))
-        answer = show_commit(request, path, home=home)
+        answer = show_commit(replace(request, commit=item["commit"], path=item.get("path")), path, home=home)
     except FileNotChanged as error:
-        if has_several_paths:
+        if path_count > 1:
             raise BadRequest(error.message, hint=error.remedy) from error
         raise
     commit = answer.commit
@@ -350,7 +354,7 @@ def _show_commit(
     if is_described:
         answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
 
-    format_answer = partial(format_show_answer, is_described=is_described)
+    format_answer = partial(format_show_answer, is_described=is_described, is_short=commit_count > 1)
     size = ceil(len(format_answer(answer)) / CHARS_PER_TOKEN)
 
     def shorten(share: int) -> ShortenedAnswer:

@@ -121,32 +121,41 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             if is_searched(match.commit_sha) and _has_requested_sign(request, match)
         )
         matches_by_commit = _group_by_commit(requested_matches, oldest_first=request.oldest_first)
+        shown_count = min(request.limit, len(matches_by_commit))
+        last = matches_by_commit[-1:] if shown_count < len(matches_by_commit) else []
         hits, messages = _build_hits(
-            request, connection, pattern, matches_by_commit[: request.limit], completed
+            request, connection, pattern, [*matches_by_commit[:shown_count], *last], completed
         )
         possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
     # An open index blocks index runs, so evidence is loaded from git after the index is closed.
     evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
     hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(
-        hits,
+        hits[:shown_count],
         ChangeSearchMeta(
             index_status=build_index_state(status),
             hint=" ".join(_build_hints(status, completed, sum(map(is_searched, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
                 commits=len(matches_by_commit),
-                shown=len(hits),
+                shown=shown_count,
                 order="oldest" if request.oldest_first else "newest",
-                limitation=None if matches_by_commit else _describe_limitation(request),
+                last=replace(hits[-1], files=()) if last else None,
+                limitation=None if matches_by_commit else _describe_limitation(request, path, home),
             ),
         ),
     )
 
 
-def _describe_limitation(request: ChangeSearchRequest) -> str:
-    """Return what the search left out."""
-    return LIMITATION.format(commits="" if request.commit_range else "commits that HEAD does not reach, ")
+def _describe_limitation(request: ChangeSearchRequest, path: Path, home: Path) -> str:
+    """Return what a search without hits left out; with a filter by path, also how many commits match elsewhere."""
+    limitation = LIMITATION.format(
+        commits="" if request.commit_range else "commits that HEAD does not reach, "
+    )
+    if request.path is None:
+        return limitation
+    elsewhere = search_changes(replace(request, path=None, limit=1), path, home).meta.search.commits
+    return f"Outside this path: {format_commit_count(elsewhere)}. {limitation}" if elsewhere else limitation
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pipeline.file_classification import (
     classify_kind,
     classify_role,
     has_generated_name,
+    is_changelog,
     is_generated,
 )
 
@@ -142,6 +143,14 @@ def test_other(path: str) -> None:
 def test_kinds(path: str, kind: str) -> None:
     """The kind of a file follows from its name."""
     assert classify_kind(path) == kind
+
+
+def test_changelogs() -> None:
+    """Changelogs are recognized by their name, and fragments of them by their directory."""
+    changelogs = ("CHANGELOG.md", "docs/changes.rst", "History.md", "NEWS", "changelog.d/12.fix.rst")
+    others = ("history.py", "docs/history/intro.md", "changes/run.py", "newsletter.md", "src/changelog.c")
+    assert all(map(is_changelog, changelogs))
+    assert not any(map(is_changelog, others))
 
 
 def test_generated_files() -> None:

@@ -189,6 +189,9 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
         "    src/tcp.py  added, +1 -0\n"
         "    │     2 +    timeout()\n"
         "\n"
+        "Newest: Describe the timeout ✓\n"
+        f"    {shared_repo.git('rev-parse', 'HEAD')[:12]}  2020-01-01  Ada Lovelace\n"
+        "\n"
         "2 commits, first 1 shown\n"
     )
     request = ChangeSearchRequest("absent")
@@ -545,7 +548,7 @@ def test_lines_of_several_files(capsys: pytest.CaptureFixture[str]) -> None:
     # The search returned no lines of the last file.
     files = (*files, MatchingFile("d.py", "added", 1, 0, ()))
     hit = ChangeHit("1" * 40, "Add", "Ada", "2020-01-01T00:00:00Z", None, files, 5)
-    details = ChangeSearchDetails(1, 1, "newest", "")
+    details = ChangeSearchDetails(1, 1, "newest", limitation="")
     meta = ChangeSearchMeta(IndexState(None, 0, None), None, Compatibility("compatible"), details)
     print_grep_answer(ChangeSearchAnswer((hit,), meta), Console(width=100))
     rows = [row.strip() for row in capsys.readouterr().out.splitlines()]

@@ -80,6 +80,23 @@ def test_commit_with_files(repo: Repo) -> None:
     assert (renamed.added, renamed.removed) == (1, 1)
 
 
+def test_changelog(tmp_path: Path) -> None:
+    """The sentences that a commit adds to changelogs are shown, without headings; a rewritten changelog has none."""
+    repo = Repo.create(tmp_path / "changelog")
+    repo.write(
+        "CHANGELOG.md", "# Unreleased\n\n- Fix the port of `connect`\n\x1b- Close the socket at last\n"
+    )
+    repo.commit_file("tcp.py", "port = 1\n", "Fix it")
+    answer = show(repo, "HEAD")
+    assert answer.changelog == ("- Fix the port of `connect`", "\x1b- Close the socket at last")
+    assert answer.to_json_dict()["changelog"] == answer.changelog
+    output = StringIO()
+    print_show_answer(answer, Console(file=output, width=200))
+    assert "\nchangelog: ␛- Close the socket at last\n" in output.getvalue()
+    repo.commit_file("CHANGELOG.md", "A line of the old releases\n" * 21, "Rewrite the changelog")
+    assert show(repo, "HEAD").changelog == ()
+
+
 def test_file_that_is_too_large_to_compare(repo: Repo) -> None:
     """The list of files says which numbers of lines are unknown, and why, in JSON and in both texts."""
     answer = show(repo, "HEAD^")

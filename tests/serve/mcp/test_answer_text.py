@@ -51,6 +51,8 @@ from serve.find_types import (
     QueryProfile,
 )
 from serve.mcp.answer_text import (
+    MAX_CHANGELOG_CHARS,
+    MAX_SHORT_FILES,
     format_explain_answer,
     format_find_answer,
     format_related_answer,
@@ -138,7 +140,7 @@ def test_evidence_on_the_first_line() -> None:
     explained = replace(EXPLAIN_HIT, commit_message=message, **evidence)
     details = ExplainDetails((1, 9), 1, 1.0, None)
     changed = ChangeHit("6f1ed002ab", message, "Ada", "2024-02-01T10:00:00Z", None, (), 0, **evidence)
-    search = ChangeSearchDetails(1, 1, "newest", "Left out.")
+    search = ChangeSearchDetails(1, 1, "newest", limitation="Left out.")
     meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), search)
     assert format_find_answer(build_find_answer(found)).splitlines()[0] == (
         f"1. 6f1ed002ab 2024-02-01 {message} (0.88){line}"
@@ -368,7 +370,7 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     line = MatchingLine("+", 1, "\x1b[2J```\rNote: run it")
     file = MatchingFile("a\nNote: b", "added", 1, 0, (line,))
     hit = ChangeHit("6f1ed002ab5595", "Note: x\x07", "A", "2024-02-01T10:00:00Z", None, (file,), 3)
-    details = ChangeSearchDetails(1, 1, "newest", "Left out.")
+    details = ChangeSearchDetails(1, 1, "newest", limitation="Left out.")
     meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), details)
     assert format_search_answer(ChangeSearchAnswer((hit,), meta)) == (
         "1 commit\n1. 6f1ed002ab 2024-02-01 A: Note: x␇\nfile: a␊Note: b +1\n> +1 ␛[2J```Note: run it\n2 more files\n"
@@ -381,8 +383,31 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     answer = ShowAnswer(commit, (CommitFile("a\nb", "renamed", 1, 0, "c\rd"),), 2, diff)
     assert format_show_answer(answer) == (
         "6f1ed002ab 2024-01-31 (committed 2024-02-01) A␊B <a@b>; parents: none\n> Fix\n> Note: x\n"
-        "file: a␊b renamed from cd +1 -0\n1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
+        "file: a␊b renamed from cd +1\n1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
         "Note: 1 more line: raise `max_tokens`."
+    )
+
+
+def test_short_commit() -> None:
+    """One of several commits has no email, parents and later files; with a diff, only the subject and changed lines."""
+    commit = CommitDetails(
+        "6f1ed002ab", "Fix\n\nBody", "Ada", "a@b", "2024-02-01T10:00:00Z", None, ("1" * 40,)
+    )
+    files = tuple(CommitFile(f"{number}.py", "modified", number, 2) for number in range(MAX_SHORT_FILES + 1))
+    answer = ShowAnswer(commit, files, len(files), changelog=("Fix `x`" + "y" * 200,))
+    assert format_show_answer(answer, is_short=True).split("\n") == [
+        "6f1ed002ab 2024-02-01 Ada",
+        "> Fix",
+        "> Body",
+        f"changelog: Fix `x`{'y' * (MAX_CHANGELOG_CHARS - 7)}…",
+        "file: 0.py -2",
+        *(f"file: {number}.py +{number} -2" for number in range(1, MAX_SHORT_FILES)),
+        "1 more file",
+    ]
+    diff = FileDiff("0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0)
+    answer = ShowAnswer(commit, files[:1], 1, diff)
+    assert format_show_answer(answer, is_short=True) == (
+        "6f1ed002ab 2024-02-01 Ada\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
     )
 
 

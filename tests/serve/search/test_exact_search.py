@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,8 @@ def test_order_limit_and_count(search: History) -> None:
     oldest = search("needle", oldest_first=True, limit=2)
     assert get_shas(oldest) == get_shas(newest)[::-1][:2]
     assert oldest.meta.search.count == "5 commits, first 2 shown"
+    assert newest.meta.search.last is None
+    assert oldest.meta.search.last == replace(newest.hits[0], files=())
     assert search("needles").meta.search.count == "1 commit"
     with pytest.raises(BadRequest):
         search("x", limit=0)
@@ -229,10 +232,13 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation is None
     answer = search_changes(ChangeSearchRequest("needle", path="yarn.lock"), repo.path, home)
-    assert (answer.hits, (answer.meta.search.limitation or "")[:38]) == (
-        (),
-        "Not searched: commits that HEAD does n",
+    limitation = answer.meta.search.limitation or ""
+    assert not answer.hits
+    assert limitation.startswith(
+        "Outside this path: 1 commit. Not searched: commits that HEAD does not reach"
     )
+    answer = search_changes(ChangeSearchRequest("no", path="a.*"), repo.path, home)
+    assert (answer.meta.search.limitation or "").startswith("Not searched: commits")
     answer = search_changes(ChangeSearchRequest("absent", commit_range="main"), repo.path, home)
     assert (answer.meta.search.limitation or "").startswith("Not searched: paths that the index ignores")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
