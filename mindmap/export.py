@@ -74,7 +74,7 @@ def build_outline(
     """Return a node and its subtree, down to `max_depth` levels below it, as outline lines in depth-first order.
 
     If there are more than `max_lines` lines, complete levels are left out, the deepest first, but never the first level
-    below the node. Of the remaining lines, the first `max_lines` are returned. None means no limit.
+    below the node. If still more lines remain, only the first `max_lines` are returned. None means no limit.
     """
     depths = {node.id: depth for node, depth in tree.walk(document.nodes, start_id)}
     max_depth = _fit_depth(depths, max_depth, max_lines)
@@ -111,7 +111,10 @@ def _format_line(line: OutlineLine) -> str:
 
 
 def _fit_depth(depths: dict[str, int], max_depth: int | None, max_lines: int | None) -> int:
-    """Return the largest depth at which the outline fits into `max_lines`, but at least 1."""
+    """Return `max_depth`, reduced as far as the outline needs to fit into `max_lines`, but not below 1.
+
+    `depths` has the depth of each node by id. None means no limit.
+    """
     deepest = max(depths.values())
     max_depth = deepest if max_depth is None else min(max_depth, deepest)
     if max_lines is not None:
@@ -148,7 +151,10 @@ _SHAPES: Final = {
 
 
 def to_markdown(document: Mindmap) -> str:
-    """Return a map as Markdown: the tree as a task list, the files and messages of the root, links, activity log."""
+    """Return a map as Markdown.
+
+    It contains the tree as a task list, the files, questions and comments of the root, the links and the activity log.
+    """
     text_lines = [
         f"# {_escape_markdown(document.title)}",
         "",

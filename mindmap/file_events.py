@@ -1,11 +1,11 @@
 """File events of a watched workspace: batches of events, net changes of files, and their attachment to a mindmap.
 
 Several events of one file become one change. The first event shows whether the file existed before; the disk shows
-whether it exists now. So a save by rename is a modification. A file that was created and deleted between two batches
-is no change.
+whether it exists now. So a save that writes another file and renames it over the old one is a modification. A file that
+was created and deleted between two batches has no change.
 
-Changed files attach to the task in progress of a mindmap (short: map): the map gets a touch, its entry for a file.
-Files that git ignores, and changes that the map already has, are left out.
+Changed files attach to the task in progress of a mindmap (short: map). The entry of a file on a node is a touch. Files
+that git ignores, and changes that the map already has, are left out.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from mindmap.observer import WorkspaceObserver
 from mindmap.validation import decode_path
 
 IGNORE_FILE: Final = b".gitignore"
-# git commands that list the files of a revision, and those that differ from it.
+# git command that lists the files of a revision.
 LIST_FILES: Final = ("ls-tree", "-r", "-z", "--name-only")
+# git command that lists the files that differ from a revision.
 LIST_CHANGED_FILES: Final = (
     "diff",
     "--name-only",
@@ -40,7 +41,8 @@ LIST_CHANGED_FILES: Final = (
 )
 # The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. An earlier file time is not the time of that write.
+# Longest delay between a write and its event on a busy machine. A file time that is longer before the event is not the
+# time of that write.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
@@ -67,7 +69,7 @@ class FileChange:
     """Net change of one file since the last batch.
 
     `path` is relative to the workspace. `existed_before` is None if unknown. `timestamp` is the time of the last event;
-    for a modification, the time of the write itself.
+    for a modification, it is the time of the write itself if the file shows it.
     """
 
     path: bytes
@@ -78,8 +80,8 @@ class FileChange:
     def resolve_action(self, *, is_committed: bool, is_in_map: bool) -> str | None:
         """Return the action `create`, `modify` or `delete`; None for a file that was created and deleted.
 
-        `is_committed` says if HEAD has the file, and `is_in_map` if the map has it. A file that HEAD has is modified
-        when it is created again.
+        `is_committed` says if HEAD has the file. `is_in_map` says if the map has a touch of it other than a deletion. A
+        file that HEAD has counts as modified when it is created again.
         """
         existed = is_committed or is_in_map if self.existed_before is None else self.existed_before
         if self.exists:
@@ -117,7 +119,8 @@ class EventBatch:
     def compute_file_changes(self, root: bytes) -> list[FileChange]:
         """Return one change for each file of the workspace at `root`, with its state on disk now.
 
-        A missing file whose last event is no deletion is left out: it was in a directory of `list_removed_directories`.
+        A missing file whose last event is no deletion is left out, since its directory was removed as a whole.
+        `list_removed_directories` returns this directory.
         """
         changes = []
         for path, (first, last, timestamp) in self._files.items():
@@ -190,8 +193,8 @@ class WatchedWorkspace:
     `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
     started; None before that. `observer` is None while nothing is watched. The event of the directory's deletion sets
     `is_deleted`. A periodic check sets `is_missing_or_replaced` if the path is missing or is another directory.
-    `map_ids` are the maps that record changes of the workspace. `ignored_directories` are those that git ignores,
-    relative to the workspace. `pending` has the events since the last batch; `lock` guards `pending`.
+    `map_ids` are the ids of the maps that record changes of the workspace. `ignored_directories` are the directories
+    that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards `pending`.
     """
 
     root: bytes
@@ -221,8 +224,8 @@ class WatchedWorkspace:
         return path[len(self.root) + 1 :] if path.startswith(self.root + b"/") else None
 
     def ignores_directory(self, path: bytes) -> bool:
-        """Return True if no file in the directory at an absolute path is recorded."""
-        # Called for every directory: it runs no git command.
+        """Return True if files in this directory, given by its absolute path, are never recorded."""
+        # Runs no git command, since it is called for every directory.
         relative_path = self.make_relative(path)
         return relative_path is not None and (
             relative_path in self.ignored_directories or self.ignore_rules.ignores_directory(relative_path)
@@ -251,7 +254,7 @@ def find_refusal_reason(root: bytes) -> str:
     )
 
 
-# A recorded timestamp further in the future comes from a wrong clock and is ignored.
+# A touch whose timestamp is further in the future than this comes from a wrong clock; its timestamp is ignored.
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
 
@@ -259,9 +262,9 @@ MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 class DetectedChanges:
     """The changes of a batch, without those of files that git ignores. Paths are relative to the workspace.
 
-    `committed_paths`: files of HEAD; empty if no change needs them. `unchanged_paths`: those that were created again
-    with the content of HEAD, as in a directory that was moved away and back. `removed_directories`: time of removal of
-    each removed directory. `apply_to` adds a deletion for every file of the map in one of them.
+    `committed_paths`: files of HEAD; empty if no change needs them. `unchanged_paths`: files of HEAD that were created
+    again with their content in HEAD, as in a directory that was moved away and back. `removed_directories`: removed
+    directories with their removal timestamps; `apply_to` adds a deletion for every file of the map that is in one.
     """
 
     changes: Sequence[FileChange]
@@ -330,7 +333,7 @@ def detect_changes(
 ) -> DetectedChanges:
     """Return the changes of a batch, without those of files that git ignores.
 
-    `workspace` is None outside repositories, or if git failed; then no file counts as ignored.
+    `workspace` is None outside repositories, or if git failed; then no file counts as ignored by git.
     """
     changes = batch.compute_file_changes(ignore_rules.root)
     removed_directories = batch.list_removed_directories(ignore_rules.root)

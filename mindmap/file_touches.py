@@ -1,7 +1,7 @@
 """File touches: attach files to the nodes of a mindmap, merge repeated touches, follow renames, choose the target node.
 
-A touch records that an agent read or changed a file. A node has one touch for each path. A repeated touch updates the
-touch of its path. Their changes of symbols are merged: one for each kind and symbol.
+A touch records that an agent read or changed a file. A node has one touch for each path; a repeated touch updates it.
+The symbol changes of both touches are merged into one change for each kind and symbol.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class BadTouch(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class TouchInput:
-    """A file touch to record. If the node has a touch of the path, values that are None or empty leave it unchanged."""
+    """A file touch to record.
+
+    If the node has a touch of the path already, fields that are None or empty leave the values of that touch unchanged.
+    """
 
     path: str
     action: str | None = None
@@ -134,7 +137,7 @@ def attach_to_nodes(
 ) -> Mindmap:
     """Attach files to several nodes, as `attach_files` does. The log entry names the node if there is only one.
 
-    Tasks in progress other than `target_id` keep their times of update, so that the most recent task stays the same.
+    Tasks in progress other than `target_id` keep their `updated_at`, since attached files must not make them active.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     timestamp = compute_edit_timestamp(document, now)
@@ -166,9 +169,9 @@ def attach_detected_files(
 ) -> EditResult | None:
     """Attach the files that git sync found: to the requested node if it exists, else each file to a node that has it.
 
-    Of several nodes that have a file, the target of `choose_target` is used if it is among them, else the node with the
-    newest touch. A file that no node has attaches to the target. If the map has the rename of a file, the deletion of
-    its old path is left out. Returns None if no file is left.
+    If several nodes have a file, it attaches to the target of `choose_target` if that is one of them, else to the node
+    with the newest touch. A file that no node has attaches to the target. If the map has the rename of a file, and no
+    node has its old path, the deletion of the old path is left out. Returns None if no file is left.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     target = choose_target(document, requested_id)
@@ -209,9 +212,9 @@ def is_generated_summary(summary: str) -> bool:
 
 
 def keep_rename(touch: TouchInput, existing: FileTouch | None) -> TouchInput:
-    """Return a detected touch; without its action if it would replace the action `rename` of the existing touch.
+    """Return a detected touch, without its action if the existing touch of the file is a rename.
 
-    A deletion or another rename replaces it.
+    So the action of the existing touch stays `rename`. Only a deletion or another rename keeps its action.
     """
     is_rename = existing is not None and existing.action == RENAME
     if is_rename and touch.action not in ("delete", RENAME):
@@ -232,7 +235,7 @@ def _find_new_renames(
 ) -> dict[str, FileTouch]:
     """Return the touch of each rename by the old path, without the renames that the map already has.
 
-    A known rename must not move touches again: a file at its old path is a new file.
+    A rename that the map has must not move touches again, since a file that is at its old path now is a new file.
     """
     recorded_renames = {
         (_normalize_stored_path(paths, touch), touch.previous_path)
@@ -261,9 +264,10 @@ def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -
     stored_paths = {stored.path for node in document.nodes.values() for stored in node.files}
 
     def follow(path: str, *, is_gone: bool) -> str:
-        written_path = paths.normalize(path)
+        normalized_path = paths.normalize(path)
         # A link may have replaced the directory of a file that is gone. So a path that the map has is not resolved.
-        return written_path if is_gone and written_path in stored_paths else paths.follow_links(path)
+        is_stored = normalized_path in stored_paths
+        return normalized_path if is_gone and is_stored else paths.follow_links(path)
 
     return dataclasses.replace(
         touch,
@@ -273,7 +277,10 @@ def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -
 
 
 def _normalize_stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:
-    """Return the path of a stored touch, normalized if possible: another program may have written an absolute path."""
+    """Return the path of a stored touch, normalized unless it is invalid.
+
+    Another program may have written an absolute path for a file in the workspace.
+    """
     try:
         return paths.normalize(touch.path)
     except LineageError:
@@ -293,7 +300,7 @@ def _merge_touches(
 
 
 def _apply_renames(node: Node, renames: dict[str, FileTouch], paths: WorkspacePaths) -> tuple[FileTouch, ...]:
-    """Return a node's touches, with those of renamed files merged into the touches of the new paths.
+    """Return a node's touches, with the touches of renamed files moved to the new paths or merged into touches there.
 
     `renames` has the touch of each rename by its old path.
     """
@@ -319,7 +326,7 @@ def _put_touch(touches_by_path: dict[str, FileTouch], touch: FileTouch) -> None:
 
 
 def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
-    """Return `before` with its values replaced by those of `after` that are not empty, and with the changes of both."""
+    """Return `before`, updated by the values of `after` that are not empty, and with the symbol changes of both."""
     action = after.action or before.action
     return replace(
         before,
@@ -338,9 +345,9 @@ def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
 
 
 def _choose_summary(before: str | None, after: str | None) -> str | None:
-    """Return the new summary; the old one if the new one is empty, or is generated and an agent wrote the old one."""
-    is_better = after and (not before or is_generated_summary(before) or not is_generated_summary(after))
-    return after if is_better else before
+    """Return the new summary. Return the old one if the new one is empty, or if only the old one is an agent's."""
+    is_replaced = after and (not before or is_generated_summary(before) or not is_generated_summary(after))
+    return after if is_replaced else before
 
 
 def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from mindmap.validation import decode_path
 from stores.errors import LineageError
 
-# Codes of `git status --porcelain` for unmerged files; without DD, where both sides deleted the file.
+# Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
 
 
@@ -24,8 +24,8 @@ class StatusEntry:
     """One file that differs from HEAD. All paths are relative to the work tree.
 
     `action` is one of `mindmap.document.ACTIONS`. `previous_path` is the old path of a staged rename. If
-    `is_untracked`, the line counts of `git diff` do not describe the file on disk: there are none, or they are those of
-    a tracked file that was removed from the index.
+    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing, or they count the
+    lines of a tracked file that was removed from the index, as deleted.
     """
 
     path: bytes
@@ -230,8 +230,8 @@ LIST_IGNORED_DIRECTORIES: Final = (
 )
 # Maximum number of directories in one git command, since a command line is limited in length.
 MAX_DIRECTORY_ARGUMENTS: Final = 500
-# Maximum number of runs for one list of paths. check-ignore exits at a path that it rejects, and runs again for those
-# after it.
+# Maximum number of runs of check-ignore for one list of paths. It exits at a path that it rejects, and has to run again
+# for the paths after it.
 MAX_GIT_RUNS: Final = 20
 
 
@@ -280,10 +280,10 @@ def is_ignored(path: str) -> bool:
 
 
 def find_ignored_paths(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
-    """Return those of the paths, relative to the workspace, that git ignores and does not track.
+    """Return the paths that git ignores and does not track. All paths are relative to the workspace.
 
-    A path that git rejects, such as one in a submodule, counts as not ignored, as do all paths after MAX_GIT_RUNS
-    rejected ones.
+    A path that git rejects, such as a path in a submodule, counts as not ignored. After MAX_GIT_RUNS rejected paths,
+    all further paths count as not ignored.
     """
     ignored_paths: set[bytes] = set()
     remaining_paths = list(paths)

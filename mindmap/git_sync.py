@@ -27,7 +27,8 @@ from mindmap.git import (
 from mindmap.map_store import MapStore
 from mindmap.validation import decode_path
 
-# The options override the user's configuration. git would run programs that a submodule configures, to inspect it.
+# The options override the user's configuration. Without `--ignore-submodules=dirty`, git would inspect submodules and
+# run programs that they configure.
 STATUS: Final = ("status", "--porcelain", "-z", "-uall", "--find-renames", "--ignore-submodules=dirty")
 NUMSTAT: Final = (
     "diff",
@@ -49,7 +50,7 @@ NO_LINES: Final = LineCounts(0, 0)
 
 
 def find_changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
-    """Return a touch for each file of the workspace that differs from HEAD; before the first commit, for each file.
+    """Return a touch for each file of the workspace that differs from HEAD; before the first commit, for every file.
 
     Files that git or `IgnoreRules` ignore are left out, such as the map files in `map_directory`. Raises NoWorkTree if
     the workspace is not in a work tree, and GitFailed.
@@ -117,7 +118,10 @@ def _count_lines(file: BinaryIO) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The map after a sync, the number of attached files, and their edit. `edit` is None if no file was attached."""
+    """The map after a sync, with the number of attached files.
+
+    `edit` is the edit that attached them; None if no file was attached.
+    """
 
     document: Mindmap
     file_count: int
@@ -138,7 +142,7 @@ class WorkspaceSync:
     requested_workspace: str | None = None
 
     def assign_workspace(self) -> str:
-        """Set the workspace of the map if it has none or a missing one. Returns the map's workspace.
+        """Set the workspace of the map if it has none, or one that no longer exists. Returns the map's workspace.
 
         Raises an error, and leaves the map unchanged, if the workspace is not in a git work tree.
         """
@@ -149,21 +153,21 @@ class WorkspaceSync:
     def attach_changes(self, requested_id: str | None = None) -> SyncResult:
         """Attach every file that differs from HEAD, in one edit.
 
-        All attach to the requested node if it exists; else `attach_detected_files` chooses the nodes.
+        All files attach to the requested node if it exists; otherwise `attach_detected_files` chooses their nodes.
         """
         workspace, git = self._resolve_workspace()
         touches = find_changed_files(workspace, git, self.store.path)
-        attached: EditResult | None = None
+        files_edit: EditResult | None = None
 
         def edit(document: Mindmap) -> EditResult | None:
-            nonlocal attached
+            nonlocal files_edit
             workspace_edit = self._set_workspace(document)
             document = workspace_edit.document if workspace_edit else document
-            attached = attach_detected_files(document, requested_id, touches, utc_now())
-            return attached or workspace_edit
+            files_edit = attach_detected_files(document, requested_id, touches, utc_now())
+            return files_edit or workspace_edit
 
         document, _ = self.store.change(self.mindmap_id, edit)
-        return SyncResult(document, attached.file_count if attached else 0, attached)
+        return SyncResult(document, files_edit.file_count if files_edit else 0, files_edit)
 
     def _resolve_workspace(self) -> tuple[str, GitRunner]:
         """Return the workspace and its git runner. Raises an error if the workspace is not in a git work tree."""

@@ -14,12 +14,12 @@ from mindmap.nodes import generate_id
 from mindmap.tree import shorten_label
 from stores.errors import LineageError
 
-# Links that the hint of UnknownLink lists.
+# Maximum number of links that the hint of an UnknownLink error lists.
 MAX_LINKS_IN_HINT: Final = 5
 
 
 class BadLink(LineageError):
-    """Error for an invalid link, or a removal that names neither an id nor both ends."""
+    """Error for an invalid link, or a removal that gives neither the link's id nor both its ends."""
 
 
 class UnknownLink(LineageError):
@@ -28,7 +28,10 @@ class UnknownLink(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to add or update. In an existing link, None leaves `style` or `notes`, and empty `notes` are removed."""
+    """A link to add or update.
+
+    If the map has the link already, `style` or `notes` of None leave its value unchanged, and empty `notes` remove it.
+    """
 
     source: str
     target: str
@@ -39,7 +42,10 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkRemoval:
-    """Links to remove: the link with this id, else all links from source to target, or only those with `label`."""
+    """Links to remove: the link with this `id`; if that is None, the links from `source` to `target`.
+
+    Of the links from `source` to `target`, only those with this `label` are removed; None removes all of them.
+    """
 
     id: str | None = None
     source: str | None = None

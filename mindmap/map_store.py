@@ -1,9 +1,9 @@
 """Store of the mindmaps (short: maps) in a data directory: create, read, change, list, delete and repair them.
 
-A document is the content of one map file. Readers report a damaged file and leave it in place. Writers rename
-it to `ID.json.damaged-TIME` (quarantine), so that nothing overwrites it; `list_maps` reports the new path.
+A document is a map in memory. Reading a damaged file reports it and leaves it in place. Writing renames it to
+`ID.json.damaged-TIME` (quarantine), so that nothing overwrites it; `list_maps` reports the new path.
 
-Reading repairs documents that another program or an editor left inconsistent, without losing a node. Edits expect a
+Reading repairs maps that another program or an editor left inconsistent, without losing a node. Edits expect a
 consistent document: every node except the root has one parent, which lists it once, and both ends of every link exist.
 """
 
@@ -81,10 +81,10 @@ def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
-    """Assign orphans, and the nodes below them, to a parent: their `parent` if it is in the tree, else the root.
+    """Put orphans, and the nodes below them, into the tree: under their `parent` if that is in it, else under the root.
 
     An orphan is a node that no `children` list connects to the root. `orphans` has parents before children. `parents`
-    has the nodes that are in the tree; the new ones are added to it.
+    maps each node in the tree, except the root, to its parent; the nodes that are put into the tree are added to it.
     """
     for orphan in orphans:
         if orphan in parents:
@@ -95,7 +95,7 @@ def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict
 
 
 def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> None:
-    """Assign the nodes below `start_id` to their parents by the `children` lists, except those in `parents` already."""
+    """Add the nodes below `start_id` by the `children` lists to `parents`, except the nodes that it has already."""
     stack = [start_id]
     while stack:
         parent = stack.pop()
@@ -109,9 +109,10 @@ def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[
 
 
 def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
-    """Return a node and the nodes above it by `parent`, topmost first, without those that are in the tree.
+    """Return a node and the nodes above it by `parent` that are not in the tree, topmost first.
 
-    The list is empty if `node_id` is in the tree. The way up ends at a missing parent, or where a cycle closes.
+    The list ends below a node that is in the tree, below a missing parent, or before a node would repeat (a cycle). It
+    is empty if `node_id` is in the tree.
     """
     orphans: dict[str, None] = {}
     orphan: str | None = node_id
@@ -217,11 +218,11 @@ class MapStore:
         ]
         summaries: list[Summary] = []
         problems: list[str] = []
-        for document in self.read_all():
-            if isinstance(document, LineageError):
-                problems.append(str(document))
-            elif predicate(document):
-                summaries.append(summarize(document))
+        for result in self.read_all():
+            if isinstance(result, LineageError):
+                problems.append(str(result))
+            elif predicate(result):
+                summaries.append(summarize(result))
         summaries.sort(key=lambda summary: summary.updated_at, reverse=True)
         return MapList(summaries, _limit_problems([*problems, *quarantine_problems]))
 

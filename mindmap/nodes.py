@@ -37,8 +37,8 @@ NODE_FIELDS: Final = ("label", "type", "status", "children")
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 # 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
-# About 40 random bits for ids within a map: short, since each use costs an agent tokens. `generate_id` returns no id
-# that exists.
+# Ids within a map are short, about 40 random bits, since each use costs an agent tokens. `generate_id` checks that
+# they are new.
 _ID_LENGTH: Final = 8
 
 
@@ -48,7 +48,7 @@ class BadNode(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node of a batch to create.
+    """A node to create, as an item of a batch.
 
     `parent`: index of its parent within the batch; None for a child of the node to which `add_nodes` adds the batch.
     """
@@ -86,7 +86,7 @@ def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
         if depth > validation.MAX_DEPTH:
             raise create_depth_error()
         count += 1
-        if count <= validation.MAX_BATCH_SIZE:  # the others are only counted, for the error
+        if count <= validation.MAX_BATCH_SIZE:  # nodes beyond the limit are only counted, for the error
             batch.append(_parse_node(node, parent))
         stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(node))]
     validation.check_batch_size(range(count), "nodes")
@@ -116,9 +116,9 @@ def validate_status(status: str) -> str:
 
 
 def resolve_status(node_type: str, status: str | None, label: str) -> str | None:
-    """Return the status of a new node: for a task the requested one or the default, for any other type None.
+    """Return the status of a node: for a task, `status` or else the default; for a node of any other type, None.
 
-    Raises BadNode for an invalid status, and for a requested status of a node that is no task.
+    Raises BadNode if the status is invalid, or if a node that is no task has a status. The error names the `label`.
     """
     if node_type in TASK_TYPES:
         return validate_status(status) if status is not None else DEFAULT_STATUS
@@ -355,10 +355,10 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
-    """Return the status of a node, with `node_type` as its new type, after an update that sets no status.
+    """Return the status of a node after an update that sets no status; `node_type` is its type after the update.
 
-    A task keeps its status or gets the default. A node whose type only a newer version of mindmap knows also keeps its
-    status. Other nodes have none.
+    A task keeps its status, or gets the default if it has none. A node of a type that only a newer version of mindmap
+    knows keeps its status, too. Nodes of other types have no status.
     """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS
@@ -399,9 +399,11 @@ def _check_not_root(node: Node, action: str, hint: str) -> None:
 
 
 def _check_depth(nodes: Mapping[str, Node], parent_id: str, node_ids: Sequence[str]) -> None:
-    start = tree.compute_depth(nodes, parent_id) + 1
+    moved_depth = tree.compute_depth(nodes, parent_id) + 1
     if any(
-        start + depth > validation.MAX_DEPTH for node_id in node_ids for _, depth in tree.walk(nodes, node_id)
+        moved_depth + depth > validation.MAX_DEPTH
+        for node_id in node_ids
+        for _, depth in tree.walk(nodes, node_id)
     ):
         raise create_depth_error()
 

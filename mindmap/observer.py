@@ -39,8 +39,8 @@ FILE_EVENTS: Final[list[type[FileSystemEvent]]] = [
 ]
 EVENTS: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
 
-# Maximum number of watches of one workspace. watchdog starts a thread for each: 2,000 took 45 MB and 2.5 s (two shared
-# cores).
+# Maximum number of watches of one workspace. watchdog starts a thread for each watch: 2,000 watches took 45 MB and
+# 2.5 s (on two shared cores).
 MAX_WATCHES: Final = 2_048
 # A workspace may use a quarter of the user's watches, since editors and other servers need some too.
 SYSTEM_LIMIT_DIVISOR: Final = 4
@@ -49,11 +49,11 @@ SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 EVENT_DELAY_SECONDS: Final = 0.6
 
 OWN_LIMIT_REACHED: Final = (
-    "Only {:,} directories are watched. A git sync of the map finds changes in the others. "
+    "Only {:,} directories are watched. A git sync of the map finds changes in other directories. "
     "Add directories that nobody edits to .gitignore, or choose a smaller workspace."
 )
 SYSTEM_LIMIT_REACHED: Final = (
-    "The system's limit of watched directories is reached. A git sync of the map finds changes in the others. "
+    "The system's limit of watched directories is reached. A git sync of the map finds changes in other directories. "
     "Increase fs.inotify.max_user_watches to watch all directories."
 )
 
@@ -102,7 +102,7 @@ class WorkspaceObserver(FileSystemEventHandler):
         """Stop reporting events."""
         self._observer.stop()
 
-    def remove_directory(self, directory: bytes) -> None:
+    def unwatch_directory(self, directory: bytes) -> None:
         """Release the watches of a directory and its subdirectories."""
         if directory not in self._watches:
             return
@@ -112,24 +112,24 @@ class WorkspaceObserver(FileSystemEventHandler):
                 with suppress(KeyError, OSError):
                     self._observer.unschedule(self._watches.pop(path))
 
-    def release_removed_directories(self) -> None:
+    def unwatch_removed_directories(self) -> None:
         """Release the watches of directories that were removed at least EVENT_DELAY_SECONDS ago.
 
-        For directories that were removed since then, events may still arrive.
+        Directories that were removed later keep their watches, since events of them may still arrive.
         """
         latest_removal = time.monotonic() - EVENT_DELAY_SECONDS
         for directory, removed_at in self._removed_directories.copy().items():
             if removed_at <= latest_removal:
                 self._removed_directories.pop(directory, None)
                 if not os.path.isdir(directory):  # noqa: PTH112 - bytes
-                    self.remove_directory(directory)
+                    self.unwatch_directory(directory)
                     # The directory may have been created again since the check above.
-                    self._add_tree(directory, is_new=True)
+                    self._watch_tree(directory, is_new=True)
 
     def add_missing_directories(self) -> None:
         """Watch all directories that are neither watched nor ignored. Raises OSError if the root cannot be watched."""
         if not self._is_recursive:
-            self._add_tree(self._root)
+            self._watch_tree(self._root)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Pass an event to the handler, and watch a new directory. The move of a directory becomes two events."""
@@ -145,10 +145,10 @@ class WorkspaceObserver(FileSystemEventHandler):
                 self._removed_directories[path] = time.monotonic()
                 return
             if self._removed_directories.pop(path, None):
-                self.remove_directory(path)  # a new directory has the path of a removed one
-            self._add_tree(path, is_new=True)
+                self.unwatch_directory(path)  # a new directory has the path of a removed one
+            self._watch_tree(path, is_new=True)
 
-    def _add_tree(self, top: bytes, *, is_new: bool = False) -> None:
+    def _watch_tree(self, top: bytes, *, is_new: bool = False) -> None:
         """Watch a directory and its subdirectories. If `is_new`, report all their files and directories as created.
 
         A directory is listed after its watch exists. So no file is missed, but some files are reported twice.

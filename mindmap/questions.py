@@ -49,7 +49,7 @@ class AlreadyAnswered(LineageError):
 def ask_question(
     document: Mindmap, node_id: str, text: str, options: Sequence[str], now: str, session: str | None = None
 ) -> EditResult:
-    """Add a question to a node. The result has only the question's id. `session` is the id of the one that asks."""
+    """Add a question to a node. The result has only the question's id. `session` is the id of the asking session."""
     node = tree.get_node(document, node_id)
     _check_count(node.questions, "questions")
     if len(options) > MAX_OPTIONS:

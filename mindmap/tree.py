@@ -63,14 +63,14 @@ def compute_progress(document: Mindmap) -> Progress:
 def find_active_task(document: Mindmap) -> Node | None:
     """Return the most recently updated task in progress; None if there is none.
 
-    Of several tasks with the same time, the last one in the map is returned. A task without `updated_at`, which another
-    program wrote, has the time of its newest entry in the activity log.
+    Of several tasks with the same time, the last one in the map is returned. For a task without `updated_at`, which
+    another program wrote, the time of its newest entry in the activity log counts.
     """
     active_tasks = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
     log_times: dict[str, str] = {}
-    for entry in document.activity_log:  # it has the newest entry first
+    for entry in document.activity_log:  # the newest entry is the first
         log_times.setdefault(entry.node_id or "", entry.timestamp)
-    # Reversed, since `max` returns the first of equal times.
+    # Reversed, since `max` returns the first of several equal items and the last task of the map is to win.
     return max(
         reversed(active_tasks),
         key=lambda node: node.updated_at or log_times.get(node.id, ""),
@@ -96,11 +96,11 @@ def summarize(document: Mindmap) -> Summary:
     )
 
 
-# Nodes that the hint of UnknownNode lists.
+# Maximum number of nodes that the hint of an UnknownNode error lists.
 MAX_NODES_IN_HINT: Final = 8
-# Characters of a label or id in the text of UnknownNode.
+# Maximum length of a label or id in the text of an UnknownNode error.
 HINT_LABEL_LENGTH: Final = 40
-# Characters of a label in the activity log.
+# Maximum length of a label in the activity log.
 MESSAGE_LABEL_LENGTH: Final = 60
 
 

@@ -24,7 +24,7 @@ MAX_NODES: Final = 20_000
 MAX_LINKS: Final = 20_000
 # Items in one call; agents send at most about a hundred.
 MAX_BATCH_SIZE: Final = 1_000
-# Levels below the root. JSON readers accept a few hundred levels of brackets; each level of nodes takes two.
+# Levels below the root. JSON readers accept a few hundred levels of brackets; each level of nested nodes takes two.
 MAX_DEPTH: Final = 64
 
 
@@ -130,8 +130,8 @@ class NoWorkspace(BadPath):
 class WorkspacePaths:
     """Path normalizer of a map's workspace.
 
-    `root` is the workspace with symbolic links resolved. `prefixes` are `root` and the workspace as the map stores it.
-    For a map without a workspace both are empty.
+    `root` is the workspace with symbolic links resolved. `prefixes` are the paths with which the path of a file in the
+    workspace may begin: `root`, and the workspace's path as the map stores it. Both are empty without a workspace.
     """
 
     root: str
@@ -144,14 +144,14 @@ class WorkspacePaths:
             return cls("", ())
         root = resolve_symlinks(workspace)
         # The longer prefix first, as one of these directories may be inside the other.
-        return cls(root, tuple(sorted({root, _normalize(workspace)}, key=len, reverse=True)))
+        return cls(root, tuple(sorted({root, _normpath(workspace)}, key=len, reverse=True)))
 
     def normalize(self, path: str) -> str:
         """Return the path as a map stores it. Raises BadPath if it cannot name a file."""
         file = validate_text(path, "path", max_length=MAX_PATH_LENGTH, strip=False)
         if self.root and not file.startswith("/"):
             file = f"{self.root}/{file}"
-        file = _normalize(file)
+        file = _normpath(file)
         for prefix in self.prefixes:
             if file == prefix:
                 raise BadPath(f"{file} is the workspace itself.", hint="Give the path of a file in it.")
@@ -164,8 +164,8 @@ class WorkspacePaths:
     def follow_links(self, path: str) -> str:
         """Return a path as a map stores it, with symbolic links to directories resolved. Raises BadPath.
 
-        So a file has only one path, and a file outside the workspace has a path outside it. A link to a file is not
-        resolved, since git and the watcher record it as a file of its own.
+        So a file has only one path, and a file outside the workspace has an absolute path even if a link in the
+        workspace leads to it. A link to a file is not resolved, since git and the watcher record the link as a file.
         """
         normalized_path = self.normalize(path)
         if not self.root:
@@ -203,14 +203,14 @@ def normalize_workspace(path: str) -> str:
             f"{workspace!r} is not an absolute path.",
             hint="Give the workspace's complete path, starting with /.",
         )
-    return _normalize(str(directory))
+    return _normpath(str(directory))
 
 
 def resolve_workspace(current: str | None, requested: str | None) -> str:
     """Return the current workspace of a map if it exists, else the requested one.
 
-    Raises NoWorkspace if both are None. Raises BadPath if the returned workspace would not exist, or if the requested
-    one differs from an existing current one.
+    Raises NoWorkspace if both are None. Raises BadPath if the requested workspace does not exist or differs from an
+    existing current one, or if the current one does not exist and none is requested.
     """
     if current is None and requested is None:
         raise NoWorkspace(
@@ -233,10 +233,10 @@ def resolve_symlinks(path: str) -> str:
     try:
         return os.path.realpath(path)
     except ValueError:
-        return _normalize(path)
+        return _normpath(path)
 
 
-def _normalize(path: str) -> str:
-    """Normalize a path. Two leading slashes, which `os.path.normpath` does not change, become one."""
+def _normpath(path: str) -> str:
+    """Normalize a path as `os.path.normpath` does, and replace two leading slashes, which it keeps, by one."""
     normalized_path = os.path.normpath(path)
     return normalized_path[1:] if normalized_path.startswith("//") else normalized_path

@@ -102,7 +102,7 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once per workspace, and collects some for the next answer to an agent.
+    """Logger that writes each warning once per workspace. Warnings for agents are collected for the next answer.
 
     `root` is the path that identifies a workspace.
     """
@@ -157,7 +157,7 @@ class Watcher:
         self._warnings = OneTimeLogger()
 
     def watch(self, mindmap_id: str, workspace_path: str) -> WatchStatus:
-        """Attach changes in this workspace to the map from now on, and no longer those in another workspace.
+        """Attach changes in this workspace to the map from now on, and no longer changes in another workspace.
 
         `is_watched` of the result is False if the workspace must not or cannot be watched; `message` says why.
         """
@@ -189,7 +189,7 @@ class Watcher:
     def stop(self) -> None:
         """Record the last events and stop.
 
-        Takes at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS; longer only if an observer has to finish its start.
+        Takes at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS; longer only if an observer is still starting.
         """
         if self._thread is None:
             return
@@ -266,7 +266,7 @@ class Watcher:
             return
         self._record_batch(workspace)
         if workspace.observer is not None:
-            workspace.observer.release_removed_directories()
+            workspace.observer.unwatch_removed_directories()
         self._update_observer(workspace)
 
     def _record_batch(self, workspace: WatchedWorkspace) -> None:
@@ -326,7 +326,7 @@ class Watcher:
         else:
             return
         for directory in ignored:
-            workspace.observer.remove_directory(workspace.root + b"/" + directory)
+            workspace.observer.unwatch_directory(workspace.root + b"/" + directory)
 
     def _find_ignored_directories(
         self, workspace: WatchedWorkspace, under: Collection[bytes] = ()

@@ -302,7 +302,7 @@ def test_directory_found_twice(
         for _ in range(2):
             workspace_observer.on_any_event(DirCreatedEvent(str(tmp_path / "new")))
         assert len(list_watched_inodes()) == 2
-        workspace_observer.remove_directory(os.fsencode(tmp_path / "new"))
+        workspace_observer.unwatch_directory(os.fsencode(tmp_path / "new"))
         assert len(list_watched_inodes()) == 1
     finally:
         workspace_observer.stop()
