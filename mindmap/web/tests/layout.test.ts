@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Mindmap } from "../src/api/types";
 import { buildAccessibleName, createCard } from "../src/layout/card";
-import { type Box, type Layout, type Size, computeScale, intersects, isReadable, layOutMap, uniteBoxes } from "../src/layout/layout";
+import { type Box, type Layout, type Size, computeScale, intersects, fitsAtOpeningScale, layOutMap, uniteBoxes } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
 import { Router } from "../src/layout/router";
 import { truncateText, wrapText } from "../src/layout/text";
@@ -13,11 +13,12 @@ import { createMap, measureFixedWidth } from "./maps";
 
 const fonts = { label: measureFixedWidth, bold: measureFixedWidth, small: measureFixedWidth };
 
-function createMapWithPlans(plans: number, steps: number): Mindmap {
+/** Creates a map of plans `p0`, `p1` and so on; each has steps such as `p0s0`. */
+function createMapWithPlans(planCount: number, stepCount: number): Mindmap {
   const nodes: Parameters<typeof createMap>[0] = {};
-  for (let plan = 0; plan < plans; plan++) {
+  for (let plan = 0; plan < planCount; plan++) {
     nodes[`p${plan}`] = { type: "plan" };
-    for (let step = 0; step < steps; step++) nodes[`p${plan}s${step}`] = { parentId: `p${plan}`, label: `Step ${step} with some more words` };
+    for (let step = 0; step < stepCount; step++) nodes[`p${plan}s${step}`] = { parentId: `p${plan}`, label: `Step ${step} with some more words` };
   }
   return createMap(nodes);
 }
@@ -37,16 +38,16 @@ test("lines break between words, long words are split, and truncated text ends w
   assert.ok(truncateText("👩‍🚀 abc", 1, measureFixedWidth).endsWith("…"));
 });
 
-test("a card of a blocked task shows its reason below the label, and its name says it", () => {
+test("a card of a blocked task shows the reason below the label, and its accessible name contains the reason", () => {
   const { nodes } = createMap({ a: { label: "Load test", status: "blocked", reason: "no staging bucket yet, asked on Monday, and so on, and so on" }, b: { label: "Load test", status: "blocked" } });
-  const [card, without] = [nodes["a"]!, nodes["b"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
+  const [card, cardWithoutReason] = [nodes["a"]!, nodes["b"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
   assert.deepEqual(card!.remark, ["no staging", "bucket yet, ask…"]);
-  assert.deepEqual(without!.remark, []);
-  assert.ok(card!.height > without!.height);
+  assert.deepEqual(cardWithoutReason!.remark, []);
+  assert.ok(card!.height > cardWithoutReason!.height);
   assert.equal(buildAccessibleName(nodes["a"]!, card!), `Load test, Task, blocked: ${nodes["a"]!.reason}`);
 });
 
-test("a card with an open question shows it, and one with an answered question does not", () => {
+test("a card shows an open question, but not an answered one", () => {
   const question = { id: "q", text: "Which proxy?", askedAt: "" };
   const { nodes } = createMap({ open: { questions: [question] }, answered: { questions: [{ ...question, answer: "nginx" }] } });
   const [open, answered] = [nodes["open"]!, nodes["answered"]!].map((node) => createCard(node, undefined, 0, 0, false, fonts));
@@ -73,7 +74,7 @@ test("a large map has about the aspect ratio of its window", () => {
   }
 });
 
-test("columns use the width of the window, below a single branch too", () => {
+test("columns use the width of the window, even if the root has a single branch", () => {
   for (const [plans, steps] of [[12, 0], [1, 20]] as const) {
     const { bounds } = computeLayout(buildTree(createMapWithPlans(plans, steps)));
     assert.ok(bounds.width > WINDOW.width * 0.7 && computeScale(bounds, WINDOW) > 0.92, `${bounds.width} x ${bounds.height}`);
@@ -85,20 +86,20 @@ test("a map with one more branch keeps its number of columns", () => {
   assert.equal(computeLayout(buildTree(createMapWithPlans(31, 10)), WINDOW, before).columns, before.columns);
 });
 
-test("an unchanged map is laid out like the first time, however many columns it has", () => {
-  const columns = new Set<number>();
+test("a second layout of an unchanged map is equal to the first, whatever the number of columns", () => {
+  const columnCounts = new Set<number>();
   for (const width of [400, 700, 1000, 1600]) {
     for (let plans = 1; plans < 9; plans++) {
       const tree = buildTree(createMapWithPlans(plans, 4));
       const first = computeLayout(tree, { width, height: 700 });
       assert.deepEqual(computeLayout(tree, { width, height: 700 }, first).bounds, first.bounds, `${plans} plans, ${width} pixels`);
-      columns.add(first.columns);
+      columnCounts.add(first.columns);
     }
   }
-  assert.ok(columns.has(0) && columns.has(3), [...columns].join());
+  assert.ok(columnCounts.has(0) && columnCounts.has(3), [...columnCounts].join());
 });
 
-test("the cost of a route grows with its length, not with the size of the map", () => {
+test("the time to find a route grows with its length, not with the size of the map", () => {
   const cards = Array.from({ length: 60 }, (_, index) => ({ x: 40 + 200 * (index % 2), y: 40 + 40 * (index >> 1), width: 120, height: 24 }));
   const measureTime = (size: number): number => {
     const router = new Router(cards, { x: 0, y: 0, width: size, height: size });
@@ -106,10 +107,10 @@ test("the cost of a route grows with its length, not with the size of the map", 
     for (let index = 0; index < cards.length; index += 2) assert.ok(router.findRoute(cards[index]!, cards[index + 1]!));
     return performance.now() - start;
   };
-  const measureBest = (size: number): number => Math.min(...Array.from({ length: 5 }, () => measureTime(size)));
-  measureBest(1_300);
-  const [small, large] = [measureBest(1_300), measureBest(4_200)];
-  assert.ok(large < 4 * small, `${small} and ${large} ms`);
+  const measureShortestTime = (size: number): number => Math.min(...Array.from({ length: 5 }, () => measureTime(size)));
+  measureShortestTime(1_300); // the first run also compiles the code
+  const [smallMapTime, largeMapTime] = [measureShortestTime(1_300), measureShortestTime(4_200)];
+  assert.ok(largeMapTime < 4 * smallMapTime, `${smallMapTime} and ${largeMapTime} ms`);
 });
 
 test("a link to a collapsed node leads to the card that shows it, and links with equal ends share a route", () => {
@@ -127,31 +128,32 @@ test("a link to a collapsed node leads to the card that shows it, and links with
   assert.deepEqual(routes, [["a", "d", "solid", "x +1"], ["d", "a", "dashed", ""]]);
 });
 
-const fitWindow = (map: Mindmap, window: Size): PartToFit[] => [
-  { has: () => true, fits: (collapsed) => isReadable(computeLayout(collapseTree(buildTree(map), collapsed).tree, window), window) },
+/** Returns the whole map as the only part, which has to fit the window. */
+const createPartsToFit = (map: Mindmap, window: Size): PartToFit[] => [
+  { has: () => true, fits: (collapsed) => fitsAtOpeningScale(computeLayout(collapseTree(buildTree(map), collapsed).tree, window), window) },
 ];
 
-test("what fits the window is expanded: all of a small map, and of others the active task and branches that are not completed", () => {
+test("a small map is expanded; in a map that does not fit the window, completed branches are collapsed, not the active task's", () => {
   const small = createMapWithPlans(3, 5);
-  assert.equal(chooseCollapsedNodes(small, fitWindow(small, WINDOW)).size, 0);
+  assert.equal(chooseCollapsedNodes(small, createPartsToFit(small, WINDOW)).size, 0);
   const map = createMapWithPlans(8, 4);
   map.nodes["p6s3"]!.status = "in_progress";
   for (const id of ["p0", "p1", "p2"]) for (const child of [id, ...map.nodes[id]!.children]) map.nodes[child]!.status = "completed";
-  const collapsed = chooseCollapsedNodes(map, fitWindow(map, { width: 850, height: 700 }));
+  const collapsed = chooseCollapsedNodes(map, createPartsToFit(map, { width: 850, height: 700 }));
   for (const id of ["p0", "p1", "p2"]) assert.ok(collapsed.has(id));
   for (const id of ["p3", "p4", "p6"]) assert.ok(!collapsed.has(id));
-  assert.ok(chooseCollapsedNodes(map, fitWindow(map, { width: 300, height: 700 })).size > 3);
+  assert.ok(chooseCollapsedNodes(map, createPartsToFit(map, { width: 300, height: 700 })).size > 3);
   assert.ok(!chooseCollapsedNodes(map, []).has("p6"));
 });
 
-test("a part is expanded until 24 branches do not fit", () => {
+test("expanding a part stops after 24 branches that do not fit", () => {
   const map = createMapWithPlans(40, 1);
-  let tries = -1; // the first call is for the part as it is
+  let tries = -1; // the first call of `fits` is for the part before anything is expanded
   chooseCollapsedNodes(map, [{ has: () => true, fits: () => ++tries === 0 }]);
   assert.equal(tries, 24);
 });
 
-test("only tasks have a status that affects the order in which nodes are expanded", () => {
+test("the status of a node that is no task does not affect the order in which nodes are expanded", () => {
   const map = createMap({ first: { type: "component" }, a: { parentId: "first" }, second: { type: "component" }, b: { parentId: "second", type: "note" } });
   map.nodes["first"]!.status = "completed";
   map.nodes["b"]!.status = "in_progress";
@@ -165,12 +167,12 @@ test("the order in which nodes are expanded is computed once for a map", () => {
   for (const node of Object.values(map.nodes)) Object.defineProperty(node, "status", { get: () => (reads++, "planned") });
   const parts = [{ has: () => true, fits: () => true }];
   chooseCollapsedNodes(map, parts);
-  const first = reads;
+  const firstReads = reads;
   chooseCollapsedNodes(map, parts);
-  assert.ok(first > 0 && reads === first, `${first} and ${reads}`);
+  assert.ok(firstReads > 0 && reads === firstReads, `${firstReads} and ${reads}`);
 });
 
-test("formatting a parsed route gives the same URL fragment, and an invalid fragment is the route of the sessions", () => {
+test("formatting a parsed route gives the same URL fragment, and an invalid fragment is the route of the list of maps", () => {
   for (const hash of ["#/", "#/map/mm_1", "#/map/mm_1/node/n_2", "#/map/mm_1/node/n_2?view=plan", "#/map/mm_1?view=both"]) {
     assert.equal(formatRoute(parseRoute(hash)), hash);
   }
@@ -191,10 +193,10 @@ test("links run around the cards, and their labels cover neither cards nor each 
       assert.deepEqual(crossed.map(({ branch }) => branch.id), [], path);
     }
   }
-  const placed = routes.filter(({ isCrowded }) => !isCrowded);
-  assert.ok(placed.length > 3, `${placed.length} of ${routes.length} labels`);
-  const labels = placed.map(({ labelPoint: [x, y] }) => ({ x: x - 28, y: y - 8, width: 56, height: 16 }));
-  for (const [index, label] of labels.entries()) assert.ok(![...cards, ...labels.slice(index + 1)].some((box) => intersects(box, label)));
+  const labelledRoutes = routes.filter(({ isCrowded }) => !isCrowded);
+  assert.ok(labelledRoutes.length > 3, `${labelledRoutes.length} of ${routes.length} labels`);
+  const labelBoxes = labelledRoutes.map(({ labelPoint: [x, y] }) => ({ x: x - 28, y: y - 8, width: 56, height: 16 }));
+  for (const [index, label] of labelBoxes.entries()) assert.ok(![...cards, ...labelBoxes.slice(index + 1)].some((box) => intersects(box, label)));
 });
 
 const shrinkBox = ({ x, y, width, height }: Box): Box => ({ x: x + 1, y: y + 1, width: width - 2, height: height - 2 });

@@ -8,11 +8,11 @@ import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model
 import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
 import { parseQuery, findNodes } from "../src/model/search";
 import { buildTree, findModelNodeIds, walkTree } from "../src/model/tree";
-import { CHANGES } from "../src/model/vocabulary";
+import { CHANGE_KINDS } from "../src/model/vocabulary";
 import { createMap } from "./maps";
 
 test("kinds of change have the glyphs and labels of the specification", () => {
-  const lines = Object.entries(CHANGES).map(([kind, [glyph, label]]) => `${kind} ${glyph} ${label}`);
+  const lines = Object.entries(CHANGE_KINDS).map(([kind, [glyph, label]]) => `${kind} ${glyph} ${label}`);
   const expected = "add + Added|modify ~ Modified|fix ✱ Fixed|refactor ⟲ Refactored|rename ↦ Renamed|remove − Removed|test ✓ Tested";
   assert.deepEqual(lines, expected.split("|"));
 });
@@ -33,16 +33,16 @@ test("progress counts the tasks below a node, but not the node itself, notes or 
   assert.deepEqual(progress.get("c"), { done: 0, active: 0, blocked: 0, total: 0 });
 });
 
-test("the active task is the task in progress that was updated last, by its own date or the log's", () => {
-  const activeTask = { status: "in_progress" };
+test("the active task is the task in progress that was updated last; without a time of its own, its log entry counts", () => {
+  const activeFields = { status: "in_progress" };
   const log = [{ timestamp: "2026-01-03", message: "", nodeId: "a" }];
-  assert.equal(findActiveTask(createMap({ a: activeTask, b: { ...activeTask, updatedAt: "2026-01-02" } }, { activityLog: log })), "a");
+  assert.equal(findActiveTask(createMap({ a: activeFields, b: { ...activeFields, updatedAt: "2026-01-02" } }, { activityLog: log })), "a");
   assert.equal(findActiveTask(createMap({ a: {} })), null);
 });
 
-test("a task that is only updated again becomes the active task, and is no changed node", () => {
-  const tasks = (updatedAt: string): ReturnType<typeof createMap> => createMap({ a: { status: "in_progress", updatedAt }, b: { status: "in_progress", updatedAt: "2026-01-02" } });
-  const [before, after] = [tasks("2026-01-01"), tasks("2026-01-03")];
+test("a task that only has a later time of update becomes the active task, and is no changed node", () => {
+  const createMapWithTasks = (updatedAt: string): ReturnType<typeof createMap> => createMap({ a: { status: "in_progress", updatedAt }, b: { status: "in_progress", updatedAt: "2026-01-02" } });
+  const [before, after] = [createMapWithTasks("2026-01-01"), createMapWithTasks("2026-01-03")];
   assert.deepEqual([...reconcileMap(before, after).nodes], []);
   assert.deepEqual([findActiveTask(before), findActiveTask(after), after.nodes["a"]!.updatedAt], ["b", "a", "2026-01-03"]);
 });
@@ -86,7 +86,7 @@ test("a search accepts words, quoted phrases and filters, ignoring case", () => 
   assert.deepEqual(search("   "), []);
 });
 
-test("nodes are related by links and files, file nodes included", () => {
+test("nodes are related by links and by shared files, nodes of type file included", () => {
   const map = createMap(
     { a: { touches: [{ path: "x.py" }] }, b: { type: "component", touches: [{ path: "x.py" }] }, f: { type: "file", label: "x.py" }, c: {}, d: {} },
     { links: [{ id: "l", from: "c", to: "a", label: "needs" }] },
@@ -97,7 +97,7 @@ test("nodes are related by links and files, file nodes included", () => {
   assert.deepEqual([...findNodesWithFile(relations, "x.py")].sort(), ["a", "b", "f"]);
 });
 
-test("links between plan and model are those with an end in each, without links of the root and of missing nodes", () => {
+test("a link between plan and model has an end in each; links of the root or of missing nodes do not count", () => {
   const ends = [["step", "parser"], ["parser", "step"], ["step", "other"], ["parser", "remark"], ["root", "parser"], ["step", "root"], ["gone", "parser"], ["step", "gone"]];
   const links = ends.map(([from, to], index) => ({ id: `${index}`, from: from!, to: to!, label: "" }));
   const map = createMap({ step: {}, other: {}, parser: { type: "component" }, remark: { type: "note", parentId: "parser" } }, { links });
@@ -114,7 +114,7 @@ test("a log entry mentions its node, the nodes of its file, or the labels quoted
   assert.deepEqual(listMentions({ message: "nothing of it", nodeId: "gone" }), []);
 });
 
-test("the labels of a map are read once for all entries that quote some", () => {
+test("the labels of a map are read once for all entries that quote labels", () => {
   const map = createMap({ a: {}, b: {} });
   let reads = 0;
   for (const node of Object.values(map.nodes)) Object.defineProperty(node, "label", { get: () => (reads++, `Label  of ${node.id}`) });
@@ -160,7 +160,7 @@ test("log entries are shown in words, whatever their labels contain", () => {
   assert.equal(describe("The proxy buffers whole bodies"), "note||The proxy buffers whole bodies|");
 });
 
-test("bursts of entries of a kind at a node are groups, but notes and later entries are not", () => {
+test("entries of one kind and parent, node or status in quick succession form a group, but notes do not", () => {
   const map = createMap({ tests: { label: "Tests" }, a: { parentId: "tests", updatedAt: "2026-01-01T12:03:05Z" }, b: { parentId: "tests", updatedAt: "2026-01-01T12:03:05Z" }, c: { parentId: "tests" }, d: { touches: [{ path: "x.py" }] } });
   const messages: [string, string, { nodeId?: string; file?: string }][] = [
     ["12:09:30", "d: planned -> completed", { nodeId: "d" }],
@@ -200,7 +200,7 @@ test("numbers in labels are not counted as nodes or links of a burst", () => {
   assert.deepEqual(group("Linked '12 links' -> 'b'", "Linked 4 pairs, Removed 2 links"), ["Linked 5 pairs"]);
 });
 
-test("a question and its answer change a node, but their delivery does not, though the page shows it", () => {
+test("a question and its answer change a node; the delivery of the answer does not, though the page shows it", () => {
   const question = { id: "q", text: "Which proxy?", askedAt: "1" };
   const states = [{}, { questions: [question] }, { questions: [{ ...question, answer: "nginx" }] }, { questions: [{ ...question, answer: "nginx", deliveredAt: "2" }] }, { comments: [{ id: "c", text: "Hm", timestamp: "3" }] }];
   const maps = states.map((fields) => createMap({ a: fields }));
@@ -219,7 +219,7 @@ test("a group of the log keeps its key when a newer entry pushes out the oldest 
   assert.deepEqual(listKeys("4", "3", "2", "2").slice(1), keys.slice(0, 3));
 });
 
-test("entries of several agents are no burst, and are told apart by their authors", () => {
+test("entries of several agents form no burst, and the log has several authors", () => {
   const map = createMap({ a: {}, b: {} });
   const log = ["one", "one", "two"].map((client, index) => ({ timestamp: "2026-01-01T12:00:00Z", message: "a: planned -> completed", nodeId: index ? "a" : "b", client }));
   const groups = groupEntries(map, buildRelations(map), log.map((entry, index) => ({ entry, index })));
@@ -227,7 +227,7 @@ test("entries of several agents are no burst, and are told apart by their author
   assert.deepEqual([hasSeveralAuthors(log), hasSeveralAuthors(log.slice(0, 2))], [true, false]);
 });
 
-test("changes are new nodes, changed nodes and ends of new links; unchanged nodes stay the same object", () => {
+test("new nodes, changed nodes and the ends of new links count as changes; unchanged nodes stay the same object", () => {
   const before = createMap({ a: {}, b: {}, c: {}, d: {} });
   const links = [{ id: "l", from: "a", to: "e", label: "" }];
   const after = createMap({ a: {}, b: { status: "completed" }, c: {}, d: {}, e: { parentId: "d" } }, { links });
@@ -236,8 +236,8 @@ test("changes are new nodes, changed nodes and ends of new links; unchanged node
   assert.equal(after.nodes["c"], before.nodes["c"]);
   assert.notEqual(after.nodes["b"], before.nodes["b"]);
   assert.deepEqual(after.nodes["d"]!.children, ["e"]);
-  const relabelled = createMap({ a: { label: "b" } });
-  assert.equal(reconcileMap(createMap({ a: {} }), relabelled).hasTreeChanged, false);
+  const mapWithNewLabel = createMap({ a: { label: "b" } });
+  assert.equal(reconcileMap(createMap({ a: {} }), mapWithNewLabel).hasTreeChanged, false);
   assert.equal(reconcileMap(createMap({ a: {}, b: {} }), createMap({ a: {} })).hasTreeChanged, true);
   assert.equal(reconcileMap(createMap({ a: {}, b: {} }), createMap({ a: {}, b: { parentId: "a" } })).hasTreeChanged, true);
 });

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { collapseAll, expandAll, readRoute, select, stepThroughLog, toggleCollapsed } from "../src/state/actions";
 import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
 import { navigateTree } from "../src/state/treeNavigation";
-import { WIDE, addPane, createMapWithBranches, history, receive, visited } from "./page";
+import { WIDE, addPane, createMapWithBranches, history, receive, historyEntries } from "./page";
 
-test("in the outline, keys collapse and select its rows, and the map stays as it is", () => {
+test("in the outline, keys collapse and select rows; what is collapsed in the map stays as it is", () => {
   app.set({ isPhone: true, isNarrow: true, collapsed: new Set(["m1"]), collapsedRows: new Set(["p2"]) });
   const { collapsed } = app.get();
   const press = (...keys: string[]): string | null => (keys.forEach(navigateTree), app.get().route.node);
@@ -27,22 +27,22 @@ test("in the outline, keys collapse and select its rows, and the map stays as it
   assert.deepEqual([...getCollapsed(app.get())], ["m1"]);
 });
 
-test("Back steps through opened nodes, and over the nodes in between that keys selected", () => {
+test("Back steps through opened nodes; of nodes that keys selected in a row, only the last is a step", () => {
   addPane("map", WIDE);
   select("p1a");
   select("p2");
   select("p2");
   navigateTreeTo("p2a", "p2b");
   select("m1");
-  const steps = [app.get().route.node];
-  while (visited.length > 1) {
+  const shownNodes = [app.get().route.node];
+  while (historyEntries.length > 1) {
     history.back();
-    steps.push(app.get().route.node);
+    shownNodes.push(app.get().route.node);
   }
-  assert.deepEqual(steps, ["m1", "p2b", "p2", "p1a", null]);
+  assert.deepEqual(shownNodes, ["m1", "p2b", "p2", "p1a", null]);
 });
 
-test("the address of a node shows it in the panel and expands its branch, in an open map too", () => {
+test("the address of a node in the open map shows the node in the panel and expands its ancestors", () => {
   app.set({ tab: "files", isPanelOpen: false, collapsed: new Set(["p2"]) });
   history.pushState(null, "", "#/map/mm_1/node/p2c");
   readRoute();

@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readRoute, watchServer } from "../src/state/actions";
 import { app } from "../src/state/app";
-import { createMapWithBranches, history, listCollapsed, location, receive, serve, setHidden, source, untilLoaded } from "./page";
+import { createMapWithBranches, history, listCollapsed, location, receive, serve, setHidden, eventSource, waitUntilLoaded } from "./page";
 
 test("a hidden tab notifies of each new question once, and a click on it opens its node", async () => {
-  const shown: { title: string; onclick?: () => void }[] = [];
+  const notifications: { title: string; onclick?: () => void }[] = [];
   class FakeNotification {
     static permission = "granted";
     onclick?: () => void;
     constructor(readonly title: string) {
-      shown.push(this);
+      notifications.push(this);
     }
   }
   Object.assign(window, { Notification: FakeNotification, focus: () => undefined });
@@ -23,19 +23,19 @@ test("a hidden tab notifies of each new question once, and a click on it opens i
   serve(map);
   setHidden(true);
   for (let count = 0; count < 2; count++) {
-    source.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
-    await untilLoaded();
+    eventSource.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
+    await waitUntilLoaded();
   }
-  assert.deepEqual(shown.map(({ title }) => title), ["An agent asks about p2a"]);
-  shown[0]!.onclick!(); // before the page has loaded the node's question
+  assert.deepEqual(notifications.map(({ title }) => title), ["An agent asks about p2a"]);
+  notifications[0]!.onclick!(); // before the page has loaded the node's question
   assert.equal(app.get().route.node, "p2a");
   setHidden(false);
-  await untilLoaded();
+  await waitUntilLoaded();
   location.hash = "#/map/mm_2";
   readRoute();
-  await untilLoaded();
-  shown[0]!.onclick!();
-  await untilLoaded();
+  await waitUntilLoaded();
+  notifications[0]!.onclick!();
+  await waitUntilLoaded();
   assert.deepEqual([app.get().route, app.get().map?.id], [{ map: "mm_1", node: "p2a", view: null }, "mm_1"]);
 });
 

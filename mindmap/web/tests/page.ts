@@ -9,48 +9,50 @@ import { panes } from "../src/state/panes";
 import { watchTabState } from "../src/state/storage";
 import { createMap } from "./maps";
 
-// Page of a map without a browser. Before each test it is opened in a new tab.
+// The page of a map, without a browser. Before each test the page is opened in a new tab.
 
-// The parts of a browser that the state uses. The history is a list of addresses with their states.
+// Replacements for the parts of a browser that the page's state uses.
 export const location = { hash: "" };
-export const visited: { hash: string; state: unknown }[] = [];
+/** Entries of the browser's history: addresses with their states, oldest first. */
+export const historyEntries: { hash: string; state: unknown }[] = [];
 export const history = {
   get state() {
-    return visited.at(-1)!.state;
+    return historyEntries.at(-1)!.state;
   },
-  pushState: (state: unknown, _title: string, hash: string) => (visited.push({ hash, state }), (location.hash = hash)),
-  replaceState: (state: unknown, _title: string, hash: string) => (visited.splice(-1, 1, { hash, state }), (location.hash = hash)),
-  back: () => (visited.pop(), (location.hash = visited.at(-1)!.hash), readRoute()),
+  pushState: (state: unknown, _title: string, hash: string) => (historyEntries.push({ hash, state }), (location.hash = hash)),
+  replaceState: (state: unknown, _title: string, hash: string) => (historyEntries.splice(-1, 1, { hash, state }), (location.hash = hash)),
+  back: () => (historyEntries.pop(), (location.hash = historyEntries.at(-1)!.hash), readRoute()),
 };
-class Source extends EventTarget {
+class FakeEventSource extends EventTarget {
   onmessage?: (event: { data: string }) => void;
   close = (): void => undefined;
 }
-export let source: Source;
+/** The event source that the page has opened last. */
+export let eventSource: FakeEventSource;
 Object.assign(globalThis, {
   window: Object.assign(new EventTarget(), { setTimeout: (run: () => void, milliseconds: number) => void setTimeout(run, milliseconds).unref(), clearTimeout }),
   location,
   history,
   document: Object.assign(new EventTarget(), { hidden: false, createElement: () => ({ getContext: () => ({ measureText: (text: string) => ({ width: text.length * 7 }) }) }) }),
-  EventSource: class extends Source {
+  EventSource: class extends FakeEventSource {
     constructor() {
       super();
-      source = this;
+      eventSource = this;
     }
   },
 });
 Object.defineProperty(globalThis, "navigator", { value: {} });
-const stored = new Map<string, string>();
+const storedItems = new Map<string, string>();
 for (const name of ["localStorage", "sessionStorage"])
-  Object.defineProperty(globalThis, name, { value: { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => stored.set(key, value) } });
+  Object.defineProperty(globalThis, name, { value: { getItem: (key: string) => storedItems.get(key) ?? null, setItem: (key: string, value: string) => storedItems.set(key, value) } });
 watchTabState();
 
 const initialState = app.get();
 export const WIDE: Size = { width: 800, height: 800 };
-// One column of few cards.
+// Has room for one column of few cards.
 export const NARROW: Size = { width: 300, height: 200 };
 
-/** Pane whose scene only has a size; `reads` counts how often it was asked for it. */
+/** Adds a pane with a minimal scene of a size. Returns the size, which may be changed, and the number of times that it was read. */
 export function addPane(part: string, size: Size, isFollowing = true): { reads: number; size: Size } {
   const pane = { reads: 0, size };
   const scene = {
@@ -68,7 +70,7 @@ export function addPane(part: string, size: Size, isFollowing = true): { reads: 
   return pane;
 }
 
-/** Map with branches of tasks and of components, four nodes in each. */
+/** Creates a map with two branches of tasks (`p1`, `p2`) and two of components (`m1`, `m2`), with four children each (`p1a`). */
 export function createMapWithBranches(updatedAt = "1"): Mindmap {
   const nodes: Record<string, Partial<MapNode> & { parentId?: string }> = {};
   for (const [type, names] of [["task", ["p1", "p2"]], ["component", ["m1", "m2"]]] as const) {
@@ -80,15 +82,16 @@ export function createMapWithBranches(updatedAt = "1"): Mindmap {
   return createMap(nodes, { updatedAt });
 }
 
-/** Starts a server that answers with this map. */
+/** Makes the server answer every request with this map. */
 export const serve = (map: Mindmap): void => answerWith(() => Promise.resolve(new Response(JSON.stringify(map))));
 
+/** Makes the page send its requests to this function. */
 export const answerWith = (fetch: (path: string) => Promise<Response>): void => void Object.assign(globalThis, { fetch });
 
-/** Waits for the running reload of the map. */
-export const untilLoaded = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+/** Waits until the running reload of the map has ended. */
+export const waitUntilLoaded = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Reloads the open map from a server that answers with this one. */
+/** Reloads the open map; the server answers with this version of it. */
 export async function receive(map: Mindmap): Promise<void> {
   serve(map);
   await refresh();
@@ -100,16 +103,16 @@ beforeEach(async () => {
   await openPage();
 });
 
-/** Opens the page of a map in a new tab, or if `isReload`, again in the same tab. */
+/** Opens the page of a map in a new tab; if `isReload`, again in the same tab. */
 export async function openPage(isReload = false, map = createMapWithBranches()): Promise<void> {
-  if (!isReload) stored.clear();
+  if (!isReload) storedItems.clear();
   app.set(initialState);
   panes.clear();
   location.hash = "#/map/mm_1";
-  visited.splice(0, visited.length, { hash: location.hash, state: null });
+  historyEntries.splice(0, historyEntries.length, { hash: location.hash, state: null });
   serve(map);
   readRoute();
-  await untilLoaded();
+  await waitUntilLoaded();
   assert.equal(app.get().map?.id, "mm_1");
 }
 

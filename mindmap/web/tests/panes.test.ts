@@ -6,29 +6,29 @@ import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
 import { NARROW, WIDE, addPane, createMapWithBranches, listCollapsed, receive } from "./page";
 
-test("panes that the user has moved keep what is collapsed, and the others fit", () => {
+test("a pane that the user has moved keeps its collapsed nodes, and the other panes collapse what does not fit", () => {
   addPane("plan", WIDE, false);
-  const model = addPane("model", WIDE);
+  const modelPane = addPane("model", WIDE);
   app.set({ collapsed: new Set(["p1", "m1", "m2"]) });
   collapseToFit([], false);
   assert.deepEqual(listCollapsed(), ["p1"]);
-  model.size = NARROW;
+  modelPane.size = NARROW;
   collapseToFit([], false);
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1"]);
   panes.get("model")!.scene = { ...panes.get("model")!.scene, isFollowing: false } as Scene;
-  model.size = WIDE;
+  modelPane.size = WIDE;
   collapseToFit([], false);
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1"]);
 });
 
-test("a resized window fits all panes at once", () => {
-  const resized = [addPane("plan", NARROW), addPane("model", NARROW)];
+test("after a resize of the window, all panes collapse what does not fit, in one step", () => {
+  const resizedPanes = [addPane("plan", NARROW), addPane("model", NARROW)];
   resizePanes();
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1", "p2"]);
-  assert.deepEqual(resized.map(({ reads }) => reads), [1, 1]);
+  assert.deepEqual(resizedPanes.map(({ reads }) => reads), [1, 1]);
 });
 
-test("a changed node stays collapsed, and an added one is expanded", async () => {
+test("the ancestors of a changed node stay collapsed, and those of an added node are expanded", async () => {
   addPane("plan", NARROW);
   collapseToFit([], false);
   const map = createMapWithBranches("2");
@@ -39,17 +39,17 @@ test("a changed node stays collapsed, and an added one is expanded", async () =>
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1"]);
 });
 
-test("a map fits its panes again when its nodes change but not their number", async () => {
+test("what fits the panes is chosen again when a node has moved, but not when only a label has changed", async () => {
   addPane("plan", WIDE);
   app.set({ collapsed: new Set(["p1", "p2"]) });
-  const relabelled = createMapWithBranches("2");
-  relabelled.nodes["p1"]!.label = "Another";
-  await receive(relabelled);
+  const mapWithNewLabel = createMapWithBranches("2");
+  mapWithNewLabel.nodes["p1"]!.label = "Another";
+  await receive(mapWithNewLabel);
   assert.deepEqual(listCollapsed(), ["p1", "p2"]);
-  const moved = createMapWithBranches("3");
-  moved.nodes["p1"]!.children.pop();
-  moved.nodes["p1d"]!.parent = "p2";
-  moved.nodes["p2"]!.children.push("p1d");
-  await receive(moved);
+  const mapWithMovedNode = createMapWithBranches("3");
+  mapWithMovedNode.nodes["p1"]!.children.pop();
+  mapWithMovedNode.nodes["p1d"]!.parent = "p2";
+  mapWithMovedNode.nodes["p2"]!.children.push("p1d");
+  await receive(mapWithMovedNode);
   assert.deepEqual(listCollapsed().filter((id) => id.startsWith("p")), []);
 });

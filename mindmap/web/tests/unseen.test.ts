@@ -4,35 +4,35 @@ import type { Mindmap } from "../src/api/types";
 import { dismissQuestion, readRoute, select, showNextUnseen, watchServer } from "../src/state/actions";
 import { app } from "../src/state/app";
 import { loadTabState, loadTheme } from "../src/state/storage";
-import { createMapWithBranches, location, openPage, receive, serve, setHidden, source, untilLoaded } from "./page";
+import { createMapWithBranches, location, openPage, receive, serve, setHidden, eventSource, waitUntilLoaded } from "./page";
 
 test("nodes that changed while the tab was hidden are marked until they are selected", async () => {
-  const complete = (updatedAt: string, ...ids: string[]): Mindmap => {
+  const createMapWithCompleted = (updatedAt: string, ...ids: string[]): Mindmap => {
     const map = createMapWithBranches(updatedAt);
     for (const id of ids) map.nodes[id]!.status = "completed";
     return map;
   };
   const listUnseen = (): string[] => [...app.get().unseen].map(([id, kind]) => `${id} ${kind}`);
   watchServer();
-  await receive(complete("2", "p1a"));
+  await receive(createMapWithCompleted("2", "p1a"));
   assert.deepEqual(listUnseen(), []);
   setHidden(true);
   setHidden(false);
-  await receive(complete("3", "p1a", "p1b"));
+  await receive(createMapWithCompleted("3", "p1a", "p1b"));
   assert.deepEqual(listUnseen(), []);
   setHidden(true);
-  source.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
-  const added = complete("4", "p1a", "p1b", "p2a");
-  added.nodes["p2"]!.children.push("p2e");
-  added.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [] };
-  serve(added);
+  eventSource.onmessage!({ data: JSON.stringify({ type: "mindmap_updated", id: "mm_1" }) });
+  const mapWithNewNode = createMapWithCompleted("4", "p1a", "p1b", "p2a");
+  mapWithNewNode.nodes["p2"]!.children.push("p2e");
+  mapWithNewNode.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [] };
+  serve(mapWithNewNode);
   setHidden(false);
-  await untilLoaded();
+  await waitUntilLoaded();
   assert.deepEqual(listUnseen(), ["p2a changed", "p2e added"]);
   showNextUnseen();
   assert.deepEqual([app.get().route.node, listUnseen()], ["p2a", ["p2e added"]]);
-  await receive(complete("5", "p1a", "p1b", "p2a"));
-  assert.deepEqual(listUnseen(), []); // the other was deleted
+  await receive(createMapWithCompleted("5", "p1a", "p1b", "p2a"));
+  assert.deepEqual(listUnseen(), []); // the new version of the map has no p2e
   showNextUnseen();
   assert.equal(app.get().route.node, "p2a");
 });
@@ -45,23 +45,23 @@ test("a map without changed nodes leaves marks and highlights as they are", asyn
   assert.ok(app.get().unseen === unseen && app.get().recentChanges === recentChanges);
 });
 
-test("a map that is opened has no marks of nodes that were deleted since", async () => {
-  app.set({ map: null, unseen: new Map([["p1a", "changed"], ["gone", "added"]]), lookedAt: "2026-01-01T12:00:00Z" });
+test("a map that is opened again has no marks of nodes that were deleted meanwhile", async () => {
+  app.set({ map: null, unseen: new Map([["p1a", "changed"], ["gone", "added"]]), unseenSince: "2026-01-01T12:00:00Z" });
   await receive(createMapWithBranches("2"));
   assert.deepEqual([...app.get().unseen], [["p1a", "changed"]]);
 });
 
-test("marks of unseen nodes and dismissed questions survive a reload, and are those of their map", async () => {
-  app.set({ unseen: new Map([["p1a", "changed"]]), lookedAt: "2026-01-01T12:00:00Z" });
+test("marks of unseen nodes and dismissed questions survive a reload, and each map has its own", async () => {
+  app.set({ unseen: new Map([["p1a", "changed"]]), unseenSince: "2026-01-01T12:00:00Z" });
   dismissQuestion("q1");
-  const getTabState = (): unknown[] => [[...app.get().unseen], app.get().lookedAt, [...app.get().dismissedQuestions]];
+  const getTabState = (): unknown[] => [[...app.get().unseen], app.get().unseenSince, [...app.get().dismissedQuestions]];
   const expected = [[["p1a", "changed"]], "2026-01-01T12:00:00Z", ["q1"]];
   await openPage(true);
   assert.deepEqual(getTabState(), expected);
   location.hash = "#/map/mm_2";
   readRoute();
   assert.deepEqual(getTabState(), [[], "", []]);
-  await untilLoaded();
+  await waitUntilLoaded();
   await openPage(true);
   assert.deepEqual(getTabState(), expected);
   select("p1a");
@@ -69,7 +69,7 @@ test("marks of unseen nodes and dismissed questions survive a reload, and are th
   assert.deepEqual(getTabState()[0], []);
 });
 
-test("nodes that changed while the page was reloaded are marked, and those of a new tab are not", async () => {
+test("nodes that changed while the page was reloaded are marked, but a new tab marks no nodes", async () => {
   await receive(createMapWithBranches("2026-01-02"));
   const log = [{ timestamp: "2026-01-04", message: "Added 'p2e' under 'p2'", nodeId: "p2e" }];
   const map = { ...createMapWithBranches("2026-01-04"), activityLog: log };
@@ -79,8 +79,8 @@ test("nodes that changed while the page was reloaded are marked, and those of a 
   map.nodes["p2"]!.children.push("p2e");
   map.nodes["p2e"] = { id: "p2e", label: "p2e", type: "task", parent: "p2", children: [], updatedAt: "2026-01-04" };
   await openPage(true, map);
-  const { unseen, lookedAt } = app.get();
-  assert.deepEqual([[...unseen], lookedAt], [[["p1b", "changed"], ["p1c", "changed"], ["p2e", "added"]], "2026-01-02"]);
+  const { unseen, unseenSince } = app.get();
+  assert.deepEqual([[...unseen], unseenSince], [[["p1b", "changed"], ["p1c", "changed"], ["p2e", "added"]], "2026-01-02"]);
   select("p1b");
   await openPage(true, map);
   assert.deepEqual([...app.get().unseen.keys()], ["p1c", "p2e"]);
@@ -88,7 +88,7 @@ test("nodes that changed while the page was reloaded are marked, and those of a 
   assert.equal(app.get().unseen.size, 0);
 });
 
-test("text in a storage that is no theme or no JSON is ignored", () => {
+test("stored text that is no theme, or no JSON of a tab's state, is ignored", () => {
   localStorage.setItem("mindmap-theme", "blue");
   assert.equal(loadTheme(), "system");
   localStorage.setItem("mindmap-theme", "dark");

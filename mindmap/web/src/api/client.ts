@@ -24,7 +24,7 @@ export const NO_SUCH_MAP = "no_such_mindmap";
 const HTTP_OK = 200;
 const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
 
-/** Throws an error again unless it is one of a request: all others are faults of the page. */
+/** Throws an error again unless it is an ApiError, because all other errors are faults of the page. */
 export function assertApiError(error: unknown): asserts error is ApiError {
   if (!(error instanceof ApiError)) throw error;
 }
@@ -41,9 +41,9 @@ async function requestJson<T>(path: string, options: RequestInit = {}, parse: (t
 
 export const createOfflineError = (): ApiError => new ApiError("The viewer does not answer.", 0, "Start it again. This page reconnects by itself.");
 
-// Default port of `mindmap viewer`, which the command need not name.
+// Default port of `mindmap viewer`; the command does not name it.
 const DEFAULT_PORT = "4870";
-// Port of an address without a port.
+// Port of an HTTP address that names no port.
 const HTTP_PORT = "80";
 
 /** Returns the command that starts a viewer again at the same address, for the same maps. */
@@ -116,7 +116,7 @@ export interface Problem {
 
 export interface Status {
   dataDir: string;
-  /** The data directory if none is set. */
+  /** The data directory that is used if none is set. */
   defaultDataDir: string;
   problems: Problem[];
 }

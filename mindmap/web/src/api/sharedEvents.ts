@@ -1,15 +1,17 @@
 // One event stream for all tabs of a browser, because a browser opens at most six connections to a server. The tab
-// that holds a Web Lock leads: it subscribes and broadcasts the events. When it closes, the browser passes the lock on.
-// A frozen or busy leader keeps the lock, so a visible tab steals it. Without locks every tab subscribes itself.
+// that holds a Web Lock leads: it subscribes and broadcasts the events. When the leader closes, the browser gives the lock
+// to another tab. A frozen or busy leader keeps the lock, so a visible tab steals it. In a browser without Web Locks every
+// tab subscribes itself.
 
 import { type ServerEvent, subscribe } from "./events";
 
 // Name of the lock and of the broadcast channel. Another message format needs another name.
 const CHANNEL = "mindmap-event-stream";
 
-// Interval of a follower's pings, and the time it waits for the answer. The leader answers instead of sending heartbeats,
-// because browsers slow down the timers of hidden tabs. An unnecessary steal costs one request.
+// A visible follower pings the leader at this interval. The leader does not send heartbeats instead, because browsers slow
+// down the timers of hidden tabs.
 const PING_INTERVAL_MS = 3_000;
+// A follower without an answer to a ping steals the lock after this time. An unnecessary steal costs one request.
 const PING_TIMEOUT_MS = 2_000;
 
 type StreamEvent = ServerEvent | { type: "lost" };
@@ -29,7 +31,7 @@ class SharedStreamTab {
   private readonly channel = new BroadcastChannel(CHANNEL);
   /** Closes the leader's stream; null in followers. */
   private stopStream: (() => void) | null = null;
-  /** Connection state, for tabs that join later. */
+  /** The last `connected` or `lost` event, for tabs that join later; null if there was none. */
   private lastState: StreamEvent | null = null;
   /** Timer that runs while a ping is unanswered. */
   private pingTimer = 0;

@@ -37,7 +37,7 @@ export interface Comment {
   id: string;
   text: string;
   timestamp: string;
-  /** When an agent got it. */
+  /** When an agent got the comment. */
   deliveredAt?: string;
 }
 

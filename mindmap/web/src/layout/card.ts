@@ -1,7 +1,7 @@
 // Content and size of a card.
 
 import type { MapNode } from "../api/types";
-import { type Progress, listOpenQuestionsOf } from "../model/progress";
+import { type Progress, listOpenQuestionsOfNode } from "../model/progress";
 import { getStatus } from "../model/tree";
 import { ROOT, getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { GRID } from "./layout";
@@ -14,26 +14,28 @@ const MAX_ROOT_WIDTH = 62 * GRID;
 const MIN_HEIGHT = 36;
 // Narrower than the padding on the left, because few lines fill their width.
 const RIGHT_MARGIN = 8;
-const MAX_LINES = 3;
+const MAX_LABEL_LINES = 3;
 const MAX_REMARK_LINES = 2;
-// Width of the number of files beside progress or a caption.
+// Maximum width of the text about files where it stands beside progress or a caption.
 const MAX_FILES_WIDTH = 88;
 
 export interface Card {
+  /** Name of the node's type above the label; empty for plans, tasks and the root. */
   caption: string;
+  /** Lines of the label. */
   lines: string[];
-  /** Open question of an agent, or why the task is blocked; empty for other nodes. */
+  /** Lines of an agent's open question, or of the reason why the task is blocked; empty for other nodes. */
   remark: string[];
   isQuestion: boolean;
   /** Number of files and glyphs of their changes, such as `2 files  + ~`; empty without files. */
   files: string;
-  /** False if the files, if any, stand beside the caption. */
+  /** True if a row at the bottom shows progress or files. Without this row, files stand beside the caption. */
   hasFooter: boolean;
   /** Progress of the tasks below the node; null without tasks. */
   progress: Progress | null;
   /** Number of nodes that are collapsed under this card. */
   hiddenCount: number;
-  /** Number of links of the node and of those collapsed under it to the other pane. */
+  /** Number of links to the other pane from the node and from the nodes that are collapsed under it. */
   crossLinkCount: number;
   isCollapsible: boolean;
   isCollapsed: boolean;
@@ -54,8 +56,8 @@ export function createCard(node: MapNode, taskProgress: Progress | undefined, hi
   const margins = CARD_METRICS.pad + CARD_METRICS.icon + RIGHT_MARGIN;
   const width = node.id === ROOT ? Math.min(MAX_ROOT_WIDTH, Math.max(CARD_METRICS.width, Math.ceil((fonts.bold(node.label) + margins) / GRID) * GRID)) : CARD_METRICS.width;
   const textWidth = width - margins;
-  const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
-  const [question] = listOpenQuestionsOf(node);
+  const lines = wrapText(node.label, textWidth, MAX_LABEL_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
+  const [question] = listOpenQuestionsOfNode(node);
   const remark = wrapText(question ? `Asks you: ${question.text}` : (node.reason ?? ""), textWidth, MAX_REMARK_LINES, fonts.small);
   const progress = taskProgress?.total ? taskProgress : null;
   const files = truncateText(describeFiles(node), progress || caption ? MAX_FILES_WIDTH : textWidth, fonts.small);

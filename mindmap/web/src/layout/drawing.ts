@@ -6,8 +6,8 @@ import type { LinkRoute } from "./links";
 export interface Drawing {
   layout: Layout;
   routes: LinkRoute[];
-  /** What the routes depend on: with an equal key, they need not be computed again. */
+  /** Everything that the routes depend on, as one text. While it stays equal, they need not be computed again. */
   routesKey: string;
-  /** Node id -> id of the card that shows it: its own, or the one under which it is collapsed. */
+  /** Node id -> id of the card that shows the node: its own card, or the card under which it is collapsed. */
   visibleIdOf: Map<string, string>;
 }

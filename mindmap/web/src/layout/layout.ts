@@ -37,29 +37,31 @@ export interface Layout {
   connectors: Connector[];
 }
 
-/** Text of 12 pixels, the smallest on cards, is at least 11 pixels high at this scale. */
+/** Smallest scale at which the page opens a map. Text of 12 pixels, the smallest on cards, is 11 pixels high at this scale. */
 export const OPENING_SCALE = 0.92;
 
 // All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
 export const GRID = 6;
-// `columns` has room for the lines of links and for the connector, `lane` is the space between a parent and its columns.
+// Space between cards, between the branches of the root, between columns (with room for links and the connector), and
+// between a parent and its columns (`lane`).
 const GAP = { cards: 12, branches: 18, columns: 24, lane: 30 } as const;
 const INDENT = 18;
 const CONNECTOR_RADIUS = 6;
-// Shorter branches than this share of the window's height are not divided into columns.
+// Smallest column height that is tried for the branches of the root, as a share of the window's height.
 const MIN_COLUMN_SHARE = 0.5;
-// Ratio between the column heights that are tried, and the number of levels on which branches are divided into columns.
+// Ratio between two column heights that are tried one after the other.
 const HEIGHT_STEP = 1.1;
+// Number of levels, from the root, on which branches may be divided into columns.
 const MAX_DIVIDED_LEVELS = 3;
-// Maximum width of a gap between columns: wider gaps have no room for more labels.
-const MAX_GAP_COLUMNS = 120;
-// Another number of columns must reduce the error of an arrangement by this much, so that cards rarely move.
+// Maximum space between columns, in pixels. In more space, no more labels of links would fit.
+const MAX_COLUMN_GAP = 120;
+// Another number of columns is used only if the error of its arrangement is smaller by this much, so cards rarely move.
 const KEEP_COLUMNS_BONUS = 0.35;
-// Weight of the scale at which an arrangement fits, against the share of the window's width that it uses.
+// Weight of the scale at which an arrangement fits; the share of the window's width that it uses has the weight 1.
 const SCALE_WEIGHT = 4;
 
-// An arrangement that fits the window's width, and is at most MAX_WINDOWS windows high, counts as one that fits at
-// SCROLLABLE_SCALE: scrolling shows all of it.
+// An arrangement that fits the window's width, and is at most MAX_WINDOWS windows high, counts as if it fitted at
+// SCROLLABLE_SCALE, because scrolling shows all of it.
 const SCROLLABLE_SCALE = 0.85;
 const MAX_WINDOWS = 3;
 
@@ -69,14 +71,14 @@ interface Arrangement extends Size {
   columns: Arrangement[][];
 }
 
-/** Lays out a map for a window of a size. It prefers the number of columns of `previous`. */
+/** Lays out a map for a window of a size. It prefers the number of columns of the previous layout. */
 export function layOutMap(root: Branch, cards: Map<string, Card>, window: Size, previous?: Layout): Layout {
   const order = [...walkTree(root)];
   const sizes = measureStacks(order, cards);
   const arrangement = chooseArrangement(root, cards, sizes, window, previous?.columns);
   const scale = Math.max(OPENING_SCALE, computeScale(arrangement, window));
   const spareWidthPerGap = (window.width / scale - arrangement.width) / Math.max(arrangement.columns.length - 1, 1);
-  const gap = Math.min(MAX_GAP_COLUMNS, GAP.columns + Math.max(0, Math.floor(spareWidthPerGap / GRID) * GRID));
+  const gap = Math.min(MAX_COLUMN_GAP, GAP.columns + Math.max(0, Math.floor(spareWidthPerGap / GRID) * GRID));
   const layout: Layout = { cards: new Map(), bounds: { x: 0, y: 0, width: 0, height: 0 }, columns: arrangement.columns.length, connectors: [] };
   place(arrangement, 0, 0, cards, gap, layout);
   layout.cards = new Map(order.map(({ id }) => [id, layout.cards.get(id)!])); // parents first
@@ -88,8 +90,8 @@ export function layOutMap(root: Branch, cards: Map<string, Card>, window: Size, 
   return layout;
 }
 
-/** Checks whether a layout fits into a window at a readable size. */
-export const isReadable = ({ bounds }: Layout, window: Size): boolean => computeScale(bounds, window) >= OPENING_SCALE;
+/** Checks whether all of a layout fits into a window at OPENING_SCALE. */
+export const fitsAtOpeningScale = ({ bounds }: Layout, window: Size): boolean => computeScale(bounds, window) >= OPENING_SCALE;
 
 /** Returns the scale at which all of an area fits into a window, 1 at most. */
 export const computeScale = (area: Size, window: Size): number => Math.min(1, window.width / area.width, window.height / area.height);
@@ -110,10 +112,10 @@ function measureStacks(order: Branch[], cards: Map<string, Card>): Map<Branch, S
   return sizes;
 }
 
-/** Tries column heights. Returns the arrangement that fits the window at the largest scale; of similar ones, the widest. */
+/** Tries column heights. Returns the arrangement that fits the window at the largest scale; if several are similar, the widest. */
 function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Branch, Size>, window: Size, previousColumns: number | undefined): Arrangement {
   let best: { arrangement: Arrangement; error: number } | null = null;
-  const total = sizes.get(root)!.height;
+  const stackedHeight = sizes.get(root)!.height;
   for (let height = window.height * MIN_COLUMN_SHARE; ; height *= HEIGHT_STEP) {
     const arrangement = arrange(root, height, cards, sizes, 0);
     const scale = computeScale(arrangement, window);
@@ -121,11 +123,11 @@ function chooseArrangement(root: Branch, cards: Map<string, Card>, sizes: Map<Br
     const isScrollable = arrangement.width * OPENING_SCALE <= window.width && arrangement.height <= window.height * MAX_WINDOWS;
     const error = -SCALE_WEIGHT * Math.log(isScrollable ? Math.max(scale, SCROLLABLE_SCALE) : scale) - Math.min(1, arrangement.width / window.width) - keepBonus;
     if (!best || error < best.error) best = { arrangement, error };
-    if (height >= total) return best.arrangement;
+    if (height >= stackedHeight) return best.arrangement;
   }
 }
 
-/** Arranges a branch in columns of about `maxHeight`. */
+/** Arranges a branch in columns of about `maxHeight`. `level`: depth of the branch below the root. */
 function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, sizes: Map<Branch, Size>, level: number): Arrangement {
   const stacked = { branch, columns: [], ...sizes.get(branch)! };
   const card = cards.get(branch.id)!;
@@ -133,8 +135,8 @@ function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, si
   const columnHeight = Math.max(maxHeight - card.height - GAP.lane, maxHeight / 2);
   const children = branch.children.map((child) => arrange(child, columnHeight, cards, sizes, level + 1));
   const gap = getGap(branch);
-  const total = children.reduce((sum, child) => sum + child.height + gap, -gap);
-  const columns = fillColumns(children, Math.ceil(total / columnHeight), gap);
+  const totalHeight = children.reduce((sum, child) => sum + child.height + gap, -gap);
+  const columns = fillColumns(children, Math.ceil(totalHeight / columnHeight), gap);
   const width = columns.reduce((sum, column) => sum + Math.max(...column.map((child) => child.width)), INDENT + GAP.columns * (columns.length - 1));
   const height = Math.max(...columns.map((column) => column.reduce((sum, child) => sum + child.height + gap, -gap)));
   return { branch, columns, width: Math.max(width, card.width), height: card.height + getLane(columns, branch) + height };

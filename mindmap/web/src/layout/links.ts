@@ -1,17 +1,17 @@
-// Routes of links between cards. A collapsed end is replaced by the card that shows it.
+// Routes of links between cards. A link to a collapsed node ends at the card that shows it.
 
 import type { Link } from "../api/types";
 import { type Box, GRID, type Layout, growBox, uniteBoxes } from "./layout";
-import { type Point, Router, findMiddle } from "./router";
+import { type Position, Router, findMiddle } from "./router";
 import { type Measure, truncateText } from "./text";
 
 export interface LinkGeometry {
   path: string;
   arrow: string;
-  ends: [Point, Point];
+  ends: [Position, Position];
   box: Box;
   /** Middle of the label. */
-  labelPoint: Point;
+  labelPoint: Position;
   /** True if no place for the label is free, so that it shows only while the pointer is on the line. */
   isCrowded: boolean;
 }
@@ -30,7 +30,7 @@ const CORNER_RADIUS = 6;
 const MAX_LABEL_WIDTH = 180;
 const LABEL_HEIGHT = 16;
 const LABEL_PADDING = 3;
-// Space around the cards in which links run.
+// Width of the space around all cards in which links may run.
 const MARGIN = 3 * GRID;
 
 /** Returns the routes of the links between shown cards; links with the same ends and style share one route. */
@@ -53,7 +53,7 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
 
 export const getLinkStyle = ({ style }: Link): string => (style === "dashed" || style === "animated" ? style : "solid");
 
-/** Routes lines between pairs of boxes around the obstacles, and places their labels. */
+/** Routes lines between pairs of boxes around the obstacles, and places their labels. `step` and `margin`: as in `Router`. */
 export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }[], obstacles: Box[], bounds: Box, measure: Measure, step = GRID, margin = 0): LinkGeometry[] {
   if (!ends.length) return [];
   const router = new Router(obstacles, bounds, step, margin);
@@ -66,6 +66,7 @@ export function routeBetween(ends: { boxes: readonly [Box, Box]; label: string }
   });
 }
 
+/** Returns the label of a route: the first label of its links and the number of other labels; without labels, the number of links. */
 export function combineLabels(links: Link[], measure: Measure): string {
   const [first, ...rest] = [...new Set(links.map((link) => link.label).filter(Boolean))];
   if (!first) return links.length > 1 ? `${links.length} links` : "";
@@ -74,7 +75,7 @@ export function combineLabels(links: Link[], measure: Measure): string {
 }
 
 /** Returns a straight line between the facing sides of two boxes, for a link without a route. */
-function createStraightLine(from: Box, to: Box): Point[] {
+function createStraightLine(from: Box, to: Box): Position[] {
   const isRight = to.x + to.width / 2 >= from.x + from.width / 2;
   return [
     [isRight ? from.x + from.width : from.x, from.y + from.height / 2],
@@ -82,12 +83,12 @@ function createStraightLine(from: Box, to: Box): Point[] {
   ];
 }
 
-function createLine(points: Point[], labelBox: Box | null): LinkGeometry {
+function createLine(points: Position[], labelBox: Box | null): LinkGeometry {
   const [start, end] = [points[0]!, points.at(-1)!];
-  const before = points.at(-2)!;
-  const direction = end[0] >= before[0] ? 1 : -1;
-  const line: Point[] = [...points.slice(0, -1), [end[0] - direction * ARROW_LENGTH, end[1]]];
-  const labelPoint: Point = labelBox ? [labelBox.x + labelBox.width / 2, labelBox.y + labelBox.height / 2] : findMiddle(points);
+  const beforeEnd = points.at(-2)!;
+  const direction = end[0] >= beforeEnd[0] ? 1 : -1;
+  const line: Position[] = [...points.slice(0, -1), [end[0] - direction * ARROW_LENGTH, end[1]]];
+  const labelPoint: Position = labelBox ? [labelBox.x + labelBox.width / 2, labelBox.y + labelBox.height / 2] : findMiddle(points);
   const box = points.map(([x, y]) => ({ x: x - 1, y: y - 1, width: 2, height: 2 })).reduce(uniteBoxes);
   return {
     path: buildRoundedPath(line),
@@ -100,19 +101,19 @@ function createLine(points: Point[], labelBox: Box | null): LinkGeometry {
 }
 
 /** Returns a path along the points, with rounded corners. */
-function buildRoundedPath(points: Point[]): string {
+function buildRoundedPath(points: Position[]): string {
   const parts = [`M${round(points[0]![0])} ${round(points[0]![1])}`];
   for (let index = 1; index < points.length - 1; index++) {
     const corner = points[index]!;
-    const [into, out] = [points[index - 1]!, points[index + 1]!].map((other) => moveTowards(corner, other)) as [Point, Point];
+    const [into, out] = [points[index - 1]!, points[index + 1]!].map((other) => moveTowards(corner, other)) as [Position, Position];
     parts.push(`L${into.map(round).join(" ")}Q${corner.map(round).join(" ")} ${out.map(round).join(" ")}`);
   }
   parts.push(`L${points.at(-1)!.map(round).join(" ")}`);
   return parts.join("");
 }
 
-/** Moves a corner towards another one by the corner radius, or by half of the distance if that is less. */
-function moveTowards([x1, y1]: Point, [x2, y2]: Point): Point {
+/** Returns the position that is the corner radius, or half of the distance if that is less, away from a corner towards another one. */
+function moveTowards([x1, y1]: Position, [x2, y2]: Position): Position {
   const length = Math.hypot(x2 - x1, y2 - y1);
   const share = length ? Math.min(CORNER_RADIUS, length / 2) / length : 0;
   return [x1 + (x2 - x1) * share, y1 + (y2 - y1) * share];

@@ -1,45 +1,55 @@
 // Routes of links around cards, and free places for their labels, on a grid of points.
 //
-// A route is the cheapest path along the grid (A*). Each step costs 1. A turn, and a point that another route uses, cost
-// more.
+// A route is the cheapest path along the grid (A*). Each step costs 1; a turn, and a point that another route uses, cost
+// more. Points are numbered row by row. A search state is a point and the direction of the last step.
 
 import { type Box, GRID, growBox, intersects } from "./layout";
 
-export type Point = [number, number];
+/** Position in pixels: x and y. */
+export type Position = [number, number];
 
-// Costs, in steps.
+// Additional cost of a turn, in steps.
 const TURN_COST = 5;
+// Additional cost of a point for each other route through it, in steps.
 const SHARED_COST = 4;
-// Above 1, the search visits fewer points (for 30 links a fourteenth, at 2) and may find a slightly longer route.
+// Weight of the estimated cost of the rest of a route. At 2 instead of 1, the search visits a fourteenth of the states
+// for 30 links, but may find a slightly longer route.
 const ESTIMATE_WEIGHT = 2;
-// The router gives up after this many points for one route, and for all routes of a drawing.
-const MAX_ROUTE_POINTS = 30_000;
-const MAX_POINTS = 60_000;
+// The search for one route gives up after it has visited this many states.
+const MAX_VISITS_PER_ROUTE = 30_000;
+// No further route is searched after the searches of a drawing have visited this many states.
+const MAX_VISITS = 60_000;
 // Maximum size of the grid: a search takes 32 bytes for each point.
 const MAX_GRID_POINTS = 500_000;
-// A label that covers a point of another route is as bad as one this many pixels further from the middle of its own route.
-const COVERED_LINE_COST = 8;
-// Places to try for a label along one straight part of a route.
+// Cost of a label for each point of another route that it covers, in pixels: each pixel of distance between the label and
+// the middle of its own route costs 1.
+const COVERED_POINT_COST = 8;
+// Maximum number of places to try for a label along one straight section of a route.
 const MAX_LABEL_PLACES = 16;
-// A label keeps this distance from cards.
+// Minimum distance between a label and a card, in pixels.
 const LABEL_MARGIN = 1;
-const DIRECTIONS: readonly Point[] = [[1, 0], [0, 1], [-1, 0], [0, -1]];
+// Right, down, left, up. The opposite of a direction is its index ^ 2.
+const DIRECTIONS: readonly Position[] = [[1, 0], [0, 1], [-1, 0], [0, -1]];
 
 export class Router {
   private readonly columns: number;
   private readonly rows: number;
+  /** 1 for each point that no route may use. */
   private readonly isBlocked: Uint8Array;
   /** Number of routes through each point. */
-  private readonly uses: Uint8Array;
-  /** Costs of the states that the current search has reached; infinite for all others. */
+  private readonly routeCounts: Uint8Array;
+  /** Cost of each state that the current search has reached; infinite for all other states. */
   private readonly costs: Float32Array;
-  /** State before each reached state; -1 before a start. */
-  private readonly previous: Int32Array;
-  private readonly reached: number[] = [];
-  private readonly labels: Box[] = [];
-  private remainingPoints = MAX_POINTS;
+  /** State from which each reached state was reached; -1 for a state in which the route starts. */
+  private readonly previousStates: Int32Array;
+  private readonly reachedStates: number[] = [];
+  private readonly labelBoxes: Box[] = [];
+  private remainingVisits = MAX_VISITS;
 
-  /** Routes stay within the bounds, and outside the obstacles, the cards, and a margin around them. */
+  /**
+   * Routes stay within the bounds and outside the obstacles, which are the cards, and a margin around them. `step`:
+   * distance between neighbouring points of the grid, in pixels.
+   */
   constructor(
     obstacles: readonly Box[],
     private readonly bounds: Box,
@@ -49,53 +59,53 @@ export class Router {
     this.columns = Math.floor(bounds.width / step) + 1;
     this.rows = Math.floor(bounds.height / step) + 1;
     const size = this.columns * this.rows;
-    if (size > MAX_GRID_POINTS) this.remainingPoints = 0;
-    this.isBlocked = new Uint8Array(this.remainingPoints ? size : 0);
-    this.uses = new Uint8Array(this.isBlocked.length);
+    if (size > MAX_GRID_POINTS) this.remainingVisits = 0;
+    this.isBlocked = new Uint8Array(this.remainingVisits ? size : 0);
+    this.routeCounts = new Uint8Array(this.isBlocked.length);
     this.costs = new Float32Array(this.isBlocked.length * 4).fill(Infinity);
-    this.previous = new Int32Array(this.isBlocked.length * 4);
-    if (this.remainingPoints) for (const box of obstacles) this.block(growBox(box, margin));
+    this.previousStates = new Int32Array(this.isBlocked.length * 4);
+    if (this.remainingVisits) for (const box of obstacles) this.block(growBox(box, margin));
   }
 
   /** Returns the corners of a route from the side of one card to the side of another; null if there is none. */
-  findRoute(from: Box, to: Box): Point[] | null {
+  findRoute(from: Box, to: Box): Position[] | null {
     const goals = new Map(this.listPorts(growBox(to, this.margin)));
-    const points = this.remainingPoints > 0 && goals.size ? this.search(this.listPorts(growBox(from, this.margin)), goals, to) : null;
+    const points = this.remainingVisits > 0 && goals.size ? this.search(this.listPorts(growBox(from, this.margin)), goals, to) : null;
     if (!points) return null;
-    for (const point of points) this.uses[point]! += 1;
+    for (const point of points) this.routeCounts[point]! += 1;
     const first = this.getPosition(points[0]!);
     const last = this.getPosition(points.at(-1)!);
-    return removeStraightPoints([[getNearSide(from, first[0]), first[1]], ...points.map((point) => this.getPosition(point)), [getNearSide(to, last[0]), last[1]]]);
+    return removeStraightSteps([[getNearSide(from, first[0]), first[1]], ...points.map((point) => this.getPosition(point)), [getNearSide(to, last[0]), last[1]]]);
   }
 
-  /** Reserves the best place for a label along a route: near its middle, free of cards and other labels. Null if none is free. */
-  placeLabel(route: Point[], width: number, height: number): Box | null {
+  /** Reserves the best place for a label along a route: free of cards and other labels, and near its middle. Null if none is free. */
+  placeLabel(route: Position[], width: number, height: number): Box | null {
     const candidates: { box: Box; cost: number }[] = [];
     const [middleX, middleY] = findMiddle(route);
     for (let index = 1; index < route.length; index++) {
       const [[x1, y1], [x2, y2]] = [route[index - 1]!, route[index]!];
-      const count = Math.min(MAX_LABEL_PLACES, Math.ceil((Math.abs(x2 - x1) + Math.abs(y2 - y1)) / (2 * this.step)));
-      for (let part = 0; part <= count; part++) {
-        const [x, y] = [x1 + ((x2 - x1) * part) / count, y1 + ((y2 - y1) * part) / count];
+      const lastPlace = Math.min(MAX_LABEL_PLACES, Math.ceil((Math.abs(x2 - x1) + Math.abs(y2 - y1)) / (2 * this.step)));
+      for (let place = 0; place <= lastPlace; place++) {
+        const [x, y] = [x1 + ((x2 - x1) * place) / lastPlace, y1 + ((y2 - y1) * place) / lastPlace];
         const distance = Math.hypot(x - middleX, y - middleY);
-        // On a vertical part, the label may also stand to its right or left.
+        // The label may also stand to the right or left of a vertical section.
         const shifts = y1 === y2 ? [0] : [0, width / 2 + 3, -width / 2 - 3];
         for (const shift of shifts) {
           const box = { x: x - width / 2 + shift, y: y - height / 2, width, height };
-          const ownPoints = shift ? 0 : (y1 === y2 ? width : height) / this.step + 2;
-          candidates.push({ box, cost: distance + Math.abs(shift) / 4 + Math.max(0, this.countLines(box) - ownPoints) * COVERED_LINE_COST });
+          const ownPointCount = shift ? 0 : (y1 === y2 ? width : height) / this.step + 2;
+          candidates.push({ box, cost: distance + Math.abs(shift) / 4 + Math.max(0, this.countRoutePoints(box) - ownPointCount) * COVERED_POINT_COST });
         }
       }
     }
     candidates.sort((a, b) => a.cost - b.cost);
     const [best] = candidates;
     if (!best || best.cost === Infinity) return null;
-    this.labels.push(best.box);
+    this.labelBoxes.push(best.box);
     return best.box;
   }
 
-  /** Returns the number of points of routes in a box; infinite if cards or labels are there, or if it is out of bounds. */
-  private countLines(box: Box): number {
+  /** Returns the number of points of all routes in a box; infinite if the box covers a card or label or exceeds the bounds. */
+  private countRoutePoints(box: Box): number {
     const [left, right] = [this.toColumn(box.x - LABEL_MARGIN, Math.floor), this.toColumn(box.x + box.width + LABEL_MARGIN, Math.ceil)];
     const [top, bottom] = [this.toRow(box.y - LABEL_MARGIN, Math.floor), this.toRow(box.y + box.height + LABEL_MARGIN, Math.ceil)];
     if (left < 0 || top < 0 || right >= this.columns || bottom >= this.rows) return Infinity;
@@ -104,14 +114,14 @@ export class Router {
       for (let column = left; column <= right; column++) {
         const point = row * this.columns + column;
         if (this.isBlocked[point]) return Infinity;
-        count += this.uses[point]!;
+        count += this.routeCounts[point]!;
       }
     }
-    return this.isLabelled(box) ? Infinity : count;
+    return this.coversLabel(box) ? Infinity : count;
   }
 
-  private isLabelled(box: Box): boolean {
-    return this.labels.some((label) => intersects(label, box));
+  private coversLabel(box: Box): boolean {
+    return this.labelBoxes.some((label) => intersects(label, box));
   }
 
   private block({ x, y, width, height }: Box): void {
@@ -122,14 +132,14 @@ export class Router {
     }
   }
 
-  private readonly toColumn = (x: number, rounded: (value: number) => number): number => rounded((x - this.bounds.x) / this.step);
-  private readonly toRow = (y: number, rounded: (value: number) => number): number => rounded((y - this.bounds.y) / this.step);
+  private readonly toColumn = (x: number, round: (value: number) => number): number => round((x - this.bounds.x) / this.step);
+  private readonly toRow = (y: number, round: (value: number) => number): number => round((y - this.bounds.y) / this.step);
 
-  private getPosition(point: number): Point {
+  private getPosition(point: number): Position {
     return [this.bounds.x + (point % this.columns) * this.step, this.bounds.y + Math.floor(point / this.columns) * this.step];
   }
 
-  /** Returns the free points beside the middle of a card's left and right sides, each with the direction away from the card. */
+  /** Returns the free points beside the left and right sides of a card, near their middle, each with the direction away from the card. */
   private listPorts({ x, y, width, height }: Box): [number, number][] {
     const ports: [number, number][] = [];
     const sides = [
@@ -146,72 +156,76 @@ export class Router {
     return ports;
   }
 
+  /**
+   * Returns the points of the cheapest route from a start to a goal beside the card `to`; null if there is none. Starts and
+   * goals are points with the directions away from their cards.
+   */
   private search(starts: [number, number][], goals: Map<number, number>, to: Box): number[] | null {
-    const { costs, previous, reached } = this;
-    // Only the costs that the last search has changed are reset: the search for a short route takes less time.
-    for (const state of reached.splice(0)) costs[state] = Infinity;
+    const { costs, previousStates, reachedStates } = this;
+    // Only costs that the last search has changed are reset, so that the search for a short route stays fast in a large map.
+    for (const state of reachedStates.splice(0)) costs[state] = Infinity;
     const queue = new Queue();
     const [left, right] = [this.toColumn(to.x, Math.ceil) - 1, this.toColumn(to.x + to.width, Math.floor) + 1];
     const [top, bottom] = [this.toRow(to.y, Math.ceil), this.toRow(to.y + to.height, Math.floor)];
     const estimate = (point: number): number => {
       const [column, row] = [point % this.columns, Math.floor(point / this.columns)];
-      // A route ends at the left or right side.
+      // A route ends at the left or right side of the card.
       return ESTIMATE_WEIGHT * (Math.min(Math.abs(column - left), Math.abs(column - right)) + Math.max(top - row, 0, row - bottom));
     };
-    // A state is a point and the direction of the last step.
     for (const [point, direction] of starts) {
-      const cost = this.uses[point]! * SHARED_COST;
+      const cost = this.routeCounts[point]! * SHARED_COST;
       const state = point * 4 + direction;
       costs[state] = cost;
-      previous[state] = -1;
-      reached.push(state);
+      previousStates[state] = -1;
+      reachedStates.push(state);
       queue.push(state, cost + estimate(point));
     }
-    for (let count = 0; count < MAX_ROUTE_POINTS; count++) {
+    for (let visits = 0; visits < MAX_VISITS_PER_ROUTE; visits++) {
       const state = queue.pop();
       if (state === undefined) return null;
-      this.remainingPoints--;
+      this.remainingVisits--;
       const [point, direction] = [state >> 2, state & 3];
       const awayDirection = goals.get(point);
-      if (awayDirection !== undefined && direction !== awayDirection) return this.listPoints(state, previous);
-      for (let next = 0; next < 4; next++) {
-        if (next === (direction ^ 2)) continue; // the way back
-        const [dx, dy] = DIRECTIONS[next]!;
+      if (awayDirection !== undefined && direction !== awayDirection) return this.listPoints(state);
+      for (let nextDirection = 0; nextDirection < 4; nextDirection++) {
+        if (nextDirection === (direction ^ 2)) continue; // the way back
+        const [dx, dy] = DIRECTIONS[nextDirection]!;
         const column = (point % this.columns) + dx;
         const neighbour = point + dx + dy * this.columns;
         if (column < 0 || column >= this.columns || neighbour < 0 || neighbour >= this.isBlocked.length || this.isBlocked[neighbour]) continue;
-        const cost = costs[state]! + 1 + (next === direction ? 0 : TURN_COST) + this.uses[neighbour]! * SHARED_COST;
-        const key = neighbour * 4 + next;
-        if (cost >= costs[key]!) continue;
-        if (costs[key] === Infinity) reached.push(key);
-        costs[key] = cost;
-        previous[key] = state;
-        queue.push(key, cost + estimate(neighbour));
+        const cost = costs[state]! + 1 + (nextDirection === direction ? 0 : TURN_COST) + this.routeCounts[neighbour]! * SHARED_COST;
+        const nextState = neighbour * 4 + nextDirection;
+        if (cost >= costs[nextState]!) continue;
+        if (costs[nextState] === Infinity) reachedStates.push(nextState);
+        costs[nextState] = cost;
+        previousStates[nextState] = state;
+        queue.push(nextState, cost + estimate(neighbour));
       }
     }
     return null;
   }
 
-  private listPoints(state: number, previous: Int32Array): number[] {
+  /** Returns the points of the route that ends in a state. */
+  private listPoints(lastState: number): number[] {
     const points: number[] = [];
-    for (let next = state; next >= 0; next = previous[next]!) points.push(next >> 2);
+    for (let state = lastState; state >= 0; state = this.previousStates[state]!) points.push(state >> 2);
     return points.reverse();
   }
 }
 
-/** Returns the x of the left or right side of a box, whichever is nearer to `from`. */
-const getNearSide = ({ x, width }: Box, from: number): number => (from < x + width / 2 ? x : x + width);
+/** Returns the x of the left or right side of a box, whichever is nearer to another x. */
+const getNearSide = ({ x, width }: Box, otherX: number): number => (otherX < x + width / 2 ? x : x + width);
 
-/** Returns the ends and the corners of a route. */
-function removeStraightPoints(points: Point[]): Point[] {
-  return points.filter(([x, y], index) => {
-    const [before, after] = [points[index - 1], points[index + 1]];
+/** Returns the ends and the corners of a route, without the positions between them. */
+function removeStraightSteps(positions: Position[]): Position[] {
+  return positions.filter(([x, y], index) => {
+    const [before, after] = [positions[index - 1], positions[index + 1]];
     return !before || !after || !((before[0] === x && after[0] === x) || (before[1] === y && after[1] === y));
   });
 }
 
-/** Returns the point halfway along a route. */
-export function findMiddle(route: Point[]): Point {
+/** Returns the position halfway along a route. */
+export function findMiddle(route: Position[]): Position {
   const lengths = route.slice(1).map(([x, y], index) => Math.abs(x - route[index]![0]) + Math.abs(y - route[index]![1]));
   let remaining = lengths.reduce((sum, length) => sum + length, 0) / 2;
   for (const [index, length] of lengths.entries()) {
@@ -222,7 +236,7 @@ export function findMiddle(route: Point[]): Point {
   return route[0]!;
 }
 
-/** Priority queue of numbers: a binary heap. */
+/** Priority queue of numbers, a binary heap. `pop` returns the number with the lowest priority value. */
 class Queue {
   private readonly values: number[] = [];
   private readonly priorities: number[] = [];

@@ -1,4 +1,5 @@
-// The activity log: its entries in words, bursts of entries as groups, and the nodes that an entry mentions.
+// The activity log: its entries in words, groups of similar entries in quick succession (bursts), and the nodes that an
+// entry mentions.
 
 import type { Activity, Mindmap } from "../api/types";
 import { memoizeByObject } from "./memoize";
@@ -8,7 +9,7 @@ import { ACTIONS, TYPES, getLabel, getTypeName } from "./vocabulary";
 
 export type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "ask" | "comment" | "note";
 
-/** Entry in words: "Added" "Lexer" "under Parser". `subject` is emphasized; for a note it is the message. */
+/** Entry in words, such as "Added" "Lexer" "under Parser". The page emphasizes the subject; for a note it is the message. */
 export interface EntryText {
   kind: EntryKind;
   verb: string;
@@ -26,34 +27,36 @@ export interface LogEntry {
   index: number;
 }
 
-/** A burst of entries of the same kind, newest first; most groups have a single entry. */
+/** A burst of entries of the same kind, newest first, with its description in words. Most groups have a single entry. */
 export interface LogGroup extends EntryText {
-  /** Time of the oldest entry and a number that makes it unique; newer entries do not change it. */
+  /** Unique key that newer entries do not change: the time of the oldest entry, and a number. */
   key: string;
   entries: LogEntry[];
-  /** Ids of the nodes of the entries, or of those that they mention, each once. */
+  /** Ids of the entries' nodes; for an entry without a node, of the nodes that it mentions. Each id occurs once. */
   nodes: string[];
 }
 
 // The log quotes labels as Python string literals, and truncates long ones with an ellipsis.
 const LABEL = String.raw`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`;
 const SUBJECT = String.raw`${LABEL}|[\d,]+ nodes?`;
-const QUOTED = new RegExp(LABEL, "gu");
-const ADDED_OR_MOVED = new RegExp(`^(Added|Moved) (${SUBJECT}) under (${LABEL})$`, "u");
-const REMOVED = new RegExp(String.raw`^Removed (${SUBJECT})(?: \((.*)\))?$`, "u");
-const UPDATED = /^Updated ([\d,]+ nodes?)$/u;
-const CREATED = new RegExp(`^Created (${LABEL})$`, "u");
-const LINKED = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
-const LINKED_MANY = /^(Linked|Removed) ([\d,]+ (?:pairs?|links?).*)$/u;
-const CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+|reason removed`;
-// "Lexer: renamed to 'Scanner', planned -> completed, reason: tests pass": a label, then changes, a reason, or both.
-const CHANGED = new RegExp(`^(.*?): ((?:${CHANGE})(?:, (?:${CHANGE}))*)?(?:(?:, |(?<=: ))reason: (.*))?$`, "su");
-const TOUCHED = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
-const SYNCED = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
+const QUOTED_LABELS = new RegExp(LABEL, "gu");
 
-const ASKED = /^Asked the user: (.*)$/su;
-const ANSWERED = new RegExp(`^User answered (?:${LABEL}): (.*)$`, "su");
-const COMMENTED = new RegExp(`^User commented on (${LABEL}): (.*)$`, "su");
+// Patterns of the messages that the server writes into the log.
+const CREATED_MAP = new RegExp(`^Created (${LABEL})$`, "u");
+const ADDED_OR_MOVED_NODES = new RegExp(`^(Added|Moved) (${SUBJECT}) under (${LABEL})$`, "u");
+const REMOVED_NODES = new RegExp(String.raw`^Removed (${SUBJECT})(?: \((.*)\))?$`, "u");
+const UPDATED_NODES = /^Updated ([\d,]+ nodes?)$/u;
+const NODE_CHANGE = String.raw`renamed to (?:${LABEL})|[\w ]+ -> \w+|reason removed`;
+// "Lexer: renamed to 'Scanner', planned -> completed, reason: tests pass": a label, then changes, a reason, or both.
+const CHANGES_OF_NODE = new RegExp(`^(.*?): ((?:${NODE_CHANGE})(?:, (?:${NODE_CHANGE}))*)?(?:(?:, |(?<=: ))reason: (.*))?$`, "su");
+const NEW_LINK = new RegExp(`^Linked (${LABEL}) -> (${LABEL})(?:: (.*))?$`, "u");
+// "Linked 4 pairs, Removed 1 link" or "Removed 2 links".
+const LINK_COUNTS = /^(Linked|Removed) ([\d,]+ (?:pairs?|links?).*)$/u;
+const FILE_TOUCH = /^(Read|Create|Modify|Delete|Rename) (.*?)(?:: (.*))?$/su;
+const DETECTED_FILES = /^(Git sync|Auto-detected)[: ]+(.*)$/su;
+const QUESTION = /^Asked the user: (.*)$/su;
+const ANSWER = new RegExp(`^User answered (?:${LABEL}): (.*)$`, "su");
+const COMMENT = new RegExp(`^User commented on (${LABEL}): (.*)$`, "su");
 
 const STATUS_VERBS: Record<string, string> = { planned: "Planned", in_progress: "Started", completed: "Completed", blocked: "Blocked" };
 
@@ -61,31 +64,31 @@ const STATUS_VERBS: Record<string, string> = { planned: "Planned", in_progress: 
 export function describeEntry({ message, nodeId, file, client }: Activity): EntryText {
   const describe = (kind: EntryKind, verb: string, subject: string, detail = "", count = 1): EntryText => ({ kind, verb, subject, detail, status: "", count });
   let match: RegExpExecArray | null;
-  if ((match = ADDED_OR_MOVED.exec(message))) {
+  if ((match = ADDED_OR_MOVED_NODES.exec(message))) {
     const [, verb, subject, parent] = match as unknown as [string, string, string, string];
     const kind = verb === "Added" ? "add" : "move";
     return isQuoted(subject) ? describe(kind, verb, unquote(subject), `under ${unquote(parent)}`) : describe(kind, `${verb} ${subject} under`, unquote(parent), "", parseCount(subject));
   }
-  if ((match = REMOVED.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2], parseCount(match[1]!));
-  if ((match = LINKED.exec(message))) return describe("link", "Linked", `${unquote(match[1]!)} → ${unquote(match[2]!)}`, match[3]);
-  if ((match = LINKED_MANY.exec(message))) return describe("link", match[1]!, match[2]!, "", parseCount(match[2]!));
-  if ((match = UPDATED.exec(message))) return describe("change", "Changed", match[1]!, "", parseCount(match[1]!));
-  if ((match = CREATED.exec(message))) return describe("create", "Created", unquote(match[1]!));
-  if ((match = SYNCED.exec(message))) return describe("sync", match[1]!, match[2]!);
-  if ((match = ASKED.exec(message))) return describe("ask", "Asked you:", match[1]!);
-  // Entries of the user have no client: an agent's note may begin like them.
-  if (!client && (match = ANSWERED.exec(message))) return describe("comment", "You answered:", match[1]!);
-  if (!client && (match = COMMENTED.exec(message))) return describe("comment", "You commented on", unquote(match[1]!), match[2]);
-  if (file && (match = TOUCHED.exec(message))) return describe("file", getLabel(ACTIONS, match[1]!.toLowerCase()), match[2]!, match[3]);
+  if ((match = REMOVED_NODES.exec(message))) return describe("remove", "Removed", unquote(match[1]!), match[2], parseCount(match[1]!));
+  if ((match = NEW_LINK.exec(message))) return describe("link", "Linked", `${unquote(match[1]!)} → ${unquote(match[2]!)}`, match[3]);
+  if ((match = LINK_COUNTS.exec(message))) return describe("link", match[1]!, match[2]!, "", parseCount(match[2]!));
+  if ((match = UPDATED_NODES.exec(message))) return describe("change", "Changed", match[1]!, "", parseCount(match[1]!));
+  if ((match = CREATED_MAP.exec(message))) return describe("create", "Created", unquote(match[1]!));
+  if ((match = DETECTED_FILES.exec(message))) return describe("sync", match[1]!, match[2]!);
+  if ((match = QUESTION.exec(message))) return describe("ask", "Asked you:", match[1]!);
+  // The user's entries have no client. A note of an agent, which may begin with the same words, has one.
+  if (!client && (match = ANSWER.exec(message))) return describe("comment", "You answered:", match[1]!);
+  if (!client && (match = COMMENT.exec(message))) return describe("comment", "You commented on", unquote(match[1]!), match[2]);
+  if (file && (match = FILE_TOUCH.exec(message))) return describe("file", getLabel(ACTIONS, match[1]!.toLowerCase()), match[2]!, match[3]);
   return (nodeId && describeChange(message)) || describe("note", "", message);
 }
 
-/** Describes an entry such as "Lexer: planned -> completed"; returns null for one of another form. */
+/** Describes an entry such as "Lexer: planned -> completed"; returns null for an entry of another form. */
 function describeChange(message: string): EntryText | null {
-  const [, subject = "", changes = "", reason = ""] = CHANGED.exec(message) ?? [];
+  const [, subject = "", changes = "", reason = ""] = CHANGES_OF_NODE.exec(message) ?? [];
   const details: string[] = [];
   let status = "";
-  for (const [change] of changes.matchAll(new RegExp(CHANGE, "gu"))) {
+  for (const [change] of changes.matchAll(new RegExp(NODE_CHANGE, "gu"))) {
     const [from, to] = change.split(" -> ") as [string, string?];
     if (change.startsWith("renamed to ")) details.push(`renamed to ${unquote(change.slice("renamed to ".length))}`);
     else if (to === undefined) details.push(change);
@@ -98,11 +101,11 @@ function describeChange(message: string): EntryText | null {
 }
 
 const isQuoted = (text: string): boolean => /^['"]/u.test(text);
-/** Returns the number of "1,200 nodes"; 1 for a quoted label. */
+/** Returns the number in a text such as "1,200 nodes"; 1 for a quoted label. */
 const parseCount = (subject: string): number => (isQuoted(subject) ? 1 : Number(/^[\d,]+/u.exec(subject)?.[0].replace(/,/gu, "") ?? 1));
 const unquote = (text: string): string => (isQuoted(text) ? text.slice(1, -1).replace(/\\(.)/gu, "$1") : text);
 
-// Entries of a burst follow each other within this time.
+// Maximum time between an entry of a burst and the next one.
 const BURST_MS = 120_000;
 
 /** Groups entries of a log, newest first, into bursts: entries with the same burst key, close in time. */
@@ -111,8 +114,8 @@ export function groupEntries(map: Mindmap, relations: Relations, entries: LogEnt
   for (const logEntry of entries) {
     const burstKey = getBurstKey(logEntry.entry);
     const last = bursts.at(-1);
-    const isSoon = last && Date.parse(last.entries.at(-1)!.entry.timestamp) - Date.parse(logEntry.entry.timestamp) <= BURST_MS;
-    if (burstKey && isSoon && last.burstKey === burstKey) last.entries.push(logEntry);
+    const isClose = last && Date.parse(last.entries.at(-1)!.entry.timestamp) - Date.parse(logEntry.entry.timestamp) <= BURST_MS;
+    if (burstKey && isClose && last.burstKey === burstKey) last.entries.push(logEntry);
     else bursts.push({ burstKey, entries: [logEntry] });
   }
   const keys = createKeys(bursts.map((burst) => burst.entries.at(-1)!.entry.timestamp));
@@ -135,8 +138,8 @@ function createKeys(timestamps: string[]): string[] {
 }
 
 /**
- * Returns a key that entries of one burst share (kind, author, and parent, node, verb or status by kind); empty if the
- * entry is never grouped.
+ * Returns the key that all entries of a burst have; empty if the entry is never grouped. The key contains the kind, the
+ * client, and a trait that depends on the kind, such as the parent or the status.
  */
 function getBurstKey(entry: Activity): string {
   const text = describeEntry(entry);
@@ -156,11 +159,12 @@ function getBurstKey(entry: Activity): string {
 /** Returns the label of the parent under which an entry added or moved nodes: its detail, or for several nodes its subject. */
 const getParentLabel = ({ subject, detail }: EntryText): string => detail.replace(/^under /u, "") || subject;
 
+/** Describes all entries of a burst in words. `nodes`: as in `LogGroup`. */
 function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): EntryText {
   const text = describeEntry(entries[0]!.entry);
   const count = entries.reduce((sum, { entry }) => sum + describeEntry(entry).count, 0);
-  const mentioned = nodes.flatMap((id) => map.nodes[id] ?? []);
-  const noun = (text.kind === "status" || (mentioned.length > 0 && mentioned.every(isTask))) && text.kind !== "remove" ? "tasks" : "nodes";
+  const mentionedNodes = nodes.flatMap((id) => map.nodes[id] ?? []);
+  const noun = (text.kind === "status" || (mentionedNodes.length > 0 && mentionedNodes.every(isTask))) && text.kind !== "remove" ? "tasks" : "nodes";
   if (text.kind === "add" || text.kind === "move") {
     return count === 1 ? text : { ...text, verb: `${text.verb.split(" ")[0]!} ${count.toLocaleString()} ${noun} under`, subject: getParentLabel(text), detail: "" };
   }
@@ -175,41 +179,44 @@ function describeBurst(map: Mindmap, entries: LogEntry[], nodes: string[]): Entr
   return { ...text, subject: `${count.toLocaleString()} ${noun}`, detail: "" };
 }
 
-/** Checks whether several agents wrote entries. */
+/** Checks whether the entries have more than one MCP client. */
 export const hasSeveralAuthors = (entries: Activity[]): boolean => new Set(entries.flatMap(({ client }) => client ?? [])).size > 1;
 
 /**
- * Returns the ids of the entry's node and of the nodes with its file. If there are none: of the nodes last updated at the
- * entry's time, else of those whose label the message quotes.
+ * Returns the ids of the nodes that an entry mentions: its node, and the nodes with its file. If there are none, an entry
+ * about added, moved or updated nodes mentions the nodes that were last updated at its time. If there are still none, the
+ * entry mentions the nodes whose labels its message quotes.
  */
 export function findMentions(map: Mindmap, relations: Relations, entry: Activity): Set<string> {
   const ids = new Set<string>();
   if (entry.nodeId && map.nodes[entry.nodeId]) ids.add(entry.nodeId);
   if (entry.file) for (const id of findNodesWithFile(relations, entry.file)) ids.add(id);
-  if (!ids.size && (ADDED_OR_MOVED.test(entry.message) || UPDATED.test(entry.message))) {
-    for (const id of getNodeIndex(map).byUpdate.get(entry.timestamp) ?? []) ids.add(id);
+  if (!ids.size && (ADDED_OR_MOVED_NODES.test(entry.message) || UPDATED_NODES.test(entry.message))) {
+    for (const id of getNodeIndex(map).byUpdateTime.get(entry.timestamp) ?? []) ids.add(id);
   }
   if (ids.size) return ids;
-  const labels = [...entry.message.matchAll(QUOTED)].map(([label]) => unquote(label));
+  const labels = [...entry.message.matchAll(QUOTED_LABELS)].map(([label]) => unquote(label));
   return new Set(labels.flatMap((label) => findNodesWithLabel(map, label)));
 }
 
-/** Ids of the nodes by label, with single spaces as in the log, and by the time of their last update. */
+/** Ids of the nodes by label and by time. */
 interface NodeIndex {
+  /** White space in the labels is replaced by single spaces, as in the log. */
   byLabel: Map<string, string[]>;
-  byUpdate: Map<string, string[]>;
+  /** By the time of the last update. */
+  byUpdateTime: Map<string, string[]>;
 }
 
 const getNodeIndex = memoizeByObject((map: Mindmap): NodeIndex => {
-  const index: NodeIndex = { byLabel: new Map(), byUpdate: new Map() };
+  const index: NodeIndex = { byLabel: new Map(), byUpdateTime: new Map() };
   for (const { id, label, updatedAt } of Object.values(map.nodes)) {
     addToGroup(index.byLabel, label.replace(/\s+/gu, " "), id);
-    if (updatedAt) addToGroup(index.byUpdate, updatedAt, id);
+    if (updatedAt) addToGroup(index.byUpdateTime, updatedAt, id);
   }
   return index;
 });
 
-/** Returns the nodes with a label, or if the log has truncated it, with a label that begins like it. */
+/** Returns the ids of the nodes with a label; if the log has truncated the label, of the nodes whose labels begin with it. */
 function findNodesWithLabel(map: Mindmap, label: string): string[] {
   const { byLabel } = getNodeIndex(map);
   if (!label.endsWith("…")) return byLabel.get(label) ?? [];

@@ -6,7 +6,7 @@ import { describeEntry } from "./activity";
 export type ChangeKind = "added" | "changed";
 export const CHANGE_NAMES: Record<ChangeKind, string> = { added: "New", changed: "Changed" };
 
-/** Changed nodes by id. */
+/** Kind of the change of each changed node, by node id. */
 export type NodeChanges = ReadonlyMap<string, ChangeKind>;
 
 export interface MapChanges {
@@ -51,7 +51,7 @@ const hasChanged = (a: MapNode, b: MapNode): boolean =>
 const isSameJson = (a: object[] | undefined, b: object[] | undefined, replacer?: (key: string, value: unknown) => unknown): boolean =>
   a === b || JSON.stringify(a ?? [], replacer) === JSON.stringify(b ?? [], replacer);
 
-// That an agent got an answer or a comment is no change of the node.
+// The delivery of an answer or a comment to an agent is no change of the node.
 const omitDelivery = (key: string, value: unknown): unknown => (key === "deliveredAt" ? undefined : value);
 
 const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.questions, b.questions) && isSameJson(a.comments, b.comments);
@@ -59,24 +59,28 @@ const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.quest
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
 
-/** Returns the nodes that were updated or asked about after a time; a new link or comment is no update. A node that was added and then changed counts as changed. */
+/**
+ * Returns the nodes that were updated or got a question after a time; new links and comments do not count. A node that was
+ * added and later changed counts as changed.
+ */
 export function findChangesSince(map: Mindmap, time: string): NodeChanges {
-  const additions = new Set(map.activityLog.filter((entry) => describeEntry(entry).kind === "add").map(({ timestamp }) => timestamp));
+  const additionTimes = new Set(map.activityLog.filter((entry) => describeEntry(entry).kind === "add").map(({ timestamp }) => timestamp));
   const changes = new Map<string, ChangeKind>();
   for (const { id, updatedAt = "", questions = [] } of Object.values(map.nodes)) {
-    if (updatedAt > time) changes.set(id, additions.has(updatedAt) ? "added" : "changed");
+    if (updatedAt > time) changes.set(id, additionTimes.has(updatedAt) ? "added" : "changed");
     else if (questions.some(({ askedAt }) => askedAt > time)) changes.set(id, "changed");
   }
   return changes;
 }
 
-// If nothing differs, these two functions return their first argument, so that nothing is drawn or stored again.
+// If there is nothing to remove or to add, these two functions return their first argument itself, so that nothing is
+// drawn or stored again.
 
-/** Returns the changes of the nodes that a map still has. */
-export function removeDeleted(changes: NodeChanges, map: Mindmap): NodeChanges {
+/** Returns the changes without the nodes that the map no longer has. */
+export function removeDeletedNodes(changes: NodeChanges, map: Mindmap): NodeChanges {
   const remaining = new Map([...changes].filter(([id]) => map.nodes[id]));
   return remaining.size < changes.size ? remaining : changes;
 }
 
-/** Returns earlier and later changes together. */
+/** Returns earlier and later changes together. A node with both has its later change. */
 export const mergeChanges = (earlier: NodeChanges, later: NodeChanges): NodeChanges => (later.size ? new Map([...earlier, ...later]) : earlier);

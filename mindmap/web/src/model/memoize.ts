@@ -10,7 +10,7 @@ export function memoizeByObject<Key extends object, Value>(compute: (key: Key) =
   };
 }
 
-/** Returns a function that caches its last result: most state changes leave its arguments the same. */
+/** Returns a function that caches its last result, because most changes of the state leave its arguments the same. */
 export function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
   let cached: { values: Arguments; value: Value } | null = null;
   return (...values) => {

@@ -4,7 +4,7 @@ import type { MapNode, Mindmap, Question } from "../api/types";
 import { memoizeByObject } from "./memoize";
 import { getTree, isTask, walkTree } from "./tree";
 
-/** Numbers of tasks by status; `total` includes planned tasks. */
+/** Numbers of tasks by status. `active` tasks are in progress; `total` includes planned tasks. */
 export interface Progress {
   done: number;
   active: number;
@@ -42,7 +42,7 @@ export const computePercent = ({ done, total }: Pick<Progress, "done" | "total">
 
 /** Returns the id of the task in progress that was updated last; null if no task is in progress. Cached for each map. */
 export const findActiveTask: (map: Mindmap) => string | null = memoizeByObject((map) => {
-  let latest: [string, string] | null = null;
+  let latest: { id: string; updatedAt: string } | null = null;
   const logTimes = new Map<string, string>();
   for (const entry of map.activityLog) {
     if (entry.nodeId && !logTimes.has(entry.nodeId)) logTimes.set(entry.nodeId, entry.timestamp);
@@ -50,16 +50,16 @@ export const findActiveTask: (map: Mindmap) => string | null = memoizeByObject((
   for (const node of Object.values(map.nodes)) {
     if (node.status !== "in_progress" || !isTask(node)) continue;
     const updatedAt = node.updatedAt ?? logTimes.get(node.id) ?? "";
-    if (!latest || updatedAt >= latest[0]) latest = [updatedAt, node.id];
+    if (!latest || updatedAt >= latest.updatedAt) latest = { id: node.id, updatedAt };
   }
-  return latest?.[1] ?? null;
+  return latest?.id ?? null;
 });
 
-export const listOpenQuestionsOf = (node: MapNode): Question[] => (node.questions ?? []).filter(({ answer }) => answer === undefined);
+export const listOpenQuestionsOfNode = (node: MapNode): Question[] => (node.questions ?? []).filter(({ answer }) => answer === undefined);
 
 /** Returns the questions of a map without an answer, oldest first, each with its node. */
 export const listOpenQuestions = (map: Mindmap): { node: MapNode; question: Question }[] =>
   Object.values(map.nodes)
     .filter(({ questions }) => questions)
-    .flatMap((node) => listOpenQuestionsOf(node).map((question) => ({ node, question })))
+    .flatMap((node) => listOpenQuestionsOfNode(node).map((question) => ({ node, question })))
     .sort((a, b) => (a.question.askedAt < b.question.askedAt ? -1 : 1));

@@ -14,7 +14,7 @@ export interface Relations {
   /** All files, most recently touched first. */
   files: FileTouches[];
   filesByPath: Map<string, FileTouches>;
-  /** Ids of the file nodes by their label, which is the path. */
+  /** Ids of the nodes of type `file` by their label, which is the path of the file. */
   fileNodesByPath: Map<string, string[]>;
   linksByNode: Map<string, Link[]>;
 }
@@ -54,13 +54,13 @@ export function addToGroup<Value>(groups: Map<string, Value[]>, key: string, val
   else groups.set(key, [value]);
 }
 
-/** Returns the links between the plan and the mental model. The root is in both, so its links are within a part. */
+/** Returns the links between the plan and the mental model. Links of the root do not count, because it is in both parts. */
 export function findCrossLinks(map: Mindmap, modelIds: ReadonlySet<string>): Link[] {
   const planIds = new Set([...walkTree(getTree(map))].flatMap(({ id }) => (id === ROOT || modelIds.has(id) ? [] : id)));
   return map.links.filter(({ from, to }) => (planIds.has(from) && modelIds.has(to)) || (modelIds.has(from) && planIds.has(to)));
 }
 
-/** Returns the ids of the nodes that are linked with a node, touched one of its files, or are its file nodes. */
+/** Returns the ids of the nodes that are linked with a node or share a file with it. A node of type `file` has the file of its label. */
 export function findRelated(map: Mindmap, relations: Relations, id: string): Set<string> {
   const ids = new Set<string>();
   const node = map.nodes[id];
@@ -72,7 +72,7 @@ export function findRelated(map: Mindmap, relations: Relations, id: string): Set
   return ids;
 }
 
-/** Returns the ids of the nodes that touched a file, and of the file nodes whose label is its path. */
+/** Returns the ids of the nodes with a touch of a file, and of the nodes of type `file` whose label is its path. */
 export function findNodesWithFile({ filesByPath, fileNodesByPath }: Relations, path: string): Set<string> {
   const touches = filesByPath.get(path)?.touches ?? [];
   return new Set([...touches.map(({ node }) => node), ...(fileNodesByPath.get(path) ?? [])]);

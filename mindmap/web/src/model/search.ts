@@ -19,8 +19,8 @@ export const isEmptyQuery = (query: SearchQuery): boolean =>
   !query.words.length && !query.types.size && !query.statuses.size && !query.files.length;
 
 /**
- * Parses the text of the search field: words, "quoted phrases", `type:risk`, `status:blocked` and `file:src/`. The query
- * also accepts `types` and `statuses`, which are chosen in the filter menu.
+ * Parses the text of the search field: words, "quoted phrases", `type:risk`, `status:blocked` and `file:src/`. The types
+ * and statuses that are chosen in the filter menu are added to the query.
  */
 export function parseQuery(queryText: string, types: Iterable<string> = [], statuses: Iterable<string> = []): SearchQuery {
   const query: SearchQuery = { words: [], types: new Set(types), statuses: new Set(statuses), files: [] };

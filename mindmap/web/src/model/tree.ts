@@ -19,21 +19,21 @@ export type NodeFilter = (node: MapNode) => boolean;
 export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES.includes(node.type);
 /** Returns the status of a task, `planned` if it has none; null for other nodes. */
 export const getStatus = (node: MapNode): string | null => (isTask(node) ? (node.status ?? "planned") : null);
-export const isModel = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
+export const isModelNode = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
 
 /** Returns the ids of the mental model's nodes. Notes and files belong to the part of their parent. */
 export function findModelNodeIds(map: Mindmap): Set<string> {
   const ids = new Set<string>();
   for (const { id, node, parent } of walkTree(getTree(map))) {
-    const isInPartOfParent = TYPES_IN_PART_OF_PARENT.includes(node.type) && parent !== null && ids.has(parent.id);
-    if (isModel(node) || isInPartOfParent) ids.add(id);
+    const isBelowModelNode = TYPES_WITHOUT_OWN_PART.includes(node.type) && parent !== null && ids.has(parent.id);
+    if (isModelNode(node) || isBelowModelNode) ids.add(id);
   }
   return ids;
 }
 
-const TYPES_IN_PART_OF_PARENT: readonly string[] = ["note", "file"];
+const TYPES_WITHOUT_OWN_PART: readonly string[] = ["note", "file"];
 
-/** Builds the tree of the root and the nodes that pass the filter. Not recursive: a map can exceed the call stack. */
+/** Builds the tree of the root and the nodes that pass the filter. Not recursive, because a deep map would exceed the call stack. */
 export function buildTree(map: Mindmap, includes: NodeFilter = () => true): Branch {
   const root: Branch = { id: ROOT, node: map.nodes[ROOT]!, parent: null, children: [], depth: 0 };
   const seen = new Set([ROOT]);

@@ -25,7 +25,7 @@ export const STATUSES: Record<string, string> = {
 };
 
 // Kind of change -> glyph and label. The server uses the same glyphs in exports.
-export const CHANGES: Record<string, readonly [string, string]> = {
+export const CHANGE_KINDS: Record<string, readonly [string, string]> = {
   add: ["+", "Added"],
   modify: ["~", "Modified"],
   fix: ["✱", "Fixed"],
@@ -43,7 +43,7 @@ export const ACTIONS: Record<string, string> = {
   rename: "Renamed",
 };
 
-// Values of later versions have no label, so they are their own label.
+// A value that only a later version knows has no label here, so its own text is shown.
 export const getLabel = (labels: Record<string, string>, key: string): string => labels[key] ?? key.replace(/_/g, " ");
 export const getTypeName = (type: string): string => (type === ROOT ? "Map" : getLabel(TYPES, type));
-export const getGlyphAndLabel = (kind: string): readonly [string, string] => CHANGES[kind] ?? ["•", kind];
+export const getGlyphAndLabel = (kind: string): readonly [string, string] => CHANGE_KINDS[kind] ?? ["•", kind];

@@ -1,7 +1,7 @@
 // Help dialog with keyboard shortcuts and legend.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { CHANGES, STATUSES, TYPES } from "../model/vocabulary";
+import { CHANGE_KINDS, STATUSES, TYPES } from "../model/vocabulary";
 import { buildOutline } from "../render/shapes";
 import { app } from "../state/app";
 import { KEY_BINDINGS } from "../state/keys";
@@ -67,7 +67,7 @@ export function Help() {
             </ul>
             <h3>Changes</h3>
             <ul class="legend">
-              {Object.entries(CHANGES).map(([kind, [, name]]) => (
+              {Object.entries(CHANGE_KINDS).map(([kind, [, name]]) => (
                 <li key={kind}>
                   <ChangeGlyph kind={kind} />
                   {name}

@@ -112,14 +112,14 @@ function StaleBanner() {
 /** Banner about the nodes that changed while the tab was hidden. */
 function UnseenBanner() {
   const unseen = useSelector(app, (state) => state.unseen);
-  const lookedAt = useSelector(app, (state) => state.lookedAt);
+  const unseenSince = useSelector(app, (state) => state.unseenSince);
   if (!unseen.size) return null;
   const added = [...unseen.values()].filter((kind) => kind === "added").length;
   const counts = [added && `${added.toLocaleString()} new`, unseen.size - added && `${(unseen.size - added).toLocaleString()} changed`].filter(Boolean).join(" and ");
   return (
     <div class="banner" role="status">
       <span>
-        {counts} since you looked, <Time at={lookedAt} />
+        {counts} since you looked, <Time at={unseenSince} />
       </span>
       <button type="button" class="button small" aria-keyshortcuts="u" onClick={showNextUnseen}>
         Show next

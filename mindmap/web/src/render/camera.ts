@@ -4,10 +4,10 @@ import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
 import { type Box, OPENING_SCALE, type Size, computeScale } from "../layout/layout";
 
-// Below this scale text is unreadable.
-export const READABLE_SCALE = 0.4;
+// Below this scale, text on cards is too small to read.
+export const MIN_TEXT_SCALE = 0.4;
 const SCALE_LIMITS: [number, number] = [0.002, 2.5];
-// Scale after revealing a card that was unreadable.
+// Scale at which a card is revealed whose text was too small to read.
 const REVEAL_SCALE = 1;
 // The view is at rest after this time without a move.
 const REST_MS = 180;
@@ -17,7 +17,7 @@ const PADDING = 14;
 const EDGE_PIXELS = 8;
 const ANIMATION_MS = 260;
 
-/** Animated move between two transforms; `start` as of `performance.now()`. */
+/** Animated move between two transforms. `start`: value of `performance.now()` at the start. */
 interface Animation {
   from: ZoomTransform;
   to: ZoomTransform;
@@ -39,7 +39,7 @@ export class Camera {
   private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALE_LIMITS);
   private restTimer = 0;
   private animation: Animation | null = null;
-  /** Kind of the move that the page itself makes; null during a gesture. */
+  /** Kind of the move that the page itself is making now; null if it makes none, so that a move is a gesture. */
   private ownMove: "instant" | "animated" | null = null;
 
   constructor(
@@ -47,8 +47,8 @@ export class Camera {
     private readonly listener: CameraListener,
   ) {
     const zoomBehaviour = this.zoom.on("zoom", ({ transform }: { transform: ZoomTransform }) => {
-      // d3's `sourceEvent` does not distinguish gestures: until a wheel gesture ends, the page's own moves have the wheel
-      // event, too.
+      // d3's `sourceEvent` does not tell gestures from the page's own moves: until a wheel gesture ends, these moves have
+      // the wheel event, too.
       if (!this.ownMove) {
         this.animation = null; // a gesture ends the animation
         this.listener.onGesture();
@@ -64,7 +64,7 @@ export class Camera {
     return { x: -x / k, y: -y / k, width: this.size.width / k, height: this.size.height / k };
   }
 
-  /** The size for a fitted map, in pixels. */
+  /** The size of the pane without the padding around a fitted map, in pixels. */
   get availableSize(): Size {
     return { width: Math.max(1, this.size.width - 2 * PADDING), height: Math.max(1, this.size.height - 2 * PADDING) };
   }
@@ -85,8 +85,11 @@ export class Camera {
     this.setTransform(zoomIdentity.translate(left, PADDING - box.y * scale).scale(scale), isAnimated);
   }
 
-  /** Shows a box at a readable scale. If it does not fit, shows its start, moved as far as the `focus` boxes need; the last has priority. */
-  fitReadably(box: Box, focus: Box[], isAnimated: boolean): void {
+  /**
+   * Shows a box at OPENING_SCALE or larger. If the box does not fit, shows its upper left part, or as far from there as
+   * needed to show the `focus` boxes, of which the last has priority.
+   */
+  fitAtOpeningScale(box: Box, focus: Box[], isAnimated: boolean): void {
     const { width, height } = this.availableSize;
     const scale = Math.max(OPENING_SCALE, computeScale(box, this.availableSize));
     let [left, top] = [box.x, box.y];
@@ -97,14 +100,14 @@ export class Camera {
     this.setTransform(zoomIdentity.translate(PADDING - left * scale, PADDING - top * scale).scale(scale), isAnimated);
   }
 
-  /** Moves a card into view at a readable scale, unless it is visible and readable. Returns true if this changes the scale. */
+  /** Moves a card into view, and enlarges it if its text is too small to read. Returns true if this changes the scale. */
   reveal(box: Box, isAnimated: boolean): boolean {
     const { k, x, y } = this.animation?.to ?? this.transform;
     const [left, top] = [box.x * k + x, box.y * k + y];
     const [right, bottom] = [left + box.width * k, top + box.height * k];
     const isVisible = left >= EDGE_PIXELS && top >= EDGE_PIXELS && right <= this.size.width - EDGE_PIXELS && bottom <= this.size.height - EDGE_PIXELS;
-    if (k >= READABLE_SCALE && isVisible) return false;
-    const scale = k < READABLE_SCALE ? REVEAL_SCALE : k;
+    if (k >= MIN_TEXT_SCALE && isVisible) return false;
+    const scale = k < MIN_TEXT_SCALE ? REVEAL_SCALE : k;
     this.centre({ x: box.x + box.width / 2, y: box.y + box.height / 2 }, scale, isAnimated);
     return scale !== k;
   }
@@ -136,7 +139,7 @@ export class Camera {
   }
 
   private setTransform(transform: ZoomTransform, isAnimated: boolean): void {
-    // The end of a running animation still has to be reached, at once if the move is instant.
+    // The view is already there, or a running animation leads there; an instant move ends that animation, though.
     if (isSameView(transform, this.animation?.to ?? this.transform) && (isAnimated || !this.animation)) return;
     const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.animation = null;
@@ -186,9 +189,9 @@ export class Camera {
 const isSameView = (a: ZoomTransform, b: ZoomTransform): boolean =>
   Math.abs(a.x - b.x) < 0.01 && Math.abs(a.y - b.y) < 0.01 && Math.abs(a.k / b.k - 1) < 1e-5;
 
-function interpolate(from: ZoomTransform, to: ZoomTransform, eased: number): ZoomTransform {
-  // A geometric interpolation of the scale looks uniform.
-  const k = from.k * (to.k / from.k) ** eased;
-  const fraction = Math.abs(to.k - from.k) < 1e-6 ? eased : (k - from.k) / (to.k - from.k);
+function interpolate(from: ZoomTransform, to: ZoomTransform, progress: number): ZoomTransform {
+  // Equal ratios of the scale, not equal differences, look like a uniform zoom.
+  const k = from.k * (to.k / from.k) ** progress;
+  const fraction = Math.abs(to.k - from.k) < 1e-6 ? progress : (k - from.k) / (to.k - from.k);
   return zoomIdentity.translate(from.x + (to.x - from.x) * fraction, from.y + (to.y - from.y) * fraction).scale(k);
 }

@@ -91,7 +91,7 @@ function createFooter(card: Card): SVGElement[] {
   return elements;
 }
 
-/** Number of links to the other pane, on the upper edge of the card. */
+/** Returns the badge with the number of links to the other pane, on the upper edge of the card. */
 function createBadge(card: Card): SVGGElement {
   const text = String(card.crossLinkCount);
   const width = 26 + 7 * text.length;
@@ -105,7 +105,7 @@ function createBadge(card: Card): SVGGElement {
   );
 }
 
-/** Mark of a node that changed while the tab was hidden, on the upper edge of the card. */
+/** Returns the mark of a node that changed while the tab was hidden, on the upper edge of the card. */
 export function createMark(text: string): SVGGElement {
   const width = 18 + 7 * text.length;
   return createElement(

@@ -1,7 +1,7 @@
 // Colours of the style sheet, for canvases and exported files.
 
 import type { MapNode } from "../api/types";
-import { isModel, getStatus } from "../model/tree";
+import { isModelNode, getStatus } from "../model/tree";
 
 let colourByProperty = new Map<string, string>();
 
@@ -28,5 +28,5 @@ export function clearColourCache(): void {
 /** Returns the custom property with a node's colour in the minimap and the backdrop, by status or type. */
 export function getColourProperty(node: MapNode): string {
   const status = getStatus(node);
-  return status ? `--mark-${status.replace(/_/gu, "-")}` : isModel(node) ? "--mark-model" : "--mark-plain";
+  return status ? `--mark-${status.replace(/_/gu, "-")}` : isModelNode(node) ? "--mark-model" : "--mark-plain";
 }

@@ -11,7 +11,9 @@ export interface Highlight {
   related: ReadonlySet<string>;
   /** Nodes that stay unfaded while all others are faded; null if no node is faded. */
   unfaded: ReadonlySet<string> | null;
+  /** Nodes that changed in the last seconds. */
   recentChanges: NodeChanges;
+  /** Nodes that changed while the tab was hidden, until they are selected. */
   unseen: NodeChanges;
 }
 
@@ -25,13 +27,13 @@ export const isSameHighlight = (a: Highlight, b: Highlight): boolean =>
   a.recentChanges === b.recentChanges &&
   a.unseen === b.unseen;
 
-/** CSS classes for a highlight. A collapsed node is represented by the card that shows it. */
+/** CSS classes and marks of cards and links for a highlight. A card also shows the highlights of nodes that are collapsed under it. */
 export class HighlightStyles {
   readonly selected: string | null;
   readonly unfaded: ReadonlySet<string> | null;
   private readonly hovered: string | null;
   private readonly related: ReadonlySet<string>;
-  private readonly changes: Map<string, ChangeKind>;
+  private readonly recentChanges: Map<string, ChangeKind>;
   private readonly unseen: Map<string, ChangeKind>;
 
   constructor(highlight: Highlight, visibleIdOf: Map<string, string>) {
@@ -40,7 +42,7 @@ export class HighlightStyles {
     this.hovered = visibleIdOf.get(highlight.hovered ?? "") ?? null;
     this.related = visibleIds(highlight.related);
     this.unfaded = highlight.unfaded && visibleIds(highlight.unfaded);
-    this.changes = findChangedCards(highlight.recentChanges, visibleIdOf);
+    this.recentChanges = findChangedCards(highlight.recentChanges, visibleIdOf);
     this.unseen = findChangedCards(highlight.unseen, visibleIdOf);
   }
 
@@ -53,8 +55,8 @@ export class HighlightStyles {
     setClass(group, "pointed", id === this.hovered);
     setClass(group, "lit", this.related.has(id));
     setClass(group, "faded", this.isFaded(id));
-    setClass(group, "added", this.changes.get(id) === "added");
-    setClass(group, "changed", this.changes.get(id) === "changed");
+    setClass(group, "added", this.recentChanges.get(id) === "added");
+    setClass(group, "changed", this.recentChanges.get(id) === "changed");
     setMark(group, this.unseen.get(id));
     group.setAttribute("aria-selected", String(id === this.selected));
   }
@@ -69,7 +71,7 @@ export class HighlightStyles {
   }
 }
 
-/** Returns the changes by the card that shows the node; "added" if a card shows both kinds. */
+/** Returns the kind of change for each card that shows a changed node; "added" if it shows nodes of both kinds. */
 function findChangedCards(changes: NodeChanges, visibleIdOf: Map<string, string>): Map<string, ChangeKind> {
   const cards = new Map<string, ChangeKind>();
   for (const [id, kind] of changes) {

@@ -56,6 +56,6 @@ export const TOOL_ICONS: Record<string, Icon> = {
   follow: { line: "M1.500 8c2-3.500 4-5 6.500-5s4.500 1.500 6.500 5c-2 3.500-4 5-6.500 5s-4.500-1.500-6.500-5z", solid: "M8 5.750a2.250 2.250 0 1 1 0 4.500a2.250 2.250 0 1 1 0-4.500z" },
 };
 
-/** Returns the icon of a node's status; if that has none, the icon of its type; for unknown types, the note icon. */
+/** Returns the icon of a node's status; without a status, the icon of the type; for an unknown type, the icon of notes. */
 export const getIcon = (type: string, status: string | null): Icon =>
   (status === null ? undefined : STATUS_ICONS[status]) ?? TYPE_ICONS[type] ?? TYPE_ICONS["note"]!;

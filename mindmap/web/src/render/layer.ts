@@ -1,7 +1,8 @@
 // Keyed set of drawn elements. An update removes obsolete elements at once, keeps those that look the same, and draws
 // new ones in time slices.
 
-// The browser's layout and paint take about as long again: together half an animation frame of 16 ms.
+// Time to draw in one animation frame. The browser's layout and paint take as long again, so that both together take half
+// of the 16 ms of a frame.
 const SLICE_MS = 4;
 
 interface LayerEntry<Thing, Drawn> {
@@ -19,7 +20,7 @@ export class Layer<Thing, Drawn> {
     private readonly isSame: (a: Thing, b: Thing) => boolean,
   ) {}
 
-  /** Removes obsolete and changed elements now, and queues the missing ones in the map's order. */
+  /** Removes the elements of obsolete and changed things now, and queues the things to draw, in the order of the argument. */
   update(things: Map<string, Thing>): void {
     for (const [key, { thing, drawn }] of this.entries) {
       const next = things.get(key);

@@ -4,7 +4,7 @@ import type { LinkRoute } from "../layout/links";
 import { type Box, type Layout, intersects } from "../layout/layout";
 import { createElement } from "./svg";
 
-// Pixels at scale 1. Browsers compute dashes along the whole link, so longer links are solid and thin.
+// In pixels at scale 1. Longer links are solid and thin, because browsers compute dashes along the whole link.
 const LONG_LINK_LENGTH = 1_800;
 
 export interface LinkElements {

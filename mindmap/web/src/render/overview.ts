@@ -1,12 +1,13 @@
 // Overview at small scales: cards as boxes merged into a few paths, and names of the largest branches.
 
 import type { PlacedCard } from "../layout/layout";
-import { isModel, getStatus } from "../model/tree";
+import { isModelNode, getStatus } from "../model/tree";
 import { type Measure, truncateText } from "../layout/text";
 
 // A path covers at most this many pixels. Browsers paint a path again for every tile of 256 pixels that it reaches.
 const CELL_PIXELS = 400;
-// Minimum size of a branch with a name, height of a name, and the maximum number of names, in pixels.
+// In pixels: minimum width and height of a branch whose name is shown, and height of the line of a name. `count`: maximum
+// number of names.
 const NAME_LIMITS = { width: 64, height: 40, line: 18, count: 60 } as const;
 
 /** Merges neighbouring cards of the same class into paths. */
@@ -26,7 +27,7 @@ export function mergeCards(cards: PlacedCard[], isFaded: (id: string) => boolean
 function getOverviewClass({ branch: { node } }: PlacedCard): string {
   const status = getStatus(node);
   if (status) return `s-${status}`;
-  return isModel(node) ? `t-${node.type}` : "plain";
+  return isModelNode(node) ? `t-${node.type}` : "plain";
 }
 
 export interface OverviewName {
@@ -35,7 +36,7 @@ export interface OverviewName {
   y: number;
 }
 
-/** Chooses the names to show at a scale: those of the largest branches that do not overlap. */
+/** Chooses the branches whose names are shown at a scale: the largest ones whose names do not overlap. Returns the names. */
 export function chooseNames(cards: PlacedCard[], scale: number, measure: Measure): OverviewName[] {
   const large = cards
     .filter(({ branch, subtreeBox }) => branch.children.length && subtreeBox.width * scale > NAME_LIMITS.width && subtreeBox.height * scale > NAME_LIMITS.height)

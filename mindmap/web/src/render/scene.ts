@@ -6,7 +6,7 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type PlacedCard, type Size, OPENING_SCALE, contains, intersects, isReadable } from "../layout/layout";
+import { type Box, type Layout, type PlacedCard, type Size, OPENING_SCALE, contains, intersects, fitsAtOpeningScale } from "../layout/layout";
 import type { Measure } from "../layout/text";
 import { Backdrop } from "./backdrop";
 import { Camera } from "./camera";
@@ -22,14 +22,15 @@ export interface SceneCallbacks {
   onMove: () => void;
 }
 
-// The surface extends beyond each side of the view by this fraction of it, so that short pans need no redraw.
+// The surface extends beyond each side of the view by this fraction of the view, so that short pans need no redraw.
 const MARGIN = 0.3;
-// A larger change of scale redraws the surface. During a gesture the eye follows the movement, not the text.
+// A change of the scale by more than this factor redraws the surface. The factor is larger while the user zooms in (`moving`)
+// or out (`shrinking`), because the eye then follows the movement, not the text.
 const MAX_SCALE_CHANGE = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
 // A gesture that changes the scale by less than this is a pan.
 const PAN_TOLERANCE = 1.02;
 
-/** What the view follows: all cards at a readable size, all cards at any size, or nothing after a move by the user. */
+/** What the view follows: the map at OPENING_SCALE or larger, all cards at any scale, or nothing after a move by the user. */
 type ViewMode = "readable" | "all" | "free";
 
 /** Part of the map that the surface shows, and the transform for which it was drawn. */
@@ -116,8 +117,8 @@ export class Scene {
   private follow(isAnimated: boolean): void {
     const { layout } = this.drawing!;
     const focus = this.focus.flatMap((id) => this.findCard(id) ?? []);
-    if (this.mode === "all" && !isReadable(layout, this.availableSize)) this.camera.fit(layout.bounds, isAnimated);
-    else this.camera.fitReadably(layout.bounds, focus, isAnimated);
+    if (this.mode === "all" && !fitsAtOpeningScale(layout, this.availableSize)) this.camera.fit(layout.bounds, isAnimated);
+    else this.camera.fitAtOpeningScale(layout.bounds, focus, isAnimated);
   }
 
   setHighlight(highlight: Highlight): void {
@@ -172,17 +173,19 @@ export class Scene {
     return this.drawing?.layout ?? null;
   }
 
+  /** Returns the card that shows a node; null if none does. */
   findCard(id: string | null): PlacedCard | null {
     return this.drawing?.layout.cards.get(this.drawing.visibleIdOf.get(id ?? "") ?? "") ?? null;
   }
 
-  /** Returns a box of the map on the screen, relative to an origin. */
+  /** Returns where a box of the map is on the screen, relative to an origin. */
   toScreen({ x, y, width, height }: Box, origin: { x: number; y: number }): Box {
     const { k, x: left, y: top } = this.camera.transform;
     const pane = this.getScreenBox(origin);
     return { x: pane.x + left + x * k, y: pane.y + top + y * k, width: width * k, height: height * k };
   }
 
+  /** Returns where the pane is on the screen, relative to an origin. */
   getScreenBox(origin: { x: number; y: number }): Box {
     const { x, y, width, height } = this.surface.svg.parentElement!.getBoundingClientRect();
     return { x: x - origin.x, y: y - origin.y, width, height };
@@ -196,7 +199,7 @@ export class Scene {
     if (this.drawing) this.follow(true);
   }
 
-  /** Moves a card into view at a readable scale. */
+  /** Moves a card into view at OPENING_SCALE or larger. */
   zoomTo(id: string): void {
     const placedCard = this.findCard(id);
     if (!placedCard) return;
@@ -245,16 +248,19 @@ export class Scene {
     this.surface.setMoving(isMoving);
   }
 
-  /** Returns how far the anchor, or else the selected or most central card, has moved between two layouts. */
+  /**
+   * Returns how far to move the view so that a card keeps its place on the screen: the anchor, or else the selected card, if
+   * it is in view; otherwise the card nearest to the centre of the view. Returns null if no card in view is in both layouts.
+   */
   private findOffset(before: Drawing, after: Drawing): { x: number; y: number } | null {
     const { view } = this;
-    const preferred = this.anchor ?? this.highlight.selected;
+    const preferredId = this.anchor ?? this.highlight.selected;
     const centre = computeCentre(view);
-    let nearest: { id: string; offset: number } | null = null;
+    let nearest: { id: string; distance: number } | null = null;
     for (const [id, placedCard] of before.layout.cards) {
       if (!after.layout.cards.has(id) || !intersects(placedCard, view)) continue;
-      const offset = id === preferred ? -1 : computeDistance(placedCard, centre);
-      if (!nearest || offset < nearest.offset) nearest = { id, offset };
+      const distance = id === preferredId ? -1 : computeDistance(placedCard, centre);
+      if (!nearest || distance < nearest.distance) nearest = { id, distance };
     }
     if (!nearest) return null;
     const [previous, current] = [before.layout.cards.get(nearest.id)!, after.layout.cards.get(nearest.id)!];

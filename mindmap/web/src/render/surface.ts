@@ -4,7 +4,7 @@ import type { Drawing } from "../layout/drawing";
 import { type Box, type PlacedCard, intersects } from "../layout/layout";
 import type { LinkRoute } from "../layout/links";
 import type { Measure } from "../layout/text";
-import { READABLE_SCALE } from "./camera";
+import { MIN_TEXT_SCALE } from "./camera";
 import { type TreePosition, createCardElement } from "./card";
 import { mergeCards, chooseNames } from "./overview";
 import { Layer, drawSlice } from "./layer";
@@ -12,12 +12,13 @@ import { type LinkElements, buildConnectorsPath, createLinkElements, buildToolti
 import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
 import { createElement } from "./svg";
 
-// If more cards are in view, the overview merges them into a few paths; at very small scales, already above a quarter.
+// If text is too small to read and more cards than this are in view, an overview merges them into a few paths. At less than
+// half of that scale, a quarter of this number is the limit.
 const MAX_CARDS = 260;
-// Painting more links is slow: each one crosses much of the view.
+// Maximum number of links to draw. Painting more is slow, because each link crosses much of the view.
 const MAX_LINKS = 120;
-// Each step of an animation paints a large part of the view again: 30 animated links kept 0.6 of a processor busy. If
-// there are more in view than this, only those of the hovered or selected card are animated.
+// If more animated links than this are in view, only the links of the hovered or selected card are animated. Each step of
+// an animation paints a large part of the view again: 30 animated links kept 0.6 of a processor busy.
 const MAX_ANIMATED_LINKS = 5;
 const NAME_FONT_SIZE = 12;
 
@@ -57,7 +58,7 @@ export class Surface {
     this.linkLayer.forEach((_, drawn, route) => highlights.applyToLink(drawn, route));
   }
 
-  /** Stops the animation of links while the surface moves, which would repaint it at every step. */
+  /** Stops the animation of links while the surface moves, because each step of the animation would repaint the surface. */
   setMoving(isMoving: boolean): void {
     this.links.classList.toggle("moving", isMoving);
   }
@@ -68,10 +69,10 @@ export class Surface {
     this.content.setAttribute("transform", `translate(${x} ${y}) scale(${k})`);
     this.names.setAttribute("font-size", String(NAME_FONT_SIZE / k));
     const cards = [...drawing.layout.cards.values()].filter((placedCard) => intersects(placedCard, box));
-    const maxCards = k < READABLE_SCALE / 2 ? MAX_CARDS / 4 : MAX_CARDS;
-    const isOverview = k < READABLE_SCALE && cards.length > maxCards;
+    const maxCards = k < MIN_TEXT_SCALE / 2 ? MAX_CARDS / 4 : MAX_CARDS;
+    const isOverview = k < MIN_TEXT_SCALE && cards.length > maxCards;
     this.svg.classList.toggle("far", isOverview);
-    this.svg.classList.toggle("mid", !isOverview && k < READABLE_SCALE);
+    this.svg.classList.toggle("mid", !isOverview && k < MIN_TEXT_SCALE);
     if (isOverview) this.drawOverview(drawing, cards, box, k);
     else this.drawCards(drawing, cards, box);
   }
@@ -142,7 +143,7 @@ export const computeDistance = (box: Box, from: { x: number; y: number }): numbe
   return Math.hypot(x - from.x, y - from.y);
 };
 
-/** Checks whether two cards look the same. An unchanged node has the same card object. */
+/** Checks whether two placed cards look the same. `card` is the same object as long as the content of the card is unchanged. */
 const looksSameCard = (a: PlacedCard, b: PlacedCard): boolean =>
   a.card === b.card &&
   a.x === b.x &&
@@ -155,6 +156,6 @@ const looksSameRoute = (a: LinkRoute, b: LinkRoute): boolean =>
   a.path === b.path && a.label === b.label && buildTooltip(a) === buildTooltip(b);
 
 function findTreePosition({ branch }: PlacedCard): TreePosition {
-  const row = branch.parent?.children ?? [branch];
-  return { level: branch.depth + 1, position: row.indexOf(branch) + 1, count: row.length };
+  const siblings = branch.parent?.children ?? [branch];
+  return { level: branch.depth + 1, position: siblings.indexOf(branch) + 1, count: siblings.length };
 }

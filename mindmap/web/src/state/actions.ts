@@ -5,7 +5,7 @@ import type { ServerEvent } from "../api/events";
 import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
-import { type NodeChanges, findChangesSince, mergeChanges, reconcileMap, removeDeleted } from "../model/changes";
+import { type NodeChanges, findChangesSince, mergeChanges, reconcileMap, removeDeletedNodes } from "../model/changes";
 import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
@@ -28,8 +28,9 @@ export function readRoute(): void {
   const route = parseRoute(location.hash);
   const { route: previousRoute, map, isPanelOpen } = app.get();
   const isSameMap = map !== null && route.map === previousRoute.map;
-  const isOpened = route.node !== null && (!isSameMap || history.state === null); // not a step through the history
-  app.set({ route, isPanelOpen: isPanelOpen || isOpened, ...(route.map === previousRoute.map ? {} : { ...INITIAL_MAP_STATE, ...loadTabState(route.map) }) });
+  // A new address has no state in the history, unlike the entries of nodes that the page opened.
+  const isNodeOpened = route.node !== null && (!isSameMap || history.state === null);
+  app.set({ route, isPanelOpen: isPanelOpen || isNodeOpened, ...(route.map === previousRoute.map ? {} : { ...INITIAL_MAP_STATE, ...loadTabState(route.map) }) });
   if (route.node) app.set({ tab: "node", ...(isSameMap ? { logIndex: null, file: null, collapsed: expandTo(map, [route.node]) } : {}) });
   if (route.map !== previousRoute.map) void refresh();
 }
@@ -46,7 +47,7 @@ function setRoute(route: Route, step: HistoryStep = "replace"): void {
   app.set({ route });
 }
 
-/** Goes to a route as a click on a link does, at once: the event of the browser arrives later. */
+/** Goes to a route as a click on a link does, but at once, because the browser's event arrives later. */
 export function openRoute(route: Route): void {
   location.hash = formatRoute(route);
   readRoute();
@@ -121,21 +122,21 @@ async function loadStatus(): Promise<void> {
 }
 
 function applyMap(id: string, map: Mindmap): void {
-  const { route, map: previous, logIndex, lookedAt, lastUpdate } = app.get();
+  const { route, map: previous, logIndex, unseenSince, lastUpdate } = app.get();
   if (route.map !== id) return;
   const hiddenBefore = hiddenSince;
   if (!document.hidden) hiddenSince = "";
-  const unseen = removeDeleted(app.get().unseen, map);
+  const unseen = removeDeletedNodes(app.get().unseen, map);
   if (!previous) {
-    const missed: NodeChanges = lastUpdate ? findChangesSince(map, lastUpdate) : new Map();
+    const missedChanges: NodeChanges = lastUpdate ? findChangesSince(map, lastUpdate) : new Map();
     app.set({
       map,
       failure: null,
-      unseen: mergeChanges(unseen, missed),
-      lookedAt: missed.size && !unseen.size ? lastUpdate : lookedAt,
+      unseen: mergeChanges(unseen, missedChanges),
+      unseenSince: missedChanges.size && !unseen.size ? lastUpdate : unseenSince,
       lastUpdate: map.updatedAt,
       isCollapsedByUser: false,
-      // The panes are not on the page yet; they expand what fits.
+      // The panes are not on the page yet. Once they are, they expand what fits.
       collapsed: chooseCollapsedNodes(map, [], route.node ? [route.node] : []),
     });
     return;
@@ -152,7 +153,7 @@ function applyMap(id: string, map: Mindmap): void {
     ...(route.node && !previous.nodes[route.node] ? { collapsed: expandTo(map, [route.node]) } : {}),
     recentChanges: mergeChanges(app.get().recentChanges, changes),
     unseen: hiddenBefore ? mergeChanges(unseen, changes) : unseen,
-    lookedAt: hiddenBefore && changes.size && !unseen.size ? hiddenBefore : lookedAt,
+    unseenSince: hiddenBefore && changes.size && !unseen.size ? hiddenBefore : unseenSince,
     logIndex: logIndex === null ? null : Math.min(logIndex + countNewEntries(previous, map), map.activityLog.length - 1),
   });
   const added = [...changes].flatMap(([id, kind]) => (kind === "added" ? id : []));
@@ -161,7 +162,7 @@ function applyMap(id: string, map: Mindmap): void {
   if (changes.size) window.setTimeout(() => clearHighlights(changes), HIGHLIGHT_MS);
 }
 
-/** Returns the number of log entries that were added; 0 if the newest one before is gone. */
+/** Returns the number of log entries that were added; 0 if the entry that was the newest before is gone. */
 function countNewEntries({ activityLog: [newest] }: Mindmap, { activityLog }: Mindmap): number {
   return newest ? Math.max(activityLog.findIndex(({ timestamp }) => timestamp === newest.timestamp), 0) : 0;
 }
@@ -186,10 +187,10 @@ export function watchServer(): void {
 }
 
 let isReloadMissed = false;
-/** When the tab was hidden, an ISO timestamp; empty if it has shown the current map since. */
+/** ISO timestamp of when the tab was hidden; empty if the tab has shown the current map since. */
 let hiddenSince = "";
 
-/** Reloads at once, or if the tab is hidden, when it becomes visible. */
+/** Reloads at once; if the tab is hidden, as soon as it becomes visible. */
 function reloadIfVisible(): void {
   isReloadMissed = document.hidden;
   if (!isReloadMissed) void refresh();
@@ -198,7 +199,7 @@ function reloadIfVisible(): void {
 function handleEvent(event: ServerEvent): void {
   if (event.type === "connected") {
     app.set({ connection: "live" });
-    if (!app.get().dataDir) void loadStatus().catch(api.assertApiError); // later events try again
+    if (!app.get().dataDir) void loadStatus().catch(api.assertApiError); // after an error, later events try again
     reloadIfVisible(); // events may have been missed
   } else {
     const { map } = app.get().route;
@@ -270,7 +271,7 @@ export function toggleInSet(set: ReadonlySet<string>, value: string): Set<string
 
 export const clearSearch = (): void => app.set({ search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false });
 
-/** Shows the selected node, or if there is none the task in progress, at a readable size. */
+/** Shows the selected node, or without a selection the task in progress, at a readable size. */
 export function zoomToNode(): void {
   const { map, route } = app.get();
   const id = map?.nodes[route.node ?? ""]?.id ?? (map && findActiveTask(map));
@@ -279,7 +280,7 @@ export function zoomToNode(): void {
     return;
   }
   select(id);
-  // The panes draw its expanded ancestors in a microtask.
+  // The zoom waits, because the panes draw the node's expanded ancestors in a microtask.
   window.setTimeout(() => panes.forEach(({ scene }) => scene.zoomTo(id)));
 }
 
@@ -298,7 +299,7 @@ export function showLogEntry(index: number | null): void {
   app.set({ logIndex: map.activityLog.indexOf(entry), file: null });
 }
 
-/** Moves to an older entry of the log, or by a negative number to a newer one. After the newest, none is shown. */
+/** Steps by `count` entries through the log: to older entries, or to newer ones if `count` is negative. Beyond the newest entry, none is shown. */
 export const stepThroughLog = (count: number): void => showLogEntry((app.get().logIndex ?? -1) + count);
 
 // ---- notices and git sync

@@ -29,6 +29,7 @@ export interface AppState {
   map: Mindmap | null;
   /** Error of the last request for the map or the sessions; null if it succeeded. */
   failure: ApiError | null;
+  /** Ids of the nodes that are collapsed in the map. */
   collapsed: ReadonlySet<string>;
   /** True after the user collapsed or expanded a node of the map. The page then no longer chooses what is collapsed. */
   isCollapsedByUser: boolean;
@@ -37,11 +38,11 @@ export interface AppState {
   /** Nodes that were added or changed while the tab was hidden or reloaded or showed another map, until they are selected. */
   unseen: NodeChanges;
   /**
-   * Time since which `unseen` collects changes: when the tab was hidden, or `lastUpdate` if it was reloaded or showed
-   * another map. ISO timestamp.
+   * ISO timestamp since which `unseen` has collected changes: the time at which the tab was hidden, or `lastUpdate` if the
+   * tab was reloaded or showed another map.
    */
-  lookedAt: string;
-  /** `updatedAt` of the newest version of this map that the tab has shown; survives a reload; empty if none. */
+  unseenSince: string;
+  /** `updatedAt` of the newest version of this map that the tab has shown, before a reload too; empty if it has shown none. */
   lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
@@ -50,6 +51,7 @@ export interface AppState {
   file: string | null;
   /** Text of the search field. */
   search: string;
+  /** Types and statuses that are chosen in the filter menu. */
   types: ReadonlySet<string>;
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
@@ -99,7 +101,7 @@ export const app = new Store<AppState>({
   collapsed: new Set(),
   isCollapsedByUser: false,
   unseen: new Map(),
-  lookedAt: "",
+  unseenSince: "",
   lastUpdate: "",
   dismissedQuestions: new Set(),
   hovered: null,
@@ -140,7 +142,7 @@ const findMatches = memoizeLast((map: Mindmap | null, queryText: string, types: 
 });
 
 export interface HighlightedNodes {
-  /** Nodes related to the selected or hovered node, or mentioned by the selected file or log entry. */
+  /** Nodes that are related to the selected or hovered node, have the selected file, or are mentioned by the log entry. */
   nodes: ReadonlySet<string>;
   /** True if all other nodes are faded. */
   isExclusive: boolean;

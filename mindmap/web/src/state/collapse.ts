@@ -7,39 +7,39 @@ import { type Branch, findAncestors, getStatus, getTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
-// Stop expanding a part after this many branches that do not fit: few others would.
+// Expanding a part stops after this many branches that do not fit, because few other branches would.
 const MAX_REJECTED = 24;
 // About three screens of a phone.
 const MAX_ROWS = 40;
 
 /** Part of a map in one pane. */
 export interface PartToFit {
-  /** Checks whether an id is that of a node with children in this part. */
+  /** Checks whether this part has a node with this id and with children. */
   has: (id: string) => boolean;
   /** Checks whether the part fits its pane with these nodes collapsed. */
   fits: (collapsed: ReadonlySet<string>) => boolean;
 }
 
 /**
- * Returns the ids of the nodes to collapse. The root, the path to the task in progress and the paths to `shown` nodes are
+ * Returns the ids of the nodes to collapse. The root, the path to the task in progress and the paths to `idsToShow` are
  * always expanded, even in a part that does not fit its pane. Further nodes are expanded while their part fits: the paths
  * to other active tasks, then the levels from the top, then completed branches.
  */
-export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], shown: Iterable<string> = []): Set<string> {
+export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], idsToShow: Iterable<string> = []): Set<string> {
   const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));
-  for (const id of [findActiveTask(map) ?? ROOT, ...shown]) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
-  // Nothing more is expanded in a part that does not fit even now.
+  for (const id of [findActiveTask(map) ?? ROOT, ...idsToShow]) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
+  // Nothing more is expanded in a part that does not fit even with these nodes collapsed.
   const fitting = parts.filter(({ fits }) => fits(collapsed));
   const order = fitting.length ? listByImportance(map) : [];
   for (const { has, fits } of fitting) {
-    let rejected = 0;
+    let rejectedCount = 0;
     for (const id of order) {
       const toExpand = [id, ...findAncestors(map, id).map((node) => node.id)].filter((candidate) => collapsed.has(candidate) && has(candidate));
       if (!toExpand.length) continue;
       for (const candidate of toExpand) collapsed.delete(candidate);
       if (fits(collapsed)) continue;
       for (const candidate of toExpand) collapsed.add(candidate);
-      if (++rejected === MAX_REJECTED) break;
+      if (++rejectedCount === MAX_REJECTED) break;
     }
   }
   return collapsed;
@@ -55,7 +55,7 @@ const listByImportance: (map: Mindmap) => string[] = memoizeByObject((map) => {
   return [...activeParents, ...byLevel.filter((id) => !isCompleted(id)), ...byLevel.filter(isCompleted)];
 });
 
-/** Returns the ids of the nodes to collapse so that an outline has at most MAX_ROWS rows. */
+/** Returns the ids of the nodes to collapse so that an outline has at most MAX_ROWS rows, if possible. */
 export function chooseCollapsedRows(map: Mindmap): Set<string> {
   const tree = getTree(map);
   const fits = (collapsed: ReadonlySet<string>): boolean => new Set(collapseTree(tree, collapsed).visibleIdOf.values()).size <= MAX_ROWS;
@@ -71,8 +71,8 @@ function listNodesByLevel(map: Mindmap): string[] {
 }
 
 /**
- * Removes the descendants of collapsed nodes. Returns the remaining tree, the number of hidden nodes below each shown
- * node, and the shown node that stands for each node.
+ * Removes the descendants of collapsed nodes. Returns the remaining tree, the number of hidden nodes below each collapsed
+ * node, and for each node the id of the node whose card shows it: its own id, or the id of a collapsed ancestor.
  */
 export function collapseTree(root: Branch, collapsed: ReadonlySet<string>): { tree: Branch; hiddenCounts: Map<string, number>; visibleIdOf: Map<string, string> } {
   const hiddenCounts = new Map<string, number>();

@@ -3,7 +3,7 @@
 import type { Link, MapNode, Mindmap } from "../api/types";
 import { type Card, type Fonts, createCard } from "../layout/card";
 import type { Drawing } from "../layout/drawing";
-import { type Layout, type Size, isReadable, layOutMap } from "../layout/layout";
+import { type Layout, type Size, fitsAtOpeningScale, layOutMap } from "../layout/layout";
 import { routeLinks } from "../layout/links";
 import { createMeasure } from "../layout/text";
 import { memoizeByObject } from "../model/memoize";
@@ -33,7 +33,7 @@ function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount:
   return card;
 }
 
-/** Full tree of a part with its nodes that have children. */
+/** Tree of a part with nothing collapsed, and the ids of its nodes with children. */
 interface PartTree {
   tree: Branch;
   parents: Set<string>;
@@ -101,20 +101,20 @@ export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySe
 
 /**
  * Collapses what does not fit at a readable size in the panes that follow the map, unless the user has chosen what is
- * collapsed. Panes that the user has moved keep what they show.
+ * collapsed. The paths to added nodes are expanded. Panes that the user has moved keep what they show.
  */
-export function collapseToFit(added: Iterable<string>, isAnimated: boolean): void {
+export function collapseToFit(addedIds: Iterable<string>, isAnimated: boolean): void {
   const { map, isCollapsedByUser, route, collapsed: before } = app.get();
   const parts = [...panes].map(([part, { scene }]) => ({ part: part as MapPart, scene, size: scene.availableSize }));
-  const following = parts.filter(({ scene }) => scene.isFollowing);
-  if (!map || isCollapsedByUser || !following.length) return;
-  const partsToFit = following.map(({ part, scene, size }) => ({
+  const followingParts = parts.filter(({ scene }) => scene.isFollowing);
+  if (!map || isCollapsedByUser || !followingParts.length) return;
+  const partsToFit = followingParts.map(({ part, scene, size }) => ({
     has: (id: string) => getPartTree(map, part).parents.has(id),
-    fits: (collapsed: ReadonlySet<string>) => isReadable(layOutPart(map, part, collapsed, null, [], size, scene.layout ?? undefined).layout, size),
+    fits: (collapsed: ReadonlySet<string>) => fitsAtOpeningScale(layOutPart(map, part, collapsed, null, [], size, scene.layout ?? undefined).layout, size),
   }));
-  const chosen = chooseCollapsedNodes(map, partsToFit, [...(route.node ? [route.node] : []), ...added]);
+  const chosenIds = chooseCollapsedNodes(map, partsToFit, [...(route.node ? [route.node] : []), ...addedIds]);
   const isInMovedPane = (id: string): boolean => parts.some(({ part, scene }) => !scene.isFollowing && getPartTree(map, part).parents.has(id));
-  const collapsed = new Set([...[...chosen].filter((id) => !isInMovedPane(id)), ...[...before].filter(isInMovedPane)]);
+  const collapsed = new Set([...[...chosenIds].filter((id) => !isInMovedPane(id)), ...[...before].filter(isInMovedPane)]);
   if (collapsed.size === before.size && [...collapsed].every((id) => before.has(id))) return;
   if (!isAnimated) for (const { scene } of panes.values()) scene.skipAnimation();
   app.set({ collapsed });
@@ -122,10 +122,10 @@ export function collapseToFit(added: Iterable<string>, isAnimated: boolean): voi
 
 /** Adapts the panes to new sizes, and collapses what does not fit, once for all of them. */
 export function resizePanes(): void {
-  const resized = [...panes.values()].filter(({ scene }) => scene.onResize());
-  const following = resized.filter(({ scene }) => scene.isFollowing);
-  if (following.length) collapseToFit([], false);
-  for (const { scene, layOutAgain } of following) {
+  const resizedPanes = [...panes.values()].filter(({ scene }) => scene.onResize());
+  const followingPanes = resizedPanes.filter(({ scene }) => scene.isFollowing);
+  if (followingPanes.length) collapseToFit([], false);
+  for (const { scene, layOutAgain } of followingPanes) {
     scene.skipAnimation();
     layOutAgain();
   }

@@ -16,7 +16,7 @@ interface KeyBinding {
   run: (key: string) => void;
 }
 
-// Distance of one key press, about a third of a card.
+// Distance by which one key press moves the view, about a third of a card.
 const PAN_PIXELS = 80;
 
 export const KEY_BINDINGS: KeyBinding[] = [
@@ -70,7 +70,7 @@ function isHandledByInput({ target, key }: KeyboardEvent): boolean {
 
 const isMoveKey = (key: string): boolean => key.startsWith("Arrow") || key === "Home" || key === "End";
 
-/** Checks whether a focused control, such as a button, handles the key itself. The arrow keys move from row to row of an outline. */
+/** Checks whether a focused control, such as a button, handles the key itself. The rows of an outline do not handle the arrow keys. */
 function isHandledByControl({ target, key }: KeyboardEvent): boolean {
   const element = target as HTMLElement;
   if (isMoveKey(key) && element.closest(".outline-rows")) return false;

@@ -11,7 +11,7 @@ export interface PaneHandle {
   repaint: () => void;
 }
 
-/** Functions to call after every move of a pane's view, and after a change of its drawing or, with true, of the colours. */
+/** Functions to call after a move of a pane's view, or a change of its drawing or colours. `isRepaint` is true after a change of the colours. */
 export const viewListeners = new Set<(isRepaint?: boolean) => void>();
 
 export function notifyViewListeners(isRepaint = false): void {

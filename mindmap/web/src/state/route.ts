@@ -6,7 +6,7 @@ export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
 export interface Route {
   map: string | null;
   node: string | null;
-  /** Null if the URL names none; the default depends on map and window. */
+  /** Null if the URL names no view; the page then shows a view that suits the map and the window. */
   view: View | null;
 }
 

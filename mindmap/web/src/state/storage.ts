@@ -1,17 +1,18 @@
-// What the browser stores for the page: the theme, and for each tab what the user has not seen yet of the maps.
+// What the browser stores for the page: the theme, and for each tab and map what the user has not seen yet.
 
 import type { ChangeKind } from "../model/changes";
 import { type AppState, type Theme, app } from "./app";
 
-// Key of the theme in the local storage, and start of the keys of maps in the session storage. Another format of the
-// stored values needs other keys.
-const THEME = "mindmap-theme";
+// Another format of the stored values needs other keys. This is the key of the theme in the local storage.
+const THEME_KEY = "mindmap-theme";
+// Start of the keys in the session storage; the id of the map follows.
+const TAB_STATE_PREFIX = "mindmap-tab ";
 const THEMES: readonly Theme[] = ["system", "light", "dark"];
-const TAB_STATE = "mindmap-tab ";
 
 /** Part of the state that survives a reload of the page. */
-type TabState = Pick<AppState, "unseen" | "lookedAt" | "lastUpdate" | "dismissedQuestions">;
+type TabState = Pick<AppState, "unseen" | "unseenSince" | "lastUpdate" | "dismissedQuestions">;
 
+/** Part of the state as JSON in the session storage. `lookedAt` is the stored name of `unseenSince`. */
 interface StoredTabState {
   unseen: [string, ChangeKind][];
   lookedAt: string;
@@ -31,14 +32,14 @@ function tryAccess<Result>(access: () => Result): Result | null {
   }
 }
 
-export const loadTheme = (): Theme => THEMES.find((theme) => theme === tryAccess(() => localStorage.getItem(THEME))) ?? "system";
-export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME, theme));
+export const loadTheme = (): Theme => THEMES.find((theme) => theme === tryAccess(() => localStorage.getItem(THEME_KEY))) ?? "system";
+export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME_KEY, theme));
 
 /** Returns what the tab has stored about a map; nothing for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
-  const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE + map) ?? "null") as Partial<StoredTabState> | null);
+  const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE_PREFIX + map) ?? "null") as Partial<StoredTabState> | null);
   const { unseen, lookedAt, lastUpdate, dismissedQuestions } = { ...EMPTY_TAB_STATE, ...stored };
-  return { unseen: new Map(unseen), lookedAt, lastUpdate, dismissedQuestions: new Set(dismissedQuestions) };
+  return { unseen: new Map(unseen), unseenSince: lookedAt, lastUpdate, dismissedQuestions: new Set(dismissedQuestions) };
 }
 
 /** Stores the state of the shown map after each change of it. */
@@ -46,10 +47,10 @@ export function watchTabState(): void {
   const { unseen, lastUpdate, dismissedQuestions } = app.get();
   let stored = { unseen, lastUpdate, dismissedQuestions }; // not the whole state, which holds the maps
   app.subscribe(() => {
-    const { route, unseen, lookedAt, lastUpdate, dismissedQuestions } = app.get();
+    const { route, unseen, unseenSince, lastUpdate, dismissedQuestions } = app.get();
     if (!route.map || (unseen === stored.unseen && lastUpdate === stored.lastUpdate && dismissedQuestions === stored.dismissedQuestions)) return;
     stored = { unseen, lastUpdate, dismissedQuestions };
-    const tabState: StoredTabState = { unseen: [...unseen], lookedAt, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
-    tryAccess(() => sessionStorage.setItem(TAB_STATE + route.map, JSON.stringify(tabState)));
+    const tabState: StoredTabState = { unseen: [...unseen], lookedAt: unseenSince, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
+    tryAccess(() => sessionStorage.setItem(TAB_STATE_PREFIX + route.map, JSON.stringify(tabState)));
   });
 }

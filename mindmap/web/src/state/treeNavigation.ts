@@ -6,12 +6,11 @@ import { app, getCollapsed, isOutlineShown } from "./app";
 import { collapseTree } from "./collapse";
 import { getCurrentPane } from "./panes";
 
-/**
- * Visible rows of the outline, or cards of the pane, by id in display order. `current`: id of the row that shows the
- * selected node (the node or its collapsed ancestor).
- */
+/** The tree that the arrow keys move through. */
 interface VisibleTree {
+  /** Visible rows of the outline, or cards of the pane, by node id in display order. */
   rows: Map<string, { branch: Branch; isCollapsed: boolean }>;
+  /** Id of the row that shows the selected node: its own row, or the row of its collapsed ancestor. */
   current: string | undefined;
 }
 
