@@ -7,6 +7,6 @@
 - `merged_search`: search of several repositories
 - `query`: parsing of a request into a query: filters, intent, retrieval profile
 - `query_hints`: language, dates, paths and symbol names in the text of a query; function words
-- `rerank`: logistic reranker with an optional cross-encoder; best hunk of each commit
+- `rerank`: logistic reranker with an optional cross-encoder; best hunk (diff of one file) of each commit
 - `retrieval`: vector and full-text retrievers; reciprocal rank fusion
 """

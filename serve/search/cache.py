@@ -1,7 +1,7 @@
 """LRU cache of open indexes and their loaded snapshots.
 
 - `LoadedSnapshot`, `load_snapshot_with_vectors`: the part of an index that a search needs in memory.
-- `IndexCache`: open indexes, and loaded snapshots by index, file fingerprint and commits that HEAD reaches.
+- `IndexCache`: cache of open indexes, and of loaded snapshots by `SnapshotKey`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from threading import Lock
 from typing import Final
 
 from serve.index_status import RecordedState, load_recorded_state
-from stores import hunk_details, snapshot, vector_search
+from stores import hunk_details, vector_search
 from stores.connections import ReaderPools
 from stores.database import Fingerprint
 from stores.history import ReachabilityDelta
 from stores.hunk_details import Connection, DiffCache
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
-from stores.snapshot import Snapshot
+from stores.snapshot import Snapshot, load_snapshot
 from stores.vector_search import CommitMessages, TextVectors
 
-# Maximum memory of all loaded snapshots. The snapshots of five indexes of 15,000 hunks take about 130 MB.
+# Maximum bytes of all loaded snapshots. The snapshots of five indexes with 15,000 hunks each take about 130 MB.
 MAX_BYTES: Final = 256_000_000
 
 
@@ -34,9 +34,10 @@ MAX_BYTES: Final = 256_000_000
 class LoadedSnapshot:
     """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
-    `diffs`, `messages` and `snapshot.postings` hold all diffs, commit messages and postings of the index, and make
-    queries faster. They are None until the second query, which loads all of them in little more time than those of one
-    answer. `messages` and `snapshot.postings` are also None if the index has too many of them.
+    `diffs`, `messages` and `snapshot.postings` hold the short diffs, the commit messages and the postings of the whole
+    index, and make queries faster. They are None until the second query loads them, which takes little more time than
+    loading only what this query needs. `messages` and `snapshot.postings` stay None if the index has too many messages
+    or postings.
     """
 
     snapshot: Snapshot
@@ -51,7 +52,7 @@ class LoadedSnapshot:
         return sum(part.bytes for part in parts if part is not None)
 
     def with_all_texts(self, connection: Connection) -> LoadedSnapshot:
-        """Return a copy that also holds all diffs, messages and postings."""
+        """Return a copy that also holds the diffs, messages and postings of the whole index, within their limits."""
         return replace(
             self,
             snapshot=self.snapshot.with_postings(connection),
@@ -64,8 +65,10 @@ def load_snapshot_with_vectors(
     connection: Connection, reachability: ReachabilityDelta, hnsw_file: Path | None = None
 ) -> LoadedSnapshot:
     """Load a snapshot and its text vectors from an open index. `hnsw_file`: path of the HNSW index, if there is one."""
-    hunks = snapshot.load_snapshot(connection, reachability)
-    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, hnsw_file=hnsw_file))
+    snapshot = load_snapshot(connection, reachability)
+    return LoadedSnapshot(
+        snapshot, vector_search.load_text_vectors(connection, snapshot, hnsw_file=hnsw_file)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,11 @@ class IndexMetadata:
 
 @dataclass(slots=True)
 class _CacheEntry:
-    """Cache entry. `lock`: held by the thread that loads the snapshot. `loaded_snapshot`: None until it is loaded."""
+    """Cache entry of a snapshot.
+
+    `lock`: held by the thread that loads the snapshot. `loaded_snapshot`: None until it is loaded. `last_used`: time of
+    the last query, by `time.monotonic`.
+    """
 
     lock: Lock = field(default_factory=Lock)
     loaded_snapshot: LoadedSnapshot | None = None
@@ -115,8 +122,8 @@ class _CacheEntry:
 class IndexCache:
     """Cache of open indexes and loaded snapshots. Thread-safe.
 
-    If the snapshots exceed `max_bytes` in total, the least recently used ones are evicted. The most recently used one
-    always stays. `reader_pools`: open indexes, which other code can share.
+    If the snapshots exceed `max_bytes` in total, the least recently used snapshots are evicted. The most recently used
+    snapshot always stays. `reader_pools`: pools of open indexes to share with other code; None for new pools.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES, reader_pools: ReaderPools | None = None) -> None:
@@ -138,12 +145,13 @@ class IndexCache:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
             with self._lock:
-                if location.database.exists():  # the index may have been deleted and evicted meanwhile
+                # `evict_index` may have run before if the index was deleted meanwhile, so nothing would drop the entry.
+                if location.database.exists():
                     self._metadata[location] = index.fingerprint, metadata
         return metadata
 
     def get_snapshot(self, key: SnapshotKey, connection: Connection) -> LoadedSnapshot:
-        """Return the snapshot, loading it if necessary. Only one thread loads it; others that need it wait."""
+        """Return the snapshot, loading it if necessary. One thread loads it; other threads that need it wait."""
         entry = self._get_entry(key)
         with entry.lock:
             loaded_snapshot = entry.loaded_snapshot
@@ -157,15 +165,16 @@ class IndexCache:
                     raise
                 entry.loaded_snapshot = loaded_snapshot
                 self._evict_excess()
-                if not key.location.database.exists():  # deleted meanwhile, perhaps after `evict_index`
+                # As in `load_metadata`: nothing would drop the entry of an index that was deleted meanwhile.
+                if not key.location.database.exists():
                     self._drop(key)
-            elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow
+            elif loaded_snapshot.diffs is None:  # this is the second query, so more are likely to follow
                 entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_all_texts(connection)
                 self._evict_excess()
             return loaded_snapshot
 
     def evict_index(self, location: IndexLocation) -> None:
-        """Close the index and drop everything cached of it."""
+        """Close the index, and drop its snapshots and metadata."""
         with self._lock:
             self._remove_entries(lambda key: key.location == location)
             self._metadata.pop(location, None)
@@ -189,7 +198,8 @@ class IndexCache:
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
         """Return the entry of a key as the most recently used one; create it if there is none."""
         with self._lock:
-            # Drop earlier states of the file, which never come back. An older query must not drop a newer state.
+            # Drop the snapshots of earlier states of the index file, because these states never come back. A query that
+            # still reads an earlier state must not drop a snapshot of a later state.
             modified = _get_modification_time(key.fingerprint)
             self._remove_entries(
                 lambda other: (
@@ -205,7 +215,7 @@ class IndexCache:
 
     def _evict_excess(self) -> None:
         with self._lock:
-            # An entry without a snapshot is being loaded: another query for it must find it.
+            # An entry without a snapshot stays, because a thread is loading it and other queries wait for its lock.
             loaded_keys = [key for key, entry in self._entries.items() if entry.loaded_snapshot]
             for key in loaded_keys[:-1]:
                 if self._sum_bytes() > self.max_bytes:
@@ -232,11 +242,11 @@ def _summarize_entries(
     location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
 ) -> CachedIndexStats:
     """Return the statistics of the index at `location`. `entries`: entries of all indexes. `now`: monotonic time."""
-    own_entries = [entry for owner, entry in entries if owner == location]
+    own_entries = [entry for entry_location, entry in entries if entry_location == location]
     snapshots = [entry.loaded_snapshot.snapshot for entry in own_entries if entry.loaded_snapshot]
     return CachedIndexStats(
         location,
-        hunks=max(len(loaded.hunks) for loaded in snapshots),
+        hunks=max(len(snapshot.hunks) for snapshot in snapshots),
         bytes=sum(entry.bytes for entry in own_entries),
         idle_seconds=now - max(entry.last_used for entry in own_entries),
     )

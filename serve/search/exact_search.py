@@ -1,8 +1,9 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
-A search scans the diffs in the index. For diffs that the index has truncated, it searches the files in git. It drops
-the commits outside the request's range; without a range, it drops those that HEAD does not reach. Then it sorts the
-commits, and builds a hit with the matching lines for each of the first `limit` commits.
+A hunk is the diff of one file in one commit. A search scans the hunks in the index. For hunks that the index has
+truncated, it searches the files in git. It drops the commits outside the request's range; without a range, it drops the
+commits that HEAD does not reach. Then it sorts the commits, and builds a hit with the matching lines for each of the
+first `limit` commits.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from stores.hunk_details import Connection, HunkDetails
 
 # Number of characters that are shown before a match in a long line.
 MATCH_MARGIN: Final = 60
-# `{commits}` is replaced by further commits that were left out, or by nothing.
+# `{commits}` becomes a phrase about commits that HEAD does not reach; empty with a range, which can include them.
 LIMITATION: Final = (
     "Not searched: {commits}paths that the index ignores, binary files, "
     "and what merges bring from their parents."
@@ -64,8 +65,8 @@ LIMITATION: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedHunks:
-    """Matches among the hunks whose stored diff is truncated, by their complete diff in git.
+class GitMatches:
+    """Matches among the hunks that the index has truncated, found in their complete diffs in git.
 
     `lines`: matching lines of each match, by hunk id. `unreadable`: number of hunks whose files this clone lacks.
     """
@@ -111,30 +112,30 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         with _reject_bad_pattern():
             matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
         incomplete_hunks = exact_search.list_incomplete_hunks(connection, pattern, condition, parameters)
-        completed = _complete_hunks(
+        git_matches = _search_in_git(
             repository, pattern, [hunk for hunk in incomplete_hunks if is_searched(hunk.commit_sha)]
         )
         truncated_merges = exact_search.list_truncated_merges(connection, condition, parameters)
         requested_matches = (
             match
-            for match in (*matches, *completed.matches)
+            for match in (*matches, *git_matches.matches)
             if is_searched(match.commit_sha) and _has_requested_sign(request, match)
         )
         matches_by_commit = _group_by_commit(requested_matches, oldest_first=request.oldest_first)
         shown_count = min(request.limit, len(matches_by_commit))
         last = matches_by_commit[-1:] if shown_count < len(matches_by_commit) else []
         hits, messages = _build_hits(
-            request, connection, pattern, [*matches_by_commit[:shown_count], *last], completed
+            request, connection, pattern, [*matches_by_commit[:shown_count], *last], git_matches
         )
         possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
-    # An open index blocks index runs, so evidence is loaded from git after the index is closed.
+    # An open index blocks index runs, so references and releases are read from git after the index is closed.
     evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
     hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(
         hits[:shown_count],
         ChangeSearchMeta(
             index_status=build_index_state(status),
-            hint=" ".join(_build_hints(status, completed, sum(map(is_searched, truncated_merges)))) or None,
+            hint=" ".join(_build_hints(status, git_matches, sum(map(is_searched, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
                 commits=len(matches_by_commit),
@@ -179,11 +180,11 @@ def _build_condition(
     return build_filter_condition(parse_filters(request, datetime.now(UTC), context))
 
 
-def _complete_hunks(
+def _search_in_git(
     repository: Repository, pattern: SearchPattern, hunks: Sequence[IncompleteHunk]
-) -> CompletedHunks:
-    """Search the files of these hunks in git, because their stored diffs are truncated."""
-    completed, unreadable = CompletedHunks(), 0
+) -> GitMatches:
+    """Search the files of these hunks in git, because the index has truncated their diffs."""
+    git_matches, unreadable = GitMatches(), 0
     for hunk in hunks:
         try:
             lines = _find_lines_in_git(repository, pattern, hunk)
@@ -192,17 +193,17 @@ def _complete_hunks(
             continue
         added, removed = _count_occurrences(pattern, lines)
         if pattern.matches_counts(added, removed):
-            completed.lines[hunk.hunk_id] = lines
-            completed.matches.append(
+            git_matches.lines[hunk.hunk_id] = lines
+            git_matches.matches.append(
                 HunkMatch(hunk.hunk_id, hunk.commit_sha, hunk.commit_date, hunk.order, added, removed)
             )
-    return replace(completed, unreadable=unreadable)
+    return replace(git_matches, unreadable=unreadable)
 
 
 def _find_lines_in_git(
     repository: Repository, pattern: SearchPattern, hunk: IncompleteHunk
 ) -> tuple[MatchingLine, ...]:
-    """Return the matching lines of a hunk's complete diff; none if the file is binary."""
+    """Return the matching lines of a hunk's complete diff; empty if the file is binary."""
     old = read_content(repository, hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
     new = read_content(repository, hunk.commit_sha, hunk.path) if hunk.path else None
     if not pattern.may_match_change(old or b"", new or b""):
@@ -257,18 +258,18 @@ def _build_hits(
     connection: Connection,
     pattern: SearchPattern,
     matches_by_commit: Sequence[Sequence[HunkMatch]],
-    completed: CompletedHunks,
+    git_matches: GitMatches,
 ) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
     """Return the hits without evidence, and the message of each commit by sha.
 
-    `completed`: matches whose lines are from git, not from the index.
+    `git_matches`: has the lines of the matches that were found in git.
     """
     hunk_ids = [match.hunk_id for matches in matches_by_commit for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
     hits = []
     for matches in matches_by_commit:
         commit = details[matches[0].hunk_id]
-        files = _build_files(request, pattern, matches[: request.max_files], details, completed)
+        files = _build_files(request, pattern, matches[: request.max_files], details, git_matches)
         hits.append(
             ChangeHit(
                 commit_sha=commit.commit_sha,
@@ -289,14 +290,14 @@ def _build_files(
     pattern: SearchPattern,
     matches: Sequence[HunkMatch],
     details: Mapping[int, HunkDetails],
-    completed: CompletedHunks,
+    git_matches: GitMatches,
 ) -> Iterator[MatchingFile]:
     """Yield the files of a commit, with the commit's first `request.max_lines` matching lines."""
     excluded_sign = "-" if request.only_added else "+" if request.only_removed else ""
     remaining_lines = request.max_lines
     for match in matches:
         hunk = details[match.hunk_id]
-        lines = completed.lines.get(match.hunk_id) or _find_matching_lines(pattern, hunk.diff)
+        lines = git_matches.lines.get(match.hunk_id) or _find_matching_lines(pattern, hunk.diff)
         shown_lines = tuple(
             replace(line, text=_shorten_line(pattern, line.text))
             for line in islice((line for line in lines if line.sign != excluded_sign), remaining_lines)
@@ -314,13 +315,13 @@ def _shorten_line(pattern: SearchPattern, text: str) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _build_hints(status: IndexStatus, completed: CompletedHunks, truncated_merges: int) -> Iterator[str]:
+def _build_hints(status: IndexStatus, git_matches: GitMatches, truncated_merges: int) -> Iterator[str]:
     yield from build_index_hints(status)
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
         yield f"{count} could not be read and may match. {UNREADABLE_HINT}"
-    if completed.unreadable:
-        changes = format_count(completed.unreadable, "large change")
+    if git_matches.unreadable:
+        changes = format_count(git_matches.unreadable, "large change")
         yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."
     if truncated_merges:
         merges = format_count(truncated_merges, "merge")

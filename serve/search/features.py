@@ -39,30 +39,30 @@ from stores.vectors import Vectors
 # Maximum number of matched words of each field in an answer. The rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5
 
-# Shorter messages, such as "wip", "Change", "." and an empty one, do not describe a change.
+# Minimum number of words of an informative message. "wip", "Change" and "." do not describe a change.
 MIN_MESSAGE_WORDS: Final = 2
 
-# Kinds of text in a query that a hit should contain literally, as columns of `CandidateFeatures.literal_matches`.
+# Texts in a query that a hit should have literally, in the order of the columns of `CandidateFeatures.literal_matches`.
 LITERAL_HINTS: Final = ("path", "quoted symbol name", "quoted parent of the symbol")
 
 # Fields of a candidate that can contain a term, in the order in which answers list them.
 FIELDS: Final = ("message", "path", "symbols", "change")
 
-# Features, in the order of the columns of `CandidateFeatures.rows`.
+# Features, in the order of the columns of `CandidateFeatures.matrix`.
 FEATURES: Final = (
     "hunk similarity",  # cosine of the query and the hunk's text
     "hunk similarity, whitened",  # the same after whitening, which removes what all texts of the index share
     "message similarity",  # cosine of the query and the commit message
     "BM25",  # BM25 score of the hunk, as a share of the highest possible score
-    "matched words",  # weight of the query's words in the hunk's text, as a share of all
-    "matched words in subject",  # the same for the first line of the message
-    "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
-    "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
-    "matched words in path",
+    "matched words",  # weight of the query's content words that the hunk's text has, as a share of their total weight
+    "matched words in subject",  # the same share for the first line of the message
+    "matched word pairs in message",  # share of the query's adjacent content words that are adjacent in the message
+    "matched identifiers",  # weight of the query's compound identifiers in the hunk's text, divided by the same total
+    "matched words in path",  # weight of the query's content words in the path, divided by the same total
     "similarity of other files",  # weighted sum of the whitened similarities of the commit's second and third best hunk
-    "file asked for",  # 1 if the commit changes source code, or a file of a role that the query names
-    "subject as asked",  # 1 if the subject says "add" for a query about an origin, "remove" for one about a removal
-    "removed lines",  # share of removed lines if the query asks for a removal
+    "file of requested role",  # 1 if the commit changes source code, or a file of a role that the query names
+    "subject as asked",  # 1 if the subject says that the commit adds (query about an origin) or removes (a removal)
+    "removed lines",  # share of removed lines in the commit's changed lines, for a query about a removal; else 0
 )
 
 # Weights of the whitened similarities of the second and the third best hunk of a commit.
@@ -72,7 +72,7 @@ LINE_SMOOTHING: Final = 3
 
 # Patterns of the subjects of commits that add or remove something. A word for adding is at the start, perhaps after a
 # type of Conventional Commits such as `feat(api)!:`. A word for removing can be anywhere, also in the name of a branch
-# such as `remove_windows`. Only inflections of a word count: "Address comments" adds nothing.
+# such as `remove_windows`. Only inflections of a word count, because "Address comments" adds nothing.
 _SUBJECT_PATTERNS: Final = {
     Modifier.ORIGIN: re.compile(
         r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:(?:add|allow|detect|implement|start|support)(?:s|ed|ing)?"
@@ -95,11 +95,11 @@ READ_COMMITS: Final = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerms:
-    """Terms of a query that the index has, in parallel sequences, with their weights.
+    """Terms of a query that the index has. The first five fields have an element for each term, in the same order.
 
-    `typed_words` has each term as the user wrote it. `is_content` is False for function words; `is_identifier` is True
-    for compound identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25
-    score; both include terms that the index lacks. `word_pairs` are pairs of adjacent content terms.
+    `typed_words`: each term as the user wrote it. `is_content`: False for function words. `is_identifier`: True for
+    compound identifiers. `total_weight`: weight of all content terms. `max_bm25`: highest possible BM25 score; both
+    numbers include terms that the index lacks. `word_pairs`: pairs of adjacent content terms.
     """
 
     terms: tuple[str, ...]
@@ -113,7 +113,7 @@ class QueryTerms:
 
     @classmethod
     def from_query(cls, query: Query, lookup: TermLookup, document_count: int) -> QueryTerms:
-        """Weight the terms of a query. Terms that the index lacks weigh as much as the rarest term possible."""
+        """Weight the terms of a query. A term that the index lacks has the highest possible weight."""
         weights = fulltext.compute_inverse_document_frequency(
             lookup.text_scores.document_frequencies, document_count
         )
@@ -140,12 +140,12 @@ class QueryTerms:
 
     def count_terms(self, texts: Sequence[TermsByToken]) -> Ints:
         """Return how often each term (columns) occurs in each text (rows)."""
-        columns = {term: column for column, term in enumerate(self.terms)}
+        column_by_term = {term: column for column, term in enumerate(self.terms)}
         counts = np.zeros((len(texts), len(self.terms)), np.int64)
         for row, text in zip(counts, texts, strict=True):
             for term in chain.from_iterable(text):
-                if term in columns:
-                    row[columns[term]] += 1
+                if term in column_by_term:
+                    row[column_by_term[term]] += 1
         return counts
 
     def compute_pair_share(self, text: TermsByToken) -> float:
@@ -171,15 +171,15 @@ class QueryTerms:
 class MatchedTerms:
     """Counts of the query's terms (columns) in each field of a candidate (rows, as in `FIELDS`).
 
-    The counts are those of the full-text index. If only the beginning of a message is stored, terms in the rest of it
-    count for the field "change".
+    The count of a term in the field "change" is its count in the full text of the hunk, less its counts in the other
+    fields. Of a very long message only the beginning is loaded, so terms in the rest count for "change".
     """
 
     query_terms: QueryTerms
     counts: Ints
 
     def compute_change_share(self) -> float:
-        """Return the weight of the query's terms in path, symbols or change, as a share of that of all its terms."""
+        """Return the weight of the content terms in path, symbols or change, as a share of `total_weight`."""
         counts = self.counts[FIELDS.index("path") :].max(axis=0, keepdims=True)
         return float(self.query_terms.compute_weight_share(counts, self.query_terms.is_content)[0])
 
@@ -194,7 +194,7 @@ class MatchedTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankInputs:
-    """Input of the cross-encoder: the question, and a function that loads the changes of some rows."""
+    """Input of the cross-encoder: the question, and a function that loads changes by the indices of candidates."""
 
     question: str
     load_changes: Callable[[Sequence[int]], list[ChangeText]]
@@ -202,54 +202,54 @@ class RerankInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
-    """Features of candidates. Each field except `rerank_inputs` has one row for each candidate.
+    """Features of candidates. Each field except `rerank_inputs` has an element or row for each candidate.
 
-    The columns of `rows` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
+    The columns of `matrix` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
     message is informative. The columns of `literal_matches` are `LITERAL_HINTS`.
     """
 
-    rows: Floats
+    matrix: Floats
     commits: tuple[str, ...]
     matched_terms: tuple[MatchedTerms, ...]
     has_message: Bools
     literal_matches: Bools
     rerank_inputs: RerankInputs
 
-    def select(self, rows: Sequence[int]) -> CandidateFeatures:
-        """Return the features of some candidates."""
+    def select(self, indices: Sequence[int]) -> CandidateFeatures:
+        """Return the features of the candidates at these indices."""
 
-        def load_changes(selected_rows: Sequence[int]) -> list[ChangeText]:
-            return self.rerank_inputs.load_changes([rows[row] for row in selected_rows])
+        def load_changes(selected_indices: Sequence[int]) -> list[ChangeText]:
+            return self.rerank_inputs.load_changes([indices[index] for index in selected_indices])
 
         return CandidateFeatures(
-            self.rows[rows],
-            tuple(self.commits[row] for row in rows),
-            tuple(self.matched_terms[row] for row in rows),
-            self.has_message[rows],
-            self.literal_matches[rows],
+            self.matrix[indices],
+            tuple(self.commits[index] for index in indices),
+            tuple(self.matched_terms[index] for index in indices),
+            self.has_message[indices],
+            self.literal_matches[indices],
             replace(self.rerank_inputs, load_changes=load_changes),
         )
 
     @classmethod
-    def concatenate(cls, parts: Sequence[CandidateFeatures]) -> CandidateFeatures:
-        """Return the features of the candidates of several indexes, for the question of the first one."""
-        starts = list(accumulate((len(part.commits) for part in parts), initial=0))
+    def concatenate(cls, groups: Sequence[CandidateFeatures]) -> CandidateFeatures:
+        """Join the features of several groups of candidates, one group for each index. All have the same question."""
+        starts = list(accumulate((len(group.commits) for group in groups), initial=0))
 
-        def load_changes(rows: Sequence[int]) -> list[ChangeText]:
+        def load_changes(indices: Sequence[int]) -> list[ChangeText]:
             changes: dict[int, ChangeText] = {}
-            for part, start, end in zip(parts, starts, starts[1:], strict=False):
-                if part_rows := [row for row in rows if start <= row < end]:
-                    loaded = part.rerank_inputs.load_changes([row - start for row in part_rows])
-                    changes |= zip(part_rows, loaded, strict=True)
-            return [changes[row] for row in rows]
+            for group, start, end in zip(groups, starts, starts[1:], strict=False):
+                if group_indices := [index for index in indices if start <= index < end]:
+                    loaded = group.rerank_inputs.load_changes([index - start for index in group_indices])
+                    changes |= zip(group_indices, loaded, strict=True)
+            return [changes[index] for index in indices]
 
         return cls(
-            np.concatenate([part.rows for part in parts]),
-            tuple(chain.from_iterable(part.commits for part in parts)),
-            tuple(chain.from_iterable(part.matched_terms for part in parts)),
-            np.concatenate([part.has_message for part in parts]),
-            np.concatenate([part.literal_matches for part in parts]),
-            RerankInputs(parts[0].rerank_inputs.question, load_changes),
+            np.concatenate([group.matrix for group in groups]),
+            tuple(chain.from_iterable(group.commits for group in groups)),
+            tuple(chain.from_iterable(group.matched_terms for group in groups)),
+            np.concatenate([group.has_message for group in groups]),
+            np.concatenate([group.literal_matches for group in groups]),
+            RerankInputs(groups[0].rerank_inputs.question, load_changes),
         )
 
 
@@ -278,7 +278,7 @@ def compute_features(
     change_counts = all_counts - message_counts - path_counts - symbol_counts
     counts_by_field = np.stack((message_counts, path_counts, symbol_counts, change_counts), axis=1)
 
-    rows = np.column_stack(
+    matrix = np.column_stack(
         (
             *_compute_hunk_similarities(results, candidates),
             message_similarities,
@@ -292,7 +292,7 @@ def compute_features(
         )
     )
     return CandidateFeatures(
-        rows=rows,
+        matrix=matrix,
         commits=tuple(candidate.commit_sha for candidate in candidates),
         matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
         has_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], np.bool_),
@@ -306,8 +306,8 @@ def build_rerank_inputs(
 ) -> RerankInputs:
     """Prepare the input of the cross-encoder. The hunks of the candidates are loaded when `load_changes` is called."""
 
-    def load_changes(rows: Sequence[int]) -> list[ChangeText]:
-        return [*map(build_change, details.load([candidates[row].hunk_id for row in rows]))]
+    def load_changes(indices: Sequence[int]) -> list[ChangeText]:
+        return [*map(build_change, details.load([candidates[index].hunk_id for index in indices]))]
 
     return RerankInputs(question, load_changes)
 
@@ -315,7 +315,8 @@ def build_rerank_inputs(
 def build_change(details: HunkDetails) -> ChangeText:
     """Build the text of a hunk for the cross-encoder: the commit message, and path, symbols and lines of the diff."""
     lines = details.diff.split("\n")
-    added_sign = "+" if details.file_path else " "  # the message hunk of a merge lists indented paths
+    # Instead of a diff, a clean merge has a list of indented paths.
+    added_sign = "+" if details.file_path else " "
     text = build_semantic_text(
         message="",
         path=details.file_path,
@@ -330,10 +331,8 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 def _match_literal_hints(results: RetrieverResults) -> Bools:
     """Return a mask of the query's LITERAL_HINTS (columns) that each hunk of the snapshot (rows) has."""
-    # `is_preferred`: the query names the path. `parts`: 1 if the hunk changes a symbol of a quoted name, 2 if the
-    # symbol also has the quoted parent.
-    parts = results.touched_parts
-    return np.column_stack((results.filter_mask.is_preferred, parts >= 1, parts == 2))
+    is_named_path, symbol_parts = results.filter_mask.is_preferred, results.quoted_symbol_parts
+    return np.column_stack((is_named_path, symbol_parts >= 1, symbol_parts == 2))
 
 
 def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
@@ -348,9 +347,9 @@ def _compute_hunk_similarities(
     results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> tuple[Floats, Floats]:
     """Return the similarity of each candidate's text to the query, plain and whitened."""
-    snapshot, texts = results.loaded_snapshot.snapshot, results.loaded_snapshot.text_vectors
+    snapshot, text_vectors = results.loaded_snapshot.snapshot, results.loaded_snapshot.text_vectors
     hunk_ids = [candidate.hunk_id for candidate in candidates]
-    vectors = vector_search.get_hunk_vectors(snapshot, texts, hunk_ids)
+    vectors = vector_search.get_hunk_vectors(snapshot, text_vectors, hunk_ids)
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector)
     positions = snapshot.hunks.positions.find_positions(np.array(hunk_ids, np.int64))
     whitened_similarities = _compute_whitened_similarities(results, positions)
@@ -359,11 +358,11 @@ def _compute_hunk_similarities(
 
 def _compute_whitened_similarities(results: RetrieverResults, positions: Ints) -> Floats:
     """Return the whitened similarity of the hunks at these positions to the query; 0 for a text without a vector."""
-    texts = results.loaded_snapshot.text_vectors
-    rows = texts.rows[positions]
+    text_vectors = results.loaded_snapshot.text_vectors
+    rows = text_vectors.rows[positions]
     has_vector = rows >= 0
     similarities = np.zeros(len(rows))
-    similarities[has_vector] = texts.compute_scores(results.whitened_query, rows[has_vector])
+    similarities[has_vector] = text_vectors.compute_scores(results.whitened_query, rows[has_vector])
     return np.round(similarities, vector_search.COSINE_DECIMALS)
 
 
@@ -376,23 +375,26 @@ def _compute_commit_features(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the last four of FEATURES, which describe a commit. `subjects`: subject of each candidate's commit."""
     shas = [candidate.commit_sha for candidate in candidates]
-    similarities, has_file = _compare_other_files(query, results, frozenset(shas))
+    similarities, has_requested_role = _compute_file_features(query, results, frozenset(shas))
     pattern = _SUBJECT_PATTERNS[query.modifier] if query.modifier else None
     is_as_asked = [pattern is not None and pattern.match(subject) is not None for subject in subjects]
     is_removal = query.modifier is Modifier.REMOVAL
     removed_shares = _compute_removed_shares(connection, frozenset(shas)) if is_removal else {}
     return (
         np.array([similarities[sha] for sha in shas]),
-        np.array([has_file[sha] for sha in shas], np.float64),
+        np.array([has_requested_role[sha] for sha in shas], np.float64),
         np.array(is_as_asked, np.float64),
         np.array([removed_shares.get(sha, 0.0) for sha in shas]),
     )
 
 
-def _compare_other_files(
+def _compute_file_features(
     query: Query, results: RetrieverResults, commits: frozenset[str]
 ) -> tuple[dict[str, float], dict[str, bool]]:
-    """Return "similarity of other files" and "file asked for" of each commit, from its hunks that pass the filters."""
+    """Return the features "similarity of other files" and "file of requested role" of each commit.
+
+    Only the commit's hunks that pass the filters count.
+    """
     hunks = results.loaded_snapshot.snapshot.hunks
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
     commit_info = hunks.commit_info.take(positions)
@@ -402,19 +404,20 @@ def _compare_other_files(
 
     requested_roles = query.roles | {"source"}
     scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
-    has_file = dict.fromkeys(commits, False)
+    has_requested_role = dict.fromkeys(commits, False)
     for sha, path, score in zip(shas, paths, scores, strict=True):
         scores_by_commit[sha].append(score)
-        has_file[sha] = has_file[sha] or (path != "" and classify_role(path) in requested_roles)
+        if path and classify_role(path) in requested_roles:
+            has_requested_role[sha] = True
     similarities = {
         sha: sum(map(mul, sorted(commit_scores, reverse=True)[1:], OTHER_HUNK_WEIGHTS))
         for sha, commit_scores in scores_by_commit.items()
     }
-    return similarities, has_file
+    return similarities, has_requested_role
 
 
 def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> dict[str, float]:
-    """Return the share of removed lines of each commit, without tests and prose."""
+    """Return the share of removed lines in the lines that each commit changes. Tests and prose do not count."""
     shares = {}
     for sha, files in load_changed_files(connection, commits).items():
         program_files = [file for file in files if classify_role(file[0]) in ("source", "other")]
@@ -425,7 +428,7 @@ def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> 
 
 
 def _impute_missing(similarities: Floats, vectors: Vectors) -> Floats:
-    """Give texts that have no vector yet (rows of zeros) the mean similarity of the others, so that words decide."""
+    """Give texts without a vector yet (rows of zeros) the mean similarity of the other texts, so that words decide."""
     has_vector = vectors.any(axis=1)
     if has_vector.all() or not has_vector.any():
         return similarities

@@ -75,7 +75,8 @@ MAX_SHOWN_SYMBOLS: Final = 40
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
-# Number of commits to compare for each requested hit, so that other commits replace merged copies.
+# Number of commits to select for each requested hit. Commits with the same patch are then merged into one hit, and the
+# others take their places.
 COMPARED_COMMITS_PER_HIT: Final = 2
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
@@ -121,7 +122,7 @@ class PatternSearcher:
 
     Indexes are under `home`. `max_bytes` limits the cached snapshots. Every query calls `load_encoder` with the name of
     the encoder that built the index. The searcher holds no encoder, so the caller can unload models between queries.
-    `reader_pools`: open indexes, which other code can share.
+    `reader_pools`: pools of open indexes to share with other code; None for new pools.
     """
 
     def __init__(
@@ -219,8 +220,8 @@ class PatternSearcher:
         encoder = self.load_encoder(status.encoder_name)
         results = run_retrievers(connection, search.load_snapshot, query, encoder)
         check_cancelled()
-        fused_candidates = select_candidates(results, query)
-        ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
+        candidates = select_candidates(results, query)
+        ranked_candidates = rank_candidates(connection, query, results, candidates, reranker)
         check_cancelled()
         best_candidates = select_hits(ranked_candidates, query, search.evidence)
         hits = build_hits(connection, query, results, best_candidates, encoder)
@@ -244,15 +245,15 @@ def rank_candidates(
     connection: Connection,
     query: Query,
     results: RetrieverResults,
-    fused_candidates: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     reranker: Reranker | None,
 ) -> list[ScoredCandidate]:
     """Order the candidates by the reranker's scores; without a reranker, by those of rank fusion."""
-    if reranker is None or not fused_candidates:
-        return order_by_fusion(fused_candidates)
-    features = compute_features(connection, query, results, fused_candidates)
+    if reranker is None or not candidates:
+        return order_by_fusion(candidates)
+    features = compute_features(connection, query, results, candidates)
     return rerank_by_features(
-        fused_candidates,
+        candidates,
         features,
         reranker.predict(features),
         lambda candidate: compute_recency_weight(candidate.commit_date, query),
@@ -295,7 +296,7 @@ def build_hits(
     vectors = vector_search.get_hunk_vectors(loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids)
     if pending_rows := np.flatnonzero(~vectors.any(axis=1)).tolist():
         texts = hunk_details.load_semantic_texts(connection, [hunk_ids[row] for row in pending_rows])
-        vectors[pending_rows] = quantize(encoder.encode(texts)).decode()  # as an index run stores them
+        vectors[pending_rows] = quantize(encoder.encode(texts)).decode()  # rounded as in the index
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
     all_details = results.details.load(hunk_ids)
     files = hunk_details.load_changed_files(connection, {details.commit_sha for details in all_details})
@@ -313,7 +314,7 @@ def _build_hit(
     files: Sequence[tuple[str, int, int]],
 ) -> PatternHit:
     """Build a hit. `files`: path, added and removed lines of each file of the commit. The file of the hit is first."""
-    # A stable sort: the other files keep the order of the commit.
+    # The sort is stable, so the other files keep their order in the commit.
     shown_files = sorted(files, key=lambda file: file[0] != details.file_path)[:MAX_SHOWN_FILES]
     excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
     return PatternHit(
@@ -363,10 +364,11 @@ def _build_hints(
 def describe_hits(
     query: Query, best_candidates: Sequence[ScoredCandidate], statuses: Sequence[IndexStatus]
 ) -> str:
-    """Return a hint about hits that are missing or weak; empty if there is nothing to say.
+    """Return a hint about an answer without hits or with only weak hits; empty if there is nothing to say.
 
-    `statuses`: of the searched indexes. Weak hits give no hint while commits or vectors are missing. Missing hits of a
-    partly indexed history give a hint only if the query has filters. Without vectors, only words find a change.
+    `statuses`: statuses of the searched indexes. While commits or vectors are missing, weak hits give no hint, because
+    better hits may follow. While commits are missing, an answer without hits gives a hint only if the query has
+    filters. An index without vectors finds changes only by words, so a query without content words has no hits.
     """
     is_history_partial = any(status.has_partial_history for status in statuses)
     has_vectors = any(status.vector_share > 0 for status in statuses)
@@ -399,7 +401,7 @@ def _describe_no_hits(filters: QueryFilter, *, has_vectors: bool) -> str:
 
 
 def _describe_weak_hits(filters: QueryFilter) -> str:
-    """Return the hint for an answer with only weak hits. With filters, better hits may be outside them."""
+    """Return the hint for an answer with only weak hits. If the query has filters, they may exclude better hits."""
     if not filters.has_conditions:
         return NO_PRECEDENT
     return (

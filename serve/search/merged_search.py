@@ -1,7 +1,7 @@
 """Search of several indexes at once. The hits are merged by probability.
 
 Each index runs its own retrievers and fusion. The features of a candidate mean the same in every repository, so the
-probability that they give selects the best candidates of all indexes. No model is needed for that. Only the selected
+probability computed from them selects the best candidates of all indexes. This needs no model. Only the selected
 candidates are reranked, as many in total as for one index. See "Answers from several repositories" in serve/README.md.
 """
 
@@ -64,10 +64,10 @@ from stores.database import NotIndexed
 from stores.errors import LineageError, to_lineage_error
 from stores.snapshot import Floats
 
-# Maximum number of failures, and of hints about indexes, in an answer. Of the others, it gives only the number.
+# Maximum number of failures, and of hints about indexes, in an answer. Further ones are only counted.
 MAX_LISTED: Final = 3
-# Minimum number of commits of an index to be searched in a thread of its own. Searches of smaller ones wait for each
-# other, because Python runs one thread at a time: for 20 indexes of 300 commits, one thread took 20 % less time.
+# Minimum commits of an index that is searched in a thread of its own. Smaller indexes share a thread, because Python
+# runs one thread at a time: for 20 indexes of 300 commits, this took 20 % less time than a thread for each.
 LARGE_INDEX_COMMITS: Final = 1_000
 
 
@@ -86,8 +86,8 @@ def find_in_repositories(
     """Return the commits of several repositories whose changes best match the request, merged by probability.
 
     A commit that several repositories have is a hit of the repository where it has the highest score. Without
-    `request.rerank`, the probability is that of the features alone, because scores of fusion depend on the index. The
-    hint names the repositories that cannot answer. Raises NoAnswer if no repository can answer, and BadRequest.
+    `request.rerank`, the probability is computed from the features alone, because scores of rank fusion depend on the
+    index. The hint names the repositories that cannot answer. Raises BadRequest, and NoAnswer if none can answer.
     """
     now = now or datetime.now(UTC)
     validate_request(request, now)
@@ -97,9 +97,9 @@ def find_in_repositories(
     is_cached = len(searcher.collect_cache_stats()) >= len(repositories)
     opens_slowly = not is_cached or bool(request.commit_range or re.search(r"\d", request.text))
     with ExitStack() as stack:
-        encoders = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))
+        vectors = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))
         searches = [
-            _IndexSearch(searcher, repository, request, now, encoders) for repository in sorted(repositories)
+            _IndexSearch(searcher, repository, request, now, vectors) for repository in sorted(repositories)
         ]
         for search in searches:
             stack.callback(search.close)
@@ -144,10 +144,10 @@ class _IndexSearch:
     A step that fails closes the index and raises the error.
 
     - `error`: why the index could not be read for the cross-encoder.
-    - `needs_thread`: True if the next step is run in another thread; after `open`, for large indexes.
+    - `needs_thread`: True if the next step is run in a thread of its own. `open` sets it for large indexes only.
     - `ranked_candidates`: candidates in the order of `FeatureReranker`.
     - `rerank_ids`: ids of the hunks to rerank.
-    - `best_candidates`: reranked candidates, one for each commit, the best first; in the end those that become hits.
+    - `best_candidates`: reranked candidates, one for each commit, the best first; in the end only those of the hits.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class _IndexSearch:
         repository: NamedRepository,
         request: FindRequest,
         now: datetime,
-        encoders: _QueryVectorCache,
+        vectors: _QueryVectorCache,
     ) -> None:
         self.repository = repository
         self.error: LineageError | None = None
@@ -166,7 +166,7 @@ class _IndexSearch:
         self.best_candidates: tuple[ScoredCandidate, ...] = ()
         self.hits: tuple[PatternHit, ...] = ()
         self.open_search: OpenSearch
-        self._searcher, self._request, self._now, self._encoders = searcher, request, now, encoders
+        self._searcher, self._request, self._now, self._vectors = searcher, request, now, vectors
         self._stack = ExitStack()
         self._results: RetrieverResults
         self._candidates: tuple[Candidate, ...] = ()
@@ -186,9 +186,9 @@ class _IndexSearch:
         if not search.status.commits:
             return
         with self._close_on_error():
-            vectors = self._encoders.encode(search.status.encoder_name, search.query.text)
+            encoded_query = self._vectors.encode(search.status.encoder_name, search.query.text)
             self._results = run_retrievers_with_vector(
-                search.connection, search.load_snapshot, search.query, vectors
+                search.connection, search.load_snapshot, search.query, encoded_query
             )
             self._candidates = select_candidates(self._results, search.query)
             if self._candidates:
@@ -200,26 +200,27 @@ class _IndexSearch:
 
     def select_features(self) -> CandidateFeatures:
         """Drop the candidates that are not in `rerank_ids`, and return the features of the others."""
-        rows = [row for row, candidate in enumerate(self._candidates) if candidate.hunk_id in self.rerank_ids]
-        self._candidates = tuple(self._candidates[row] for row in rows)
-        self._features = features = self._features.select(rows)
+        ids = [candidate.hunk_id for candidate in self._candidates]
+        indices = [index for index, hunk_id in enumerate(ids) if hunk_id in self.rerank_ids]
+        self._candidates = tuple(self._candidates[index] for index in indices)
+        self._features = features = self._features.select(indices)
         return replace(
             features, rerank_inputs=replace(features.rerank_inputs, load_changes=self._load_changes)
         )
 
-    def _load_changes(self, rows: Sequence[int]) -> list[ChangeText]:
-        """Return the changes of candidates for the cross-encoder. If this fails, set `error` and return empty ones."""
+    def _load_changes(self, indices: Sequence[int]) -> list[ChangeText]:
+        """Return the changes of candidates for the cross-encoder. On failure, set `error` and return empty changes."""
         try:
             with self._close_on_error():
-                return self._features.rerank_inputs.load_changes(rows)
+                return self._features.rerank_inputs.load_changes(indices)
         except Exception as error:
             self.error = to_lineage_error(error)
             if self.error is None:
                 raise
-            return [ChangeText("", "")] * len(rows)
+            return [ChangeText("", "")] * len(indices)
 
     def select_best_hunks(self, probabilities: Floats) -> None:
-        """Select the best hunk of each commit. `probabilities`: of the candidates of `select_features`."""
+        """Select the best hunk of each commit. `probabilities`: of the candidates that `select_features` kept."""
         query = self.open_search.query
         ranked = self._rank(self._candidates, self._features, probabilities)
         self.best_candidates = select_best_hunks(ranked, COMPARED_COMMITS_PER_HIT * query.k, query.roles)
@@ -236,7 +237,7 @@ class _IndexSearch:
         if not self.best_candidates:
             return
         search = self.open_search
-        encoder = self._encoders.load_encoder(search.status.encoder_name)
+        encoder = self._vectors.load_encoder(search.status.encoder_name)
         with self._close_on_error():
             hits = build_hits(search.connection, search.query, self._results, self.best_candidates, encoder)
             hits = search.evidence.add_to(hits)
@@ -253,7 +254,7 @@ class _IndexSearch:
             repository = open_repository(path)
         except NotARepository:
             repository = None
-        # `open_repository` also finds a repository around the path.
+        # For a path inside a repository, `open_repository` opens the enclosing repository.
         if repository is None or repository.canonical_path != path:
             raise NotARepository(
                 f"{path} is no longer a repository.",
@@ -284,13 +285,14 @@ class _IndexSearch:
 class _MergedSearch:
     """Searches of several indexes, in the order of the repositories' names.
 
-    `searches`: searches that have not failed. `failures`: errors of the other searches.
+    `searches`: searches that have not failed. `failures`: errors of the failed searches. `_pairs`: best candidates of
+    all searches, each with its search, in the order of the answer.
     """
 
     def __init__(self, searches: list[_IndexSearch]) -> None:
         self.searches = searches
         self.failures: dict[NamedRepository, LineageError] = {}
-        self._best_candidates: list[tuple[ScoredCandidate, _IndexSearch]] = []
+        self._pairs: list[tuple[ScoredCandidate, _IndexSearch]] = []
 
     def run_step(self, step: Callable[[_IndexSearch], None]) -> None:
         """Run a step of every search. Searches that fail are left out from then on."""
@@ -308,7 +310,7 @@ class _MergedSearch:
 
         pool = ThreadPoolExecutor(count_usable_cpus(), "search")
         try:
-            # With the context of this thread, the other threads check whether this request was cancelled.
+            # The other threads get the context of this thread, so that they notice if this request is cancelled.
             futures = {
                 search: pool.submit(copy_context().run, run, search)
                 for search in self.searches
@@ -328,14 +330,14 @@ class _MergedSearch:
             raise NoAnswer(" ".join(self._describe_failures()) or "No repository is indexed.")
 
     def select_candidates(self) -> None:
-        """Select the candidates to rerank: the best of all indexes, as many as for one index.
+        """Select the candidates to rerank: the best candidates of all indexes, together as many as for one index.
 
-        A hunk that several indexes have counts once.
+        A hunk of several indexes is selected only in the index where it ranks highest.
         """
         distinct_hunks: set[tuple[str, str]] = set()
         ranked = ((scored, search) for search in self.searches for scored in search.ranked_candidates)
         count = max(search.open_search.query.retrieval_profile.candidate_count for search in self.searches)
-        for scored, search in sorted(ranked, key=_get_sort_key):
+        for scored, search in sorted(ranked, key=_get_pair_sort_key):
             candidate = scored.candidate
             hunk = candidate.commit_sha, candidate.file_path
             if len(distinct_hunks) < count and hunk not in distinct_hunks:
@@ -348,42 +350,41 @@ class _MergedSearch:
         if not searches:
             return
         features = [search.select_features() for search in searches]
-        ends = np.cumsum([len(part.commits) for part in features])
-        probabilities = reranker.predict(CandidateFeatures.concatenate(features))
-        for search, part in zip(searches, np.split(probabilities, ends[:-1]), strict=True):
-            search.select_best_hunks(part)
+        ends = np.cumsum([len(group.commits) for group in features])
+        probabilities = np.split(reranker.predict(CandidateFeatures.concatenate(features)), ends[:-1])
+        for search, own_probabilities in zip(searches, probabilities, strict=True):
+            search.select_best_hunks(own_probabilities)
         self._drop_failed({search: search.error for search in self.searches})
 
     def keep_best_commits(self, commits_per_hit: int = 1) -> None:
         """Keep the best candidates of all indexes, `commits_per_hit` for each requested hit.
 
-        A commit counts in the index where it is most probable; ties are in the order of the names.
+        A commit of several indexes is kept only in the index where its score is highest. If the scores are equal, the
+        index of the first name keeps it.
         """
         best = ((scored, search) for search in self.searches for scored in search.best_candidates)
         by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
-        for scored, search in sorted(best, key=_get_sort_key):
+        for scored, search in sorted(best, key=_get_pair_sort_key):
             by_commit.setdefault(scored.candidate.commit_sha, (scored, search))
         count = commits_per_hit * self.searches[0].open_search.query.k
-        self._best_candidates = list(islice(by_commit.values(), count))
+        self._pairs = list(islice(by_commit.values(), count))
         for search in self.searches:
-            search.best_candidates = tuple(
-                scored for scored, owner in self._best_candidates if owner is search
-            )
+            search.best_candidates = tuple(scored for scored, owner in self._pairs if owner is search)
 
     def drop_failed_hits(self) -> None:
-        """Drop the candidates of searches that have failed since they were chosen."""
-        self._best_candidates = [entry for entry in self._best_candidates if entry[1] in self.searches]
+        """Drop the best candidates of searches that failed while they built the hits."""
+        self._pairs = [pair for pair in self._pairs if pair[1] in self.searches]
 
     def build_answer(self) -> FindAnswer:
-        """Build the answer from the hits of the searches, which have the order of their candidates."""
+        """Build the answer. The hits of each search are in the order of its best candidates."""
         hits = {search.repository: iter(search.hits) for search in self.searches}
         statuses = [search.open_search.status for search in self.searches]
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
         compatible = CompatibilityStatus.COMPATIBLE.value
-        incompatible = [other for other in compatibilities if other.status != compatible]
+        incompatible = [verdict for verdict in compatibilities if verdict.status != compatible]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
-            tuple(next(hits[search.repository]) for _, search in self._best_candidates),
+            tuple(next(hits[search.repository]) for _, search in self._pairs),
             FindMeta(
                 index_status=IndexState(
                     last_indexed_commit=None,
@@ -406,7 +407,7 @@ class _MergedSearch:
         if any(search.open_search.status.commits for search in self.searches):
             yield describe_hits(
                 self.searches[0].open_search.query,
-                [scored for scored, _ in self._best_candidates],
+                [scored for scored, _ in self._pairs],
                 [search.open_search.status for search in self.searches],
             )
 
@@ -420,8 +421,8 @@ class _MergedSearch:
         )
 
 
-def _get_sort_key(entry: tuple[ScoredCandidate, _IndexSearch]) -> tuple[bool, float]:
-    return get_sort_key(entry[0])  # sorting is stable, and the searches have the order of the names
+def _get_pair_sort_key(pair: tuple[ScoredCandidate, _IndexSearch]) -> tuple[bool, float]:
+    return get_sort_key(pair[0])  # sorting is stable, and the searches have the order of the names
 
 
 def _build_index_hints(search: _IndexSearch) -> Iterator[str]:
@@ -441,7 +442,7 @@ def _format_error(error: LineageError) -> str:
 def _list_texts(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
     """Yield the first MAX_LISTED texts, each after the name of its repository and with its path in commands.
 
-    `others`: format of the last sentence, which gives the number of the other texts as `count`.
+    `others`: format string of a last sentence about the other texts. `{count}` in it becomes their number.
     """
     for repository, text in islice(texts.items(), MAX_LISTED):
         yield f"{repository.name}: {add_path_to_commands(text, Path(repository.path))}"

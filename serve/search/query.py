@@ -43,7 +43,7 @@ class Query:
     """Parsed search request.
 
     - `text`: text for the encoder and the cross-encoder. `terms`: its stemmed words, for the full-text lanes.
-    - `symbols`: quoted names. `roles`: file roles that the query asks for besides source code.
+    - `symbols`: names that the query quotes. `roles`: file roles that the query asks for besides source code.
     - `retrieval_profile`: parameters of the search. `query_profile`: description of the intent for the user.
     - `k`: number of commits to return.
     - `now`: time from which ages count.
@@ -67,14 +67,14 @@ class Query:
 
     @property
     def symbol_terms(self) -> tuple[str, ...]:
-        """Stemmed words of the quoted names, without those of enclosing symbols."""
+        """Stemmed words of the quoted names, without the names of enclosing symbols."""
         return tuple(count_terms(" ".join(symbol.name for symbol in self.symbols)))
 
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
     """Parse a request. Raises BadRequest.
 
-    A language or path in the query's text counts only if the history has it, by `context`.
+    A language or path in the query's text is a hint only if the history has it, which `context` checks.
     """
     requested_filters = parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
@@ -117,7 +117,7 @@ def validate_request(request: FindRequest, now: datetime) -> None:
 
 
 def parse_filters(request: FindRequest, now: datetime, context: RepositoryContext) -> QueryFilter:
-    """Return the filters set in the request. Raises BadRequest. They take precedence over hints in the query's text."""
+    """Return the filters set in the request, which override hints in the query's text. Raises BadRequest."""
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
@@ -200,12 +200,13 @@ class Modifier(Enum):
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
-# Fixed in advance, not tuned. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+# Number of hunks to rerank, fixed in advance. More hardly help: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
+# Largest share by which recency raises the score of a commit. Fixed in advance, not tuned.
 RECENCY_WEIGHT: Final = 0.05
-# Calls of a function differ more from each other than changes of it, so the reranker gets twice the candidates.
+# Number of hunks to rerank for API usage. It is larger, because calls of a function differ more than changes of it.
 API_CANDIDATES: Final = 100
-# Fixed in advance, not tuned: old bugs were fixed in code that no longer exists.
+# Factor of RECENCY_WEIGHT for bug fixes, because old bugs were fixed in code that no longer exists. Not tuned.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
@@ -244,7 +245,7 @@ def _compile_cues(cues: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(patterns)})(?!\w)")
 
 
-# If two intents have equally many cues, the first in this order wins: the more specific one.
+# If two intents have equally many cues in a text, the first in this order wins, because it is more specific.
 CUES: Final = {
     Intent.BUG_FIX: _compile_cues(
         "bug*, fix, fixes, fixed, fixing, crash*, break, breaks, broken, error*, exception, exceptions, fail, fails,"
@@ -269,8 +270,8 @@ CUES: Final = {
 }
 
 
-# "Removing" is no cue: "adding and removing classes" names a feature. If both have equally many cues, the removal wins:
-# "when was the original parser removed".
+# "Removing" is no cue, because "adding and removing classes" names a feature. If both modifiers have equally many cues,
+# the removal wins, as in "when was the original parser removed".
 MODIFIER_CUES: Final = {
     Modifier.REMOVAL: _compile_cues(
         "remove, removes, removed, removal, drop, drops, dropped, delete, deletes, deleted, deletion, gone, no longer,"
@@ -287,17 +288,17 @@ _INSTRUCTION: Final = re.compile(r"\bhow (?:do|does|to|can|could|should)\b")
 _INFINITIVES: Final = _compile_cues(
     "remove, drop, delete, stop, lose, get rid, go away, introduce, start to, begin, learn, come from"
 )
-# "First" is a cue only at the start of a text and after these words: "why does the first request fail?" asks for no
-# origin, and neither does "which is the first line".
+# "First" is a cue only at the start of a text and after these words, because "why does the first request fail?" and
+# "which is the first line" do not ask for an origin.
 _FIRST_TIME: Final = re.compile(
     r"\W*first\b|.*\b(?:when\b.*|since\b.*|who\b.*|which\b.*(?<!the )|at )\bfirst\b", re.DOTALL
 )
-# Cues count only in a question or at the start of a text ("first selector that compares texts"). Elsewhere in a
-# statement they belong to the description of a change: "the test no longer fails".
+# Matches a question. Outside of questions, cues of a modifier count only at the start of a text ("first selector that
+# compares texts"), because elsewhere they belong to the description of a change ("the test no longer fails").
 _QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
 
 
-# Cues that a question asks for files other than source code. "Testing" is none: "for testing" is a purpose of code.
+# Cues that a question asks for files other than source code. "Testing" is no cue, because code can be "for testing".
 ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
     "tests": _compile_cues(
         "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
@@ -312,7 +313,7 @@ ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class IntentClassification:
-    """Intent of a question and the cues for it; `roles` are file roles that it asks for besides source code."""
+    """Intent of a question, and its cues. `roles`: file roles that the question asks for besides source code."""
 
     intent: Intent
     cues: tuple[str, ...]
@@ -321,7 +322,7 @@ class IntentClassification:
 
     @property
     def retrieval_profile(self) -> RetrievalProfile:
-        """Retrieval profile of the intent; for an origin, recent commits weigh no more than others."""
+        """Retrieval profile of the intent. If the question asks for an origin, recency has no weight."""
         profile = PROFILES[self.intent]
         return replace(profile, recency_weight=0.0) if self.modifier is Modifier.ORIGIN else profile
 
@@ -337,7 +338,7 @@ def classify_intent(text: str) -> IntentClassification:
 
 
 def find_modifier(text: str) -> Modifier | None:
-    """Return the modifier that has the most cues in a question; None if it has no cues."""
+    """Return the modifier that has the most cues in the text; None if the text has no cues."""
     cue_text = text.strip().lower()
     is_question = _QUESTION.match(cue_text) is not None
     if not _FIRST_TIME.match(cue_text):
@@ -397,16 +398,16 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the gitignore pattern for a filter that begins with a slash, which is an absolute path or a pattern."""
-    path, in_tree = Path(pattern), work_tree / pattern.lstrip("/")
-    if not os.path.lexists(path) and os.path.lexists(in_tree):
+    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or a pattern already."""
+    path, path_in_tree = Path(pattern), work_tree / pattern.lstrip("/")
+    if not os.path.lexists(path) and os.path.lexists(path_in_tree):
         return pattern
     for candidate in (path, Path(os.path.realpath(path))):
         if candidate.is_relative_to(work_tree):
             return _build_rooted_pattern(work_tree, candidate, pattern)
     # `/lib` or `/src` more likely means a directory of the repository than one of the file system.
     is_single_name = len(path.parts) <= 2  # the slash is a part, too
-    exists_only_outside = os.path.lexists(path) and not os.path.lexists(in_tree)
+    exists_only_outside = os.path.lexists(path) and not os.path.lexists(path_in_tree)
     if exists_only_outside and not is_single_name and not has_path(pattern.strip("/")):
         raise _build_outside_error(pattern)
     return pattern

@@ -127,6 +127,7 @@ _RELEASE: Final = re.compile(
     r"\b(?:in|of|for)\s+(?:the\s+)?(?:(?:version|release|tag)\s+)?`?(?P<tag>[\w/+-]*\d[\w./+-]*)`?",
     re.IGNORECASE,
 )
+# Text before a release that makes the release the start or end of a range: "since version 3".
 _RELEASE_RANGE: Final = re.compile(
     r"\b(?:since|after|before|until|from|to)\s+(?:the\s+)?(?:version|release|tag)\s+\Z", re.IGNORECASE
 )
@@ -148,9 +149,10 @@ _SCOPE_SEPARATOR: Final = re.compile(r"\.|::|#")
 class Hints:
     """Hints found in a query.
 
-    `text` is the query without the phrases that state a language or a time range. `paths` are files or directories to
-    prefer, `symbols` are quoted names. `absent_languages` are languages that the query names and the history lacks.
-    `release` is the release that it asks about, `numbers` are the issues and pull requests that it names.
+    `text` is the query without the phrases that state a language, a release or a time range. `paths` are files or
+    directories to prefer, `symbols` are quoted names. `absent_languages` are languages that the query names and the
+    history lacks. `release` is the release that the query asks about. `numbers` are the issues and pull requests that
+    the query names.
     """
 
     text: str
@@ -168,12 +170,12 @@ class RepositoryContext:
     """Facts about the repository that decide which words of a query are hints.
 
     - `has_language`: checks whether the history has files in a language.
-    - `has_path`: checks whether a path of the history contains the given one as complete components.
+    - `has_path`: checks whether a path of the history contains the components of a path, one after the other.
     - `work_tree`: root of the work tree; None for a bare repository.
     - `is_indexed`: False without an index. The languages of the history are then unknown.
     - `find_release`: returns the commits first released in a tag; None if there is no such tag.
-    - `find_referring_commits`: returns the commits that belong to issues or pull requests.
-    - `own_names`: names of the repository, as in `parse_references`.
+    - `find_referring_commits`: returns the commits that belong to issues or pull requests, given as `#12`.
+    - `own_names`: names of the repository, such as `owner/repo`, which may stand before the number of an issue.
     - `commit_range`: commits of the request's range.
     """
 
@@ -283,7 +285,7 @@ def _extract_release(
 
 
 def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
-    """Return the text without the phrase that names a time range, and its start; None if no phrase does."""
+    """Return the text without the phrase that names a time range, and the range's start; None if no phrase does."""
     # "last month" alone may describe a thing, as in "last month button".
     if (match := _RELATIVE_PERIOD.search(text)) and (
         match["within"] or match["count"] or _ends_phrase(text, match)
@@ -299,7 +301,7 @@ def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
 
 
 def _ends_phrase(text: str, match: re.Match[str]) -> bool:
-    """Return True if no content word follows, unlike in "previous month button"."""
+    """Check that no content word follows the match. In "previous month button", a content word follows."""
     next_word = _NEXT_WORD.match(text, match.end())
     return next_word is None or FUNCTION_WORDS.issuperset(count_terms(next_word[1]))
 
@@ -377,7 +379,7 @@ def extract_content_words(terms: Iterable[str]) -> frozenset[str]:
 
 
 def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
-    """Return the content words without verbs of change; all content words if there are no others."""
+    """Return the content words that are not verbs of change; all content words if each is a verb of change."""
     content_words = extract_content_words(terms)
     return content_words - CHANGE_VERBS or content_words
 
@@ -385,8 +387,8 @@ def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
 def strip_question_phrases(text: str) -> str:
     """Remove the function words at the start of a question: "how did we retry" -> "retry".
 
-    The encoder would count them as part of the meaning, most of all in a short question. A text without content words
-    stays unchanged.
+    The encoder would count these words as part of the meaning, most of all in a short question. A text without content
+    words stays unchanged.
     """
     if not _QUESTION_START.match(text):
         return text

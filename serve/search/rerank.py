@@ -1,9 +1,9 @@
 """Reranking of candidates, and the choice of one hunk for each commit.
 
 - `FeatureReranker`: logistic regression over the features of a candidate.
-- `CrossEncoderReranker`: the same, corrected by the score of a cross-encoder for the likeliest commits.
+- `CrossEncoderReranker`: this regression, corrected for the likeliest commits by the score of a cross-encoder.
 - `select_best_hunks`: choice of one hunk for each commit.
-- `merge_copies`: one candidate for all commits with the same patch.
+- `merge_copies`: choice of one candidate for all commits with the same patch.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ FEATURE_WEIGHTS: Final = {
     "matched identifiers": 1.838,
     "matched words in path": 0.707,
     "similarity of other files": 2.0,
-    "file asked for": 0.7,
+    "file of requested role": 0.7,
     "subject as asked": 1.2,
     "removed lines": 1.6,
 }
 FEATURE_BIAS: Final = -8.3
-# Weight of the cross-encoder's score in the logit, and the score that leaves a probability unchanged: the mean score.
+# Weight of the cross-encoder's score in the logit.
 CROSS_ENCODER_WEIGHT: Final = 0.1
+# Mean score of the cross-encoder. It leaves a probability unchanged.
 CROSS_ENCODER_MEAN: Final = 14.0
 
 # Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
@@ -59,9 +60,9 @@ MIN_RELATIVE_PROBABILITY: Final = 0.5
 class ScoredCandidate:
     """A candidate with the score that orders it.
 
-    `matched_terms` counts the query terms in the candidate. `probability` is that of the reranker, without boosts.
-    `has_message` is True if the commit message is informative. `literal_matches` has a value for each of LITERAL_HINTS:
-    True if the hunk has the query's path or quoted name. Without reranking, only the candidate and the score are set.
+    `matched_terms` counts the query terms in the candidate. `probability` is the prediction of the reranker, without
+    boosts. `has_message` is True if the commit message is informative. `literal_matches` has a value for each of
+    `features.LITERAL_HINTS`: True if the hunk has the text. Without reranking, only candidate and score are set.
     """
 
     candidate: Candidate
@@ -75,7 +76,8 @@ class ScoredCandidate:
     def is_weak(self) -> bool | None:
         """True if the candidate is probably no answer; None if unknown.
 
-        A low probability says nothing about a commit without an informative message: many right answers have one.
+        A low probability says nothing about a commit without an informative message, because many right answers
+        without such a message have a low probability.
         """
         if self.probability is None:
             return None
@@ -90,7 +92,7 @@ class Reranker(Protocol):
     """Model that predicts from features if a candidate answers the query."""
 
     def predict(self, features: CandidateFeatures) -> Floats:
-        """Return a probability for each row of the features."""
+        """Return a probability for each candidate."""
         ...
 
 
@@ -122,26 +124,27 @@ class CrossEncoderReranker:
     def predict(self, features: CandidateFeatures) -> Floats:
         """Score the likeliest hunk of each of the likeliest commits, and return the probabilities.
 
-        The score changes the probability of all candidates of the commit, so their order stays the same.
+        The score of a commit changes the probability of all its candidates, so that their order stays the same.
         """
         logits, inputs = _compute_logits(features), features.rerank_inputs
-        row_by_commit: dict[str, int] = {}
-        for row in np.argsort(-logits, kind="stable").tolist():
-            row_by_commit.setdefault(features.commits[row], row)
-        rows = list(islice(row_by_commit.values(), READ_COMMITS))
-        if not rows:
+        best_index_by_commit: dict[str, int] = {}
+        for index in np.argsort(-logits, kind="stable").tolist():
+            best_index_by_commit.setdefault(features.commits[index], index)
+        read_index_by_commit = dict(islice(best_index_by_commit.items(), READ_COMMITS))
+        if not read_index_by_commit:
             return _to_probabilities(logits)
-        scores = self.load_model().score_changes(inputs.question, inputs.load_changes(rows)).tolist()
-        score_by_commit = {features.commits[row]: score for row, score in zip(rows, scores, strict=True)}
-        read_scores = [score_by_commit.get(commit, CROSS_ENCODER_MEAN) for commit in features.commits]
-        corrections = CROSS_ENCODER_WEIGHT * (np.array(read_scores) - CROSS_ENCODER_MEAN)
+        changes = inputs.load_changes(list(read_index_by_commit.values()))
+        scores = self.load_model().score_changes(inputs.question, changes).tolist()
+        score_by_commit = dict(zip(read_index_by_commit, scores, strict=True))
+        all_scores = [score_by_commit.get(commit, CROSS_ENCODER_MEAN) for commit in features.commits]
+        corrections = CROSS_ENCODER_WEIGHT * (np.array(all_scores) - CROSS_ENCODER_MEAN)
         return _to_probabilities(logits + corrections)
 
 
 def _compute_logits(features: CandidateFeatures) -> Floats:
     weights = np.array([FEATURE_WEIGHTS[feature] for feature in FEATURES])
-    # Not a matrix product: it can differ in the last bit for equal rows, which would change the order of ties.
-    return np.asarray((features.rows * weights).sum(axis=1) + FEATURE_BIAS)
+    # Not a matrix product, because its results for equal rows can differ in the last bit, so ties would not stay ties.
+    return np.asarray((features.matrix * weights).sum(axis=1) + FEATURE_BIAS)
 
 
 def _to_probabilities(logits: Floats) -> Floats:
@@ -163,6 +166,7 @@ def rerank_by_features(
 
     Candidates of commits that belong to an issue or pull request of the query come first. Ties keep the order of
     `candidates`, which is the order of fusion. `probabilities`: prediction of a reranker for the features.
+    `compute_recency_weight`: returns the share by which the recency of the commit raises the score.
     """
     boosted_probabilities = _add_to_logits(
         probabilities, LITERAL_BOOST * features.literal_matches.sum(axis=1)
@@ -206,13 +210,14 @@ def select_best_hunks(
 ) -> tuple[ScoredCandidate, ...]:
     """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    A likely hunk (MIN_RELATIVE_PROBABILITY) of source code, or of the file `roles` that the query also asks for, is
-    preferred. Of several, the one with the highest product of its probability and the share of the query's words in its
-    path and change is returned. Without such a hunk, the best hunk of the commit is returned.
+    Preferred are hunks of source code, or of the file `roles` that the query also asks for, that are likely
+    (MIN_RELATIVE_PROBABILITY) and have all literal matches of the commit's best hunk. Of these, the hunk with the
+    highest product is returned: its probability times the share of the query's words in its path, symbols and change.
+    Without such a hunk, the best hunk of the commit is returned.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
-    for candidate in ranked_candidates:
-        by_commit.setdefault(candidate.candidate.commit_sha, []).append(candidate)
+    for scored in ranked_candidates:
+        by_commit.setdefault(scored.candidate.commit_sha, []).append(scored)
     requested_roles: frozenset[FileRole] = roles | {"source"}
     return tuple(_choose_hunk(hunks, requested_roles) for hunks in islice(by_commit.values(), count))
 
@@ -220,10 +225,10 @@ def select_best_hunks(
 def merge_copies(
     best_candidates: Sequence[ScoredCandidate], copies: Mapping[str, Collection[str]]
 ) -> tuple[ScoredCandidate, ...]:
-    """Return the oldest candidate of each group of copies, with the rank and the score of the group's best one.
+    """Return the oldest candidate of each group of copies, with rank and score of the group's best candidate.
 
-    `copies`: other commits with the same patch, by commit. A candidate whose commit the query refers to is not replaced
-    by one that the query does not refer to.
+    `copies`: for each commit, the other commits with the same patch. If the query refers to the commit of the best
+    candidate, only candidates of such commits can replace it.
     """
     hits: list[ScoredCandidate] = []
     merged_commits: set[str] = set()
@@ -249,8 +254,7 @@ def merge_copies(
 def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
     """Return the hunk of a commit to show, with the score of the commit's first hunk.
 
-    Of the likely hunks with one of the roles, return the best by `_rate_hunk`; without such a hunk, the first hunk.
-    `hunks`: best first.
+    See `select_best_hunks` for the choice. `hunks`: hunks of the commit, the best first. `roles`: preferred file roles.
     """
     first = hunks[0]
     if first.probability is None:  # without reranking, the probabilities are unknown
@@ -268,7 +272,7 @@ def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -
 
 
 def _rate_hunk(hunk: ScoredCandidate) -> float:
-    """Return the probability times the share of the query's words that path, symbols and change have."""
+    """Return the probability times the share of the query's words in path, symbols and change."""
     share = hunk.matched_terms.compute_change_share() if hunk.matched_terms else 0.0
     return share * (hunk.probability or 0.0)
 

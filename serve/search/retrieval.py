@@ -1,6 +1,8 @@
 """Retrievers of a search and the fusion of their rankings.
 
-A hunk is the diff of one file in one commit. A lane is one retriever's ranking of hunks, the best first.
+A hunk is the diff of one file in one commit. A lane is one retriever's ranking of hunks, the best first. The topic
+words of a query are its words without function words and verbs of change (`extract_topic_words`). The referring commits
+of a query belong to the issues and pull requests that the query names.
 
 - `run_retrievers` computes three lanes: by vectors, by hunk text and by symbol names.
 - `fuse_rankings` merges the lanes into one list of candidates.
@@ -44,11 +46,11 @@ from stores.vector_search import MESSAGE_WEIGHT, CommitMessages, WhitenedQuery
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# Maximum number of commits that become candidates because their subject has every topic word of the query, and of hunks
-# with all these words whose subjects are read. Together they take up to 3 ms.
+# Maximum number of commits that become candidates because their subject has every topic word of the query.
 MAX_SUBJECT_MATCHES: Final = 10
+# Maximum number of hunks with every topic word whose subjects are read to find these commits. This takes up to 3 ms.
 MAX_COMPLETE_MATCHES: Final = 500
-# Constant of the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
+# Value from the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
 RRF_CONSTANT: Final = 60
 
 
@@ -56,13 +58,15 @@ RRF_CONSTANT: Final = 60
 class RetrieverResults:
     """The three lanes of a search, and the data they were computed from.
 
-    - `query_vector`: the encoded query. `whitened_query`: the same for the texts of the index.
-    - `term_lookup`: postings of the query's terms.
-    - `filter_mask`: marks the hunks of the snapshot that pass the query's filters.
-    - `messages`: message of every commit in a lane.
+    - `vector_lane`, `hunk_text_lane`, `symbol_lane`: hunks ranked by vectors, by hunk text and by symbol names.
+    - `query_vector`: the encoded query. `whitened_query`: the encoded query, whitened for the texts of the index.
+    - `term_lookup`: the query's terms that the index has, with their postings and BM25 scores.
+    - `filter_mask`: marks the hunks of the snapshot that pass the query's filters, and the hunks whose path it names.
+    - `messages`: messages of at least the commits of all hunks in these results.
     - `details`: loads the details of hunks.
-    - `touched_parts`: number of parts of a quoted symbol that each hunk touched.
-    - `referring_hunks`: hunks of the query's referring commits.
+    - `quoted_symbol_parts`: for each hunk of the snapshot, how well a symbol that the hunk touches matches a symbol
+      that the query quotes: 0 (not), 1 (by name) or 2 (by name and parent).
+    - `referring_hunks`: hunks of the referring commits.
     - `subject_matches`: a hunk of each commit whose subject has every topic word of the query.
     """
 
@@ -76,13 +80,13 @@ class RetrieverResults:
     filter_mask: FilterMask
     messages: CommitMessages
     details: HunkDetailsCache
-    touched_parts: Ints
+    quoted_symbol_parts: Ints
     referring_hunks: tuple[RankedHunk, ...] = ()
     subject_matches: tuple[RankedHunk, ...] = ()
 
     @property
     def lanes(self) -> Sequence[tuple[RankedHunk, ...]]:
-        """The lanes to fuse."""
+        """The three lanes, in the order of the fields."""
         return self.vector_lane, self.hunk_text_lane, self.symbol_lane
 
 
@@ -99,20 +103,20 @@ def run_retrievers(
 ) -> RetrieverResults:
     """Compute the lanes. The symbol lane is empty if the retrieval profile of the query turns it off.
 
-    A thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
+    Another thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as pool:
-        vectors = pool.submit(encoder.encode, [query.text])
-        return run_retrievers_with_vector(connection, load_snapshot, query, vectors)
+        encoded_query = pool.submit(encoder.encode, [query.text])
+        return run_retrievers_with_vector(connection, load_snapshot, query, encoded_query)
 
 
 def run_retrievers_with_vector(
     connection: Connection,
     load_snapshot: Callable[[], LoadedSnapshot],
     query: Query,
-    vectors: Future[npt.NDArray[np.float32]],
+    encoded_query: Future[npt.NDArray[np.float32]],
 ) -> RetrieverResults:
-    """Compute the lanes as `run_retrievers`. `vectors`: a matrix whose only row is the encoded query."""
+    """Compute the lanes as `run_retrievers`. `encoded_query`: future of a matrix with one row."""
     loaded_snapshot = load_snapshot()
     snapshot = loaded_snapshot.snapshot
     check_cancelled()
@@ -120,11 +124,11 @@ def run_retrievers_with_vector(
     term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
     hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
     check_cancelled()
-    touched_parts = fulltext.count_touched_parts(connection, snapshot, query.symbols)
+    quoted_symbol_parts = fulltext.count_touched_parts(connection, snapshot, query.symbols)
     symbol_lane = _search_symbol_names(
-        connection, loaded_snapshot, query, term_lookup, filter_mask, touched_parts
+        connection, loaded_snapshot, query, term_lookup, filter_mask, quoted_symbol_parts
     )
-    query_vector = vectors.result()[0]
+    query_vector = encoded_query.result()[0]
     check_cancelled()
     text_vectors = loaded_snapshot.text_vectors
     whitened_query = text_vectors.whiten_query(query_vector)
@@ -145,7 +149,7 @@ def run_retrievers_with_vector(
         filter_mask=filter_mask,
         messages=messages,
         details=HunkDetailsCache(connection, loaded_snapshot.diffs),
-        touched_parts=touched_parts,
+        quoted_symbol_parts=quoted_symbol_parts,
         referring_hunks=referring_hunks,
         subject_matches=_select_subject_matches(complete_matches, messages, query),
     )
@@ -154,9 +158,9 @@ def run_retrievers_with_vector(
 def _find_complete_matches(
     snapshot: Snapshot, query: Query, term_lookup: TermLookup, filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return the hunks whose text, with the commit message, has every topic word of the query, best BM25 score first.
+    """Return at most MAX_COMPLETE_MATCHES hunks with every topic word of the query, best BM25 score first.
 
-    There are at most MAX_COMPLETE_MATCHES, and none for a query without topic words.
+    The text of a hunk includes the commit message. A query without topic words has no such hunks.
     """
     topic_words = extract_topic_words(query.terms)
     if not topic_words or not topic_words.issubset(term_lookup.terms):
@@ -173,8 +177,9 @@ def _select_subject_matches(
 ) -> tuple[RankedHunk, ...]:
     """Return the first hunk of each commit whose subject has every topic word of the query.
 
-    There are at most MAX_SUBJECT_MATCHES: those whose subjects have the most terms of the query. A long diff can hide
-    the subject from the lanes.
+    `hunks`: the best first. If there are more than MAX_SUBJECT_MATCHES such commits, those with the most terms of the
+    query in the subject are returned. The lanes can miss these commits, because in the text of a long diff the words of
+    the subject have little weight.
     """
     topic_words, terms = extract_topic_words(query.terms), frozenset(query.terms)
     hunk_by_commit: dict[str, RankedHunk] = {}
@@ -194,29 +199,30 @@ def _select_subject_matches(
 def _find_referring_hunks(
     snapshot: Snapshot, commits: frozenset[str], filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return hunks of these commits that pass the filter, at most LANE_DEPTH.
+    """Return at most LANE_DEPTH hunks of these commits that pass the filter.
 
-    The first hunk of each commit comes first, then the second of each, so that a commit with hundreds of files does not
-    displace the others.
+    The first hunks of all commits come first, then their second hunks and so on, so that a commit with hundreds of
+    files does not displace the other commits.
     """
     if not commits:
         return ()
     positions = np.flatnonzero(snapshot.hunks.mask_hunks_by_commit(commits) & filter_mask.is_included)
     # The score is the negated number of the hunk within its commit.
-    counts: defaultdict[str, int] = defaultdict(int)
+    hunk_counts: defaultdict[str, int] = defaultdict(int)
     scores = np.zeros(len(positions))
     for index, sha in enumerate(snapshot.hunks.commit_info.column("commit_sha").take(positions).to_pylist()):
-        counts[sha] += 1
-        scores[index] = -counts[sha]
+        hunk_counts[sha] += 1
+        scores[index] = -hunk_counts[sha]
     return select_top_k_at(snapshot, positions, scores, LANE_DEPTH)
 
 
 def order_with_messages(
     hunks: Sequence[RankedHunk], messages: CommitMessages, query_vector: npt.NDArray[np.float32]
 ) -> tuple[RankedHunk, ...]:
-    """Order hunks by a weighted mean of their own similarity to the query and that of their commit's message.
+    """Order hunks by a weighted mean of two similarities to the query: of the hunk, and of its commit's message.
 
-    This puts a commit whose message names the change before one whose diff merely looks similar. Ties keep their order.
+    This puts a commit whose message names the change before a commit whose diff only looks similar. Ties keep their
+    order.
     """
     if not hunks:
         return ()
@@ -235,9 +241,9 @@ def _search_symbol_names(
     query: Query,
     term_lookup: TermLookup,
     filter_mask: FilterMask,
-    touched_parts: Ints,
+    quoted_symbol_parts: Ints,
 ) -> tuple[RankedHunk, ...]:
-    """Compute the symbol lane, from the quoted names if the query has any, or else from all of its words."""
+    """Compute the symbol lane from the names that the query quotes, or from all words of a query without such names."""
     if not query.retrieval_profile.uses_symbol_lane:
         return ()
     if query.symbols:
@@ -249,15 +255,15 @@ def _search_symbol_names(
         term_lookup,
         filter_mask,
         quoted_symbols=query.symbols,
-        touched_parts=touched_parts,
+        touched_parts=quoted_symbol_parts,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hunk after fusion. `score`: sum of 1 / (RRF_CONSTANT + rank) over the lanes that contain the hunk.
+    """Hunk that may be an answer. `score`: sum of 1 / (RRF_CONSTANT + rank) over the lanes that contain the hunk.
 
-    `is_referring`: the query names an issue or pull request of the commit, so the candidate comes before all others.
+    `is_referring`: True for a hunk of a referring commit. These candidates come before all others.
     """
 
     hunk_id: int
@@ -269,9 +275,9 @@ class Candidate:
 
 
 def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
-    """Fuse the lanes, and append the subject matches of other commits.
+    """Fuse the lanes. Append the subject matches whose commits the fused lanes lack.
 
-    The hunks of the query's referring commits come first, including those that no lane has.
+    The hunks of referring commits are moved to the front. Those that are not candidates yet are added after them.
     """
     fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
     commits = {candidate.commit_sha for candidate in fused_candidates}
@@ -280,19 +286,21 @@ def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidat
     referring_hunks = {hunk.hunk_id: hunk for hunk in results.referring_hunks}
     if not referring_hunks:
         return candidates
-    fused_ids = {candidate.hunk_id for candidate in candidates}
-    fused = [candidate for candidate in candidates if candidate.hunk_id in referring_hunks]
-    added = [
-        _to_candidate(hunk, 0.0) for hunk_id, hunk in referring_hunks.items() if hunk_id not in fused_ids
+    candidate_ids = {candidate.hunk_id for candidate in candidates}
+    moved_candidates = [candidate for candidate in candidates if candidate.hunk_id in referring_hunks]
+    added_candidates = [
+        _to_candidate(hunk, 0.0) for hunk_id, hunk in referring_hunks.items() if hunk_id not in candidate_ids
     ]
-    others = [candidate for candidate in candidates if candidate.hunk_id not in referring_hunks]
-    return *(replace(candidate, is_referring=True) for candidate in (*fused, *added)), *others
+    other_candidates = [candidate for candidate in candidates if candidate.hunk_id not in referring_hunks]
+    referring_candidates = (*moved_candidates, *added_candidates)
+    return *(replace(candidate, is_referring=True) for candidate in referring_candidates), *other_candidates
 
 
 def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
     """Merge rankings into one; return the best `limit` hunks.
 
-    Ties are broken by the best rank in any lane, then by content (newest commit, sha, path), never by lane order.
+    Of hunks with equal scores, the hunk with the best rank in any lane comes first, then the hunk of the newest commit,
+    then by sha and path. The order of the lanes has no effect.
     """
     denominator, *numerators = _compute_reciprocal_ranks(max(map(len, rankings), default=0))
     scores: dict[int, int] = defaultdict(int)
@@ -320,9 +328,10 @@ def _to_candidate(hunk: RankedHunk, score: float) -> Candidate:
 
 @lru_cache
 def _compute_reciprocal_ranks(count: int) -> tuple[int, ...]:
-    """Return a common denominator and the numerators of 1 / (RRF_CONSTANT + rank) for the ranks 1 to `count`.
+    """Return a common denominator of 1 / (RRF_CONSTANT + rank) for the ranks 1 to `count`, then each rank's numerator.
 
-    Sums of integers are exact. Sums of floats depend on the order of the lanes, so equal scores could differ.
+    With a common denominator, scores are sums of integers, which are exact. The sum of floats depends on the order of
+    the lanes, so scores that should be equal could differ.
     """
     ranks = range(RRF_CONSTANT + 1, RRF_CONSTANT + count + 1)
     denominator = lcm(*ranks)

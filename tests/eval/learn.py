@@ -198,7 +198,9 @@ def compute_candidates(
             inputs.question, inputs.load_changes(range(len(candidates)))
         )
         grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in candidates]
-        yield CandidateList(np.column_stack((candidate_features.rows, scores)), np.array(grades, np.float64))
+        yield CandidateList(
+            np.column_stack((candidate_features.matrix, scores)), np.array(grades, np.float64)
+        )
 
 
 def fit_weights(lists: Sequence[CandidateList]) -> Floats:

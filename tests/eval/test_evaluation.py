@@ -59,7 +59,7 @@ class ReverseReranker:
 
     def predict(self, features: CandidateFeatures) -> Floats:
         """Return increasing probabilities."""
-        return np.linspace(0.1, 0.9, len(features.rows))
+        return np.linspace(0.1, 0.9, len(features.matrix))
 
 
 def compute_reciprocal_ranks(ranks: pl.DataFrame, ranking: str) -> list[float]:

@@ -60,7 +60,7 @@ def compute_by_subject(repo: Repo, home: Path, text: str) -> dict[str, dict[str,
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
         subjects = [repo.git("log", "-1", "--format=%s", candidate.commit_sha) for candidate in candidates]
-    rows = (dict(zip(FEATURES, row, strict=True)) for row in computed.rows.tolist())
+    rows = (dict(zip(FEATURES, row, strict=True)) for row in computed.matrix.tolist())
     return dict(zip(subjects, rows, strict=True))
 
 
@@ -117,7 +117,7 @@ def test_features_do_not_depend_on_other_candidates(repo: Repo, home: Path) -> N
         alone = [
             features.compute_features(connection, query, results, [candidate]) for candidate in candidates
         ]
-    assert np.array_equal(together.rows, np.concatenate([single.rows for single in alone]))
+    assert np.array_equal(together.matrix, np.concatenate([single.matrix for single in alone]))
     assert format_matches(together) == [match for single in alone for match in format_matches(single)]
 
 
@@ -140,10 +140,10 @@ def test_queries_without_known_words(repo: Repo, home: Path, text: str) -> None:
     build_index(repo, home)
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
-    assert np.isfinite(computed.rows).all()
+    assert np.isfinite(computed.matrix).all()
     words = slice(FEATURES.index("matched words"), FEATURES.index("similarity of other files"))
-    assert (computed.rows[:, words] == 0).all()
-    assert (computed.rows <= 1).all()
+    assert (computed.matrix[:, words] == 0).all()
+    assert (computed.matrix <= 1).all()
     assert {str(matched) for matched in computed.matched_terms} == {
         "near in meaning; none of the question's words"
     }
@@ -160,7 +160,7 @@ def test_matched_words_are_shown_as_typed(repo: Repo, home: Path) -> None:
 
 
 def assert_same(first: CandidateFeatures, second: CandidateFeatures) -> None:
-    assert np.array_equal(first.rows, second.rows)
+    assert np.array_equal(first.matrix, second.matrix)
     assert format_matches(first) == format_matches(second)
 
 
@@ -177,9 +177,9 @@ def test_other_files_of_the_commit_count(tmp_path: Path, home: Path) -> None:
     repo.commit("Four files")
     build_index(repo, home)
     with run_query(repo, home, "retry") as (connection, query, results, candidates):
-        rows = features.compute_features(connection, query, results, candidates).rows
-    similarities = rows[:, FEATURES.index("hunk similarity, whitened")]
-    others = rows[:, FEATURES.index("similarity of other files")]
+        matrix = features.compute_features(connection, query, results, candidates).matrix
+    similarities = matrix[:, FEATURES.index("hunk similarity, whitened")]
+    others = matrix[:, FEATURES.index("similarity of other files")]
     is_single = np.array([candidate.file_path == "one.py" for candidate in candidates])
     assert others[is_single].tolist() == [0]
     # The codes of stored vectors are multiplied in two ways, which differ by rounding.
@@ -207,7 +207,8 @@ def test_files_asked_for(tmp_path: Path, home: Path, text: str, expected: dict[s
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
         subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
-    assert dict(zip(subjects, computed.rows[:, FEATURES.index("file asked for")], strict=True)) == expected
+    column = computed.matrix[:, FEATURES.index("file of requested role")]
+    assert dict(zip(subjects, column, strict=True)) == expected
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_origins_and_removals(
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
         subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
-    rows = computed.rows[
+    rows = computed.matrix[
         [subjects.index(subject) for subject in ("feat(net): add retry", "Use less retry", "Remove retry")]
     ]
     assert tuple(rows[:, FEATURES.index("subject as asked")]) == subject_as_asked
@@ -278,5 +279,5 @@ def test_subjects_match_by_inflections(
     with run_query(repo, home, text) as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
         subjects = [repo.git("log", "-1", "--format=%s", sha) for sha in computed.commits]
-    column = computed.rows[:, FEATURES.index("subject as asked")]
+    column = computed.matrix[:, FEATURES.index("subject as asked")]
     assert dict(zip(subjects, column, strict=True)) == expected

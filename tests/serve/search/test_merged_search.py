@@ -39,7 +39,7 @@ class CountingReranker:
         self.count = self.calls = 0
 
     def predict(self, features: CandidateFeatures) -> Floats:
-        self.count += len(features.rows)
+        self.count += len(features.matrix)
         self.calls += 1
         return FeatureReranker().predict(features)
 
@@ -243,8 +243,8 @@ class ReadingReranker:
     """Reranker that reads the changes of all candidates, as a cross-encoder does."""
 
     def predict(self, features: CandidateFeatures) -> Floats:
-        changes = features.rerank_inputs.load_changes(range(len(features.rows)))
-        assert len(changes) == len(features.rows)
+        changes = features.rerank_inputs.load_changes(range(len(features.matrix)))
+        assert len(changes) == len(features.matrix)
         return FeatureReranker().predict(features)
 
 
