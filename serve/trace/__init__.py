@@ -1,4 +1,4 @@
-"""History of a symbol by its name, also of one that HEAD no longer has: `trace_symbol`.
+"""History of a symbol by its name, also of a symbol that HEAD no longer has: `trace_symbol`.
 
 - `symbol_changes`: changes of the symbols of one name by commits, and definitions of a name in the files of a commit
 - `symbol_tracer`: selection of the symbol that a name means, and its changes through moves and renames

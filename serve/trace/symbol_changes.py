@@ -1,8 +1,9 @@
 """Changes of the symbols of one name: the commits that introduced, modified, moved, renamed or removed each symbol.
 
-The index says which commits touched a symbol. If a commit changed a line with the name, the definitions before and
-after the commit are read from git and compared. All other commits only modified the symbol. The parent of a symbol is
-the symbol that encloses it, such as the class of a method.
+The index says which commits touched a symbol. A touch (`SymbolTouch`) is the change of one file by such a commit. If a
+commit changed a line with the name, the definitions before and after the commit are read from git and compared. All
+other commits only modified the symbol. The parent of a symbol is the symbol that encloses it, such as the class of a
+method.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from serve.explain.changed_lines import find_blob
 from serve.explain.line_similarity import TOKEN, count_common_tokens
 from stores.history import SymbolTouch, get_definition_word
 
-# Maximum number of tokens at the start of a definition that are compared. These are about 400 lines, and take 10 ms.
+# Maximum number of tokens at the start of a definition that are compared, about 400 lines. A comparison takes 10 ms.
 MAX_TOKENS: Final = 4_000
 # Maximum number of definitions whose tokens are cached.
 CACHED_TEXTS: Final = 256
 
-# Minimum similarity of a removed and an added symbol that count as one moved symbol. It is lower with an equal parent,
-# which is evidence too.
+# Minimum similarity of a removed and an added symbol with equal parents that count as one moved symbol.
 MIN_MOVE_SIMILARITY: Final = 0.5
+# Minimum similarity if the parents differ. It is higher, because an equal parent is evidence of a move.
 MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
 # Maximum number of pairs of a removed and an added symbol that are compared. Each pair takes up to 10 ms.
 MAX_COMPARISONS: Final = 400
@@ -52,7 +53,7 @@ class Body:
         return len(_split_tokens(self.text))
 
     def compute_similarity(self, other: Body) -> float:
-        """Return the similarity, 0 to 1: the share of the tokens that both have in the same order.
+        """Return the similarity, 0 to 1: the share of the tokens that both bodies have in the same order.
 
         The similarity of a function to another kind of symbol is 0, unless their texts are equal.
         """
@@ -159,7 +160,7 @@ class NameHistory:
     """Changes of all symbols of one name.
 
     `touches`: changes of files that touched a symbol of the name. `file_changes`: renames of all files, and changes by
-    merges. `load_touches`: loads the touches of another name.
+    merges of lines with the name. `load_touches`: loads the touches of another name.
     """
 
     name: str
@@ -177,7 +178,7 @@ class NameHistory:
         """Assign the touches to commits and paths."""
         self.touches = _assign_parents(self.touches)
         self._touches_by_commit, self._shas_by_path = defaultdict(list), defaultdict(dict)
-        for touch in (*self.touches, *_select_changes(self.touches, self.file_changes)):
+        for touch in (*self.touches, *_select_file_changes(self.touches, self.file_changes)):
             self._add_touch(touch)
 
     @property
@@ -191,7 +192,7 @@ class NameHistory:
         return list(places)
 
     def collect(self, start: SymbolPlace) -> tuple[set[SymbolPlace], list[SymbolChange]]:
-        """Return all places of the symbol that once was at `start`, and all of its changes."""
+        """Return all places of the symbol that was at `start` at some time, and all of its changes."""
         places, pending = {start}, [start]
         changes: dict[SymbolChange, None] = {}
         while pending:
@@ -214,7 +215,7 @@ class NameHistory:
                 self._shas_by_path[path][touch.commit_sha] = None
 
     def _add_parent_touches(self, place: SymbolPlace) -> None:
-        """Add the changes of the enclosing symbols. Their renames and moves also change the place of this symbol."""
+        """Add the touches of the symbols that enclose a place. Their renames and moves change the place, too."""
         parents = {parent for parent in place.parent.split(".") if parent} - self._searched_parents
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
@@ -274,7 +275,8 @@ class NameHistory:
     def _find_old_bodies(self, parent_commit: str, touch: SymbolTouch) -> dict[str, Body] | None:
         """Return the bodies of the touched file in a parent commit, as `DefinitionReader.find_bodies`."""
         bodies = self.reader.find_bodies(parent_commit, touch.old_path or touch.path, self.name)
-        if not bodies and touch.old_path:  # a merge may rename the file compared with one of its parents only
+        # In another parent of a merge, the file may already have the new path.
+        if not bodies and touch.old_path:
             return self.reader.find_bodies(parent_commit, touch.path, self.name)
         return bodies
 
@@ -283,8 +285,8 @@ class NameHistory:
 class _Comparison:
     """Symbols of a name that a commit added, removed or changed.
 
-    `renamed`: changes of symbols whose file was renamed, still without commit, date and name. `changed_places`: old and
-    new places of all these symbols.
+    `added`, `removed`: bodies of symbols by place. `renamed`: changes of symbols whose file was renamed, still without
+    commit, date and name. `changed_places`: old and new places of the symbols in the other fields.
     """
 
     added: dict[SymbolPlace, Body] = field(default_factory=dict)
@@ -293,23 +295,28 @@ class _Comparison:
     changed_places: set[SymbolPlace] = field(default_factory=set)
 
     def add_file(
-        self, touch: SymbolTouch, old_versions: Sequence[Mapping[str, Body]], new: Mapping[str, Body]
+        self,
+        touch: SymbolTouch,
+        old_versions: Sequence[Mapping[str, Body]],
+        new_version: Mapping[str, Body],
     ) -> None:
-        """Add the changed symbols of a file. `new`: bodies in the commit, by the parent of the symbol.
+        """Add the changed symbols of a file.
 
-        `old_versions`: bodies in each parent of the commit. A merge adds the symbols that none of its parents has, and
-        removes those that all of them have.
+        A version has the bodies of the file's symbols by parent (enclosing symbol): `new_version` in the commit,
+        `old_versions` in each of its parent commits. A merge adds a symbol if none of its parent commits has the
+        symbol, and removes a symbol if all of them have it.
         """
         old_path = touch.old_path or touch.path
-        for parent in {parent for old in old_versions for parent in old} | new.keys():
+        for parent in {parent for old_version in old_versions for parent in old_version} | new_version.keys():
             place, old_place = SymbolPlace(touch.path, parent), SymbolPlace(old_path, parent)
-            if parent in new and not any(parent in old for old in old_versions):
-                self.added[place] = new[parent]
-            elif parent not in new and all(parent in old for old in old_versions):
+            is_in_old_versions = [parent in old_version for old_version in old_versions]
+            if parent in new_version and not any(is_in_old_versions):
+                self.added[place] = new_version[parent]
+            elif parent not in new_version and all(is_in_old_versions):
                 self.removed[old_place] = old_versions[0][parent]
-            elif parent in new and place != old_place:
-                change = SymbolChange("", 0, "renamed", "", place, old_place=old_place, body=new[parent])
-                self.renamed.append(change)
+            elif parent in new_version and place != old_place:
+                body = new_version[parent]
+                self.renamed.append(SymbolChange("", 0, "renamed", "", place, old_place=old_place, body=body))
             else:
                 continue
             self.changed_places |= {place, old_place}
@@ -318,7 +325,7 @@ class _Comparison:
 def match_places(
     added: Mapping[SymbolPlace, Body], removed: Mapping[SymbolPlace, Body]
 ) -> Iterator[SymbolChange]:
-    """Yield a move for each added symbol that is similar to a removed one; then the other additions and removals.
+    """Yield a move for each added symbol that is similar to a removed symbol, then all other additions and removals.
 
     The changes have no commit, date and name yet.
     """
@@ -331,21 +338,21 @@ def match_places(
         if (not is_mass_move or body.text == old_body.text)
         and (score := score_move(old_place, old_body, place, body))
     ]
-    moved: set[SymbolPlace] = set()
+    moved_places: set[SymbolPlace] = set()
     for score, old_place, place in sorted(scores, key=lambda entry: (-entry[0], entry[1], entry[2])):
-        if place not in moved and old_place not in moved:
-            moved |= {place, old_place}
+        if place not in moved_places and old_place not in moved_places:
+            moved_places |= {place, old_place}
             yield SymbolChange(
                 "", 0, "moved", "", place, old_place=old_place, body=added[place], is_exact=score == 1
             )
-    for place in added.keys() - moved:
+    for place in added.keys() - moved_places:
         yield SymbolChange("", 0, "introduced", "", place, body=added[place])
-    for place in removed.keys() - moved:
+    for place in removed.keys() - moved_places:
         yield SymbolChange("", 0, "removed", "", place, body=removed[place])
 
 
 def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body: Body) -> float:
-    """Return the similarity of a removed and an added symbol; 0 if it is too small for one symbol that moved."""
+    """Return the similarity of a removed and an added symbol; 0 if it is too small for a move of one symbol."""
     similarity = old_body.compute_similarity(body)
     has_same_parent = old_place.parent == place.parent
     min_similarity = MIN_MOVE_SIMILARITY if has_same_parent else MIN_OTHER_PARENT_SIMILARITY
@@ -353,26 +360,26 @@ def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body:
 
 
 def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
-    """Return the touches with the parents that are known from other touches.
+    """Return the touches, with parents that are known from other touches.
 
-    A touch that is known from git's hunk header has no parent. It gets the parent of the only symbol of this name in
-    the file. It is left out if the file has several symbols of this name.
+    A touch that is known only from git's hunk header has no parent. It gets the parent of the only symbol of this name
+    in the file. If the file has several symbols of this name, the touch is left out.
     """
     parents_by_path: dict[bytes, set[str]] = defaultdict(set)
     for touch in touches:
         if touch.is_exact and touch.parent is not None:
             parents_by_path[touch.path].add(touch.parent)
-    assigned = []
+    assigned_touches = []
     for touch in touches:
         parents = parents_by_path.get(touch.path, set())
         if touch.is_exact or not parents:
-            assigned.append(touch)
+            assigned_touches.append(touch)
         elif len(parents) == 1:
-            assigned.append(replace(touch, parent=next(iter(parents))))
-    return assigned
+            assigned_touches.append(replace(touch, parent=next(iter(parents))))
+    return assigned_touches
 
 
-def _select_changes(
+def _select_file_changes(
     touches: Sequence[SymbolTouch], file_changes: Sequence[SymbolTouch]
 ) -> Iterable[SymbolTouch]:
     """Return the changes of the touched files, also under earlier and later paths of these files."""

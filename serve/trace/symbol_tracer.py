@@ -32,15 +32,14 @@ from stores.errors import LineageError
 from stores.history import SymbolTouch
 from stores.hunk_details import Connection
 
-# Minimum similarity of both symbols of a rename. The code can be edited in the same commit.
+# Minimum similarity of the old and the new symbol of a rename. The code can be edited in the same commit.
 MIN_RENAME_SIMILARITY: Final = 0.7
-# The second best symbol must be less similar by this much. Otherwise it is unclear which of the two the symbol became.
+# The second best symbol must be less similar by this much. Otherwise it is unclear which one is the partner.
 MIN_ADVANTAGE: Final = 0.1
-# Minimum number of tokens of a renamed symbol. Shorter symbols are similar to others by chance.
+# Minimum number of tokens of a renamed symbol. Shorter symbols can be similar by chance.
 MIN_TOKENS: Final = 12
 # Maximum number of other files of a commit that are searched for a renamed symbol.
 MAX_FILES: Final = 30
-
 # Seconds for reading definitions from git. Commits that are not checked in this time count as modifications.
 MAX_SECONDS: Final = 4.0
 # Maximum number of places of a name from which candidates are built. If there are more, the error lists them.
@@ -49,16 +48,17 @@ MAX_PLACES: Final = 40
 MAX_NAMES: Final = 8
 # Languages that assign functions to properties of objects.
 LANGUAGES_WITH_PROPERTIES: Final = frozenset({"javascript", "typescript"})
-# Maximum numbers of symbols that an error lists, and of names that it suggests.
+# Maximum number of symbols that an error lists.
 MAX_CANDIDATES: Final = 12
+# Maximum number of similar names that an error suggests.
 MAX_SUGGESTIONS: Final = 3
-# Maximum number of characters of a requested symbol that an error repeats. For a longer one, no name is suggested.
+# Maximum number of characters of a requested symbol that an error repeats. For a longer symbol, no name is suggested.
 MAX_QUOTED: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Symbol that a rename connects with another one: its former or later name, place and body."""
+    """Other symbol of a rename: what a symbol was before the rename, or became."""
 
     name: str
     place: SymbolPlace
@@ -73,7 +73,7 @@ class RenameFinder:
     deadline: Deadline
 
     def find_partner(self, change: SymbolChange) -> Partner | None:
-        """Return the symbol that a removed one was renamed to, or that an introduced one was before; None if unclear.
+        """Return the symbol that a removed symbol became, or that an introduced symbol was before; None if unclear.
 
         `change`: removal or introduction. The file of the symbol is searched first, then other files of the commit.
         """
@@ -120,7 +120,7 @@ class RenameFinder:
         return partner if is_clear else None
 
     def _list_new_symbols(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
-        """Yield the symbols that the second version of a file has and the first lacks. A version: commit and path."""
+        """Yield the symbols that only the second version of a file has. A version is given by commit and path."""
         first_symbols = group_bodies(self.reader.list_symbols(*first) or ())
         second_symbols = group_bodies(self.reader.list_symbols(*second) or ())
         for (parent, name), body in second_symbols.items():
@@ -138,7 +138,7 @@ class AmbiguousSymbol(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Symbol with the name, at all of its places, with its changes."""
+    """Symbol that a name can mean, with all of its places and changes."""
 
     name: str
     places: frozenset[SymbolPlace]
@@ -146,7 +146,7 @@ class Candidate:
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Newest change. Of several with the same date, the last one: children follow their parents."""
+        """Newest change. Of changes with the same date, the last one, because child commits follow their parents."""
         return max(reversed(self.changes), key=lambda change: change.date)
 
     @property
@@ -187,16 +187,16 @@ class SymbolTracer:
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
         """Return the symbol that a name means, and the other symbols of the name.
 
-        If there are several, the only one in source code is meant, not those in tests and the like. A class is meant
-        rather than its constructor. Raises UnknownSymbol and AmbiguousSymbol.
+        Of several symbols, the name means the only one in source code, not those in tests and the like. It means a
+        class rather than its constructor. Raises UnknownSymbol and AmbiguousSymbol.
         """
         path, qualified_name = parse_symbol(symbol)
         name, places = self._find_places(symbol, path, qualified_name)
         if len(places) > MAX_PLACES:
             raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
-        found = self._find_candidates(name, places)
-        candidates = [candidate for candidate in found if not any(map(candidate.is_member_of, found))]
-        if not candidates:  # only the old path of a file had it: the commit that renamed the file removed it
+        symbols = self._find_candidates(name, places)
+        candidates = [candidate for candidate in symbols if not any(map(candidate.is_member_of, symbols))]
+        if not candidates:  # the commit that renamed a file removed the symbol, so only the old path had it
             others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
@@ -214,7 +214,7 @@ class SymbolTracer:
         finder = RenameFinder(self.reader, self.deadline)
         changes: dict[SymbolChange, None] = {}
         names = {candidate.name}
-        # Changes under each name to follow, and the change that led to this name; None for the first name.
+        # Changes under each name to follow, and the change that led to the name; None for the first name.
         pending: list[tuple[Sequence[SymbolChange], SymbolChange | None]] = [(candidate.changes, None)]
         while pending:
             changes_of_name, link = pending.pop()
@@ -238,11 +238,11 @@ class SymbolTracer:
                     body=new.body,
                     is_exact=False,
                 )
-                changes[rename] = None  # only once: the changes under the other name give an equal rename
+                changes[rename] = None  # the changes under the other name give an equal rename
                 if partner.name not in names:
                     names.add(partner.name)
                     partner_candidates = self._find_candidates(partner.name, [partner.place])
-                    pending += [(found.changes, change) for found in partner_candidates]
+                    pending += [(other.changes, change) for other in partner_candidates]
         return list(changes)
 
     def find_head_places(self, changes: Sequence[SymbolChange]) -> tuple[HeadPlace, ...]:
@@ -267,7 +267,7 @@ class SymbolTracer:
             all_places = self._get_history(name).places
             places = _select_places(all_places, name, path, qualified_name)
             if not places and len(all_places) <= MAX_PLACES:
-                # A rename of the enclosing symbol gives a symbol a place at which no commit touched it.
+                # If the enclosing symbol is renamed, the symbol gets a place at which no commit touched it.
                 collections = [self._get_history(name).collect(place) for place in all_places]
                 moved_places = {place for own_places, _ in collections for place in own_places}
                 places = _select_places(sorted(moved_places), name, path, qualified_name)
@@ -288,7 +288,7 @@ class SymbolTracer:
     def _find_candidates(self, name: str, places: Sequence[SymbolPlace]) -> list[Candidate]:
         """Return the symbols that were at these places. One symbol can have been at several of them."""
         name_history = self._get_history(name)
-        # A symbol that one commit removed from a file and a later commit added to another file has two histories.
+        # A symbol that a commit removed and a later commit added to another file is first found as two symbols.
         parents = {place.parent for place in places}
         relatives = [
             place for place in name_history.places if place.parent in parents and place not in places
@@ -301,10 +301,10 @@ class SymbolTracer:
                 assigned_places |= own_places
                 if changes:
                     candidates.append(Candidate(name, frozenset(own_places), tuple(changes)))
-        return [found for found in _join_restored(candidates) if not found.places.isdisjoint(places)]
+        return [symbol for symbol in _join_restored(candidates) if not symbol.places.isdisjoint(places)]
 
     def _get_history(self, name: str) -> NameHistory:
-        """Return the changes of all symbols of a name. They are loaded once."""
+        """Return the changes of all symbols of a name. They are loaded only once."""
         if name not in self._histories:
             self._histories[name] = NameHistory(
                 name,
@@ -377,7 +377,7 @@ def _select_places(
 
 
 def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Join symbols of which one was removed before the other was introduced with similar code: it was restored."""
+    """Join two symbols if one was removed and the other introduced later with similar code, so that it is restored."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:
@@ -417,7 +417,7 @@ def score_restored(removal: SymbolChange, introduction: SymbolChange) -> float:
 def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
     """Check whether a change under another name belongs to the symbol. `link`: change that led to the other name.
 
-    If `link` removed the symbol, the other name is its later name, so the change must be later too.
+    If `link` removed the symbol, the other name is its later name, so the change must be later than `link`.
     """
     if change.commit_sha == link.commit_sha:
         return False

@@ -52,7 +52,7 @@ from serve.trace.symbol_tracer import (
 from stores import index_copy
 from stores.history import build_reachability_test
 
-# Steps in the order of their counts in an answer.
+# Steps in the order in which an answer lists their counts.
 STEPS: Final[tuple[TraceStep, ...]] = ("introduced", "restored", "modified", "moved", "renamed", "removed")
 
 
@@ -77,14 +77,14 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
     order = sort_newest_first({change.commit_sha: change.date for change in changes}, repository, git)
     changes = _mark_restored(_sort_changes(changes, order))
     at_head = tracer.find_head_places(changes)
-    shown = _select_changes(changes, request)
+    shown_changes = _select_changes(changes, request)
     limitations = list(_describe_limitations(changes, at_head, others, repository, tracer.deadline))
     if not has_qualified_name(candidate, request.symbol):
         limitations.append(f"No symbol has the whole name: this is the function `{candidate.name}`.")
     newest = changes[0]
     loader = EvidenceLoader(repository, location.git_directory)
     return TraceAnswer(
-        tuple(_build_hit(repository, change, loader) for change in shown),
+        tuple(_build_hit(repository, change, loader) for change in shown_changes),
         TraceMeta(
             index_status=build_index_state(status),
             hint=" ".join(_build_hints(status)) or None,
@@ -94,7 +94,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
                 at_head=at_head,
                 commits=len(order),
                 steps=_count_steps(changes),
-                shown=len(shown),
+                shown=len(shown_changes),
                 order="oldest" if request.oldest_first else "newest",
                 limitation=" ".join(limitations) or None,
             ),
@@ -118,7 +118,7 @@ def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list
 
 def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
     """Replace `introduced` by `restored` for a symbol that was removed before. Return the changes, newest first."""
-    marked: list[SymbolChange] = []
+    marked_changes: list[SymbolChange] = []
     removal: SymbolChange | None = None
     for change in reversed(changes):
         if change.step == "removed":
@@ -131,8 +131,8 @@ def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
                 old_name=removal.name,
                 is_exact=similarity == 1,
             )
-        marked.append(change)
-    return marked[::-1]
+        marked_changes.append(change)
+    return marked_changes[::-1]
 
 
 def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
@@ -140,9 +140,9 @@ def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> l
 
     `changes`: newest first.
     """
-    preferred = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
-    selected = [changes[index] for index in sorted(preferred[: request.limit])]
-    return selected[::-1] if request.oldest_first else selected
+    preferred_indexes = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
+    selected_changes = [changes[index] for index in sorted(preferred_indexes[: request.limit])]
+    return selected_changes[::-1] if request.oldest_first else selected_changes
 
 
 def _count_steps(changes: Sequence[SymbolChange]) -> dict[TraceStep, int]:
@@ -182,7 +182,7 @@ def _describe_limitations(
     repository: Repository,
     deadline: Deadline,
 ) -> Iterator[str]:
-    """Yield sentences about what the trace may lack. `others`: other symbols of the name."""
+    """Yield sentences about what the trace may lack. `others`: other symbols that the name can mean."""
     if others:
         yield format_places("Also outside of the source code", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.place.path)) is None for change in changes):
