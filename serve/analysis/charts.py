@@ -37,25 +37,30 @@ PINK: Final = "#CC79A7"
 YELLOW: Final = "#F0E442"
 GREY: Final = "#8A8F98"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
-# Main text, secondary text, and grid lines.
+# Colours of the main text, of secondary text and of grid lines.
 TEXT_COLOR: Final = "#1F2430"
 MUTED_TEXT_COLOR: Final = "#6B7280"
 GRID_COLOR: Final = "#E5E7EB"
 
-# Width in inches, and pixels per inch.
+# Width of a chart in inches.
 WIDTH: Final = 9.0
+# Pixels per inch.
 DPI: Final = 100
-# Number of colours of a displayed PNG. A palette reduces its size to a third, and a chart has fewer colours.
+# Number of colours of a displayed PNG. A palette reduces the file to a third, and a chart has fewer colours than this.
 PNG_COLORS: Final = 256
-# Number of characters of a title that fit into a line; height in inches of a line, and of the note below the title.
+# Number of characters of a title that fit into a line.
 MAX_TITLE_LENGTH: Final = 78
+# Height in inches of each line of a title.
 TITLE_LINE_HEIGHT: Final = 0.28
+# Height in inches of the note below the title.
 NOTE_HEIGHT: Final = 0.22
-# Inches above the title, and the left edge of title and note as a share of the width.
+# Inches above the title.
 TOP_MARGIN: Final = 0.12
+# Left edge of title and note, as a share of the width.
 LEFT_EDGE: Final = 0.012
-# Maximum number of bars and of matrix rows. More leave no room for readable names.
+# Maximum number of bars with a name. More bars leave no room for readable names.
 MAX_NAMED_BARS: Final = 14
+# Maximum number of rows of a matrix. More rows leave no room for readable names.
 MAX_MATRIX_ROWS: Final = 14
 # Share of a calendar step that its bar covers. Bars without gaps look like an area.
 BAR_SHARE: Final = 0.86
@@ -78,7 +83,7 @@ class Chart(Figure):
 def create_figure(height: float, title: str, note: str = "") -> Chart:
     """Create a figure with a title and a small note below it.
 
-    `height`: in inches, with a title of one line. Each further line of a long title adds to it.
+    `height`: height of the figure in inches if the title has one line. Each further line of the title adds to it.
     """
     lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
     title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
@@ -131,7 +136,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def find_short_paths(paths: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique ending of each path, made of whole names; the path itself if no ending is unique."""
+    """Return for each path its shortest unique ending of whole names; the path itself if no ending is unique."""
     counts = Counter(ending for path in paths for ending in _list_endings(path))
     return {
         path: next((ending for ending in _list_endings(path) if counts[ending] == 1), path) for path in paths
@@ -150,22 +155,22 @@ def plot_activity(index: Frames) -> Chart:
     step_name, step_hours = metrics.CALENDAR_STEPS[step]
     rows = metrics.count_activity(index, step)
     figure = create_figure(7.2, _format_activity_title(rows, step), f"One bar is one {step_name}, in UTC.")
-    commits, lines, languages = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.2, 1.2])
+    commit_axes, line_axes, file_axes = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.2, 1.2])
     dates = rows.get_column("commit_date").to_list()
     width = timedelta(hours=step_hours * BAR_SHARE)
-    commits.bar(dates, rows["commits"], width=width, color=BLUE, align="edge")
-    lines.bar(dates, rows["added"], width=width, color=GREEN, align="edge", label="added")
-    lines.bar(dates, -rows["removed"], width=width, color=RED, align="edge", label="removed")
-    lines.axhline(0, color=MUTED_TEXT_COLOR, linewidth=0.8)
-    _plot_languages(languages, metrics.count_language_activity(index, step), width)
-    for axes, title in ((commits, "commits"), (lines, "lines"), (languages, "files changed")):
+    commit_axes.bar(dates, rows["commits"], width=width, color=BLUE, align="edge")
+    line_axes.bar(dates, rows["added"], width=width, color=GREEN, align="edge", label="added")
+    line_axes.bar(dates, -rows["removed"], width=width, color=RED, align="edge", label="removed")
+    line_axes.axhline(0, color=MUTED_TEXT_COLOR, linewidth=0.8)
+    _plot_languages(file_axes, metrics.count_language_activity(index, step), width)
+    for axes, title in ((commit_axes, "commits"), (line_axes, "lines"), (file_axes, "files changed")):
         style_axes(axes).set_title(title, loc="left", fontsize=10, color=TEXT_COLOR, fontweight="bold")
         format_counts(axes)
-    lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
-    lines.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
+    line_axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
+    line_axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
     locator = AutoDateLocator(maxticks=9)
-    languages.xaxis.set_major_locator(locator)
-    languages.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    file_axes.xaxis.set_major_locator(locator)
+    file_axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     return figure
 
 
@@ -262,7 +267,7 @@ def _plot_languages(axes: Axes, rows: pl.DataFrame, width: Any) -> None:
 
 
 def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index: Frames) -> Chart:
-    """Plot a bar for each of the first rows. `item_type`: what the rows are, in the plural."""
+    """Plot a bar for each of the first MAX_NAMED_BARS rows. `item_type`: `files` or `symbols`."""
     total_commits = int(index.commits["reached"].sum())
     top = rows.head(MAX_NAMED_BARS).reverse()
     figure = create_figure(
@@ -364,7 +369,7 @@ def _format_index_parts_title(sizes: pl.DataFrame) -> str:
 def _plot_shares(
     axes: Axes, rows: pl.DataFrame, label_column: str, sizes: pl.Series, unit: str, note_column: str = ""
 ) -> None:
-    """Plot a bar for the size of each row, with its share of the sum and the text of `note_column` beside it."""
+    """Plot a bar for each row: its size, and beside the bar its share of the sum and the text of `note_column`."""
     style_axes(axes, grid="x")
     axes.barh(
         rows[label_column], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label_column]]

@@ -33,8 +33,9 @@ BUILD: Final = "build"
 MERGE: Final = "merge"
 OTHER: Final = "other"
 
-# Kinds in the order of output. Users of the program may notice the changes of the first ones.
+# Kinds of changes that users of the program may notice.
 USER_FACING_KINDS: Final = (FEATURE, FIX, PERFORMANCE, REMOVAL, REVERT)
+# All kinds, in the order of output.
 KINDS: Final = (*USER_FACING_KINDS, REFACTORING, DOCUMENTATION, TESTS, BUILD, MERGE, OTHER)
 # Plural names of the kinds, for headings and counts.
 DISPLAY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -179,9 +180,9 @@ def _classify_unconventional(subject: str, roles: Collection[FileRole], *, close
 
 
 def _classify_words(subject: str) -> str | None:
-    """Return the kind named by the first words of the subject, or of the text after its prefix; None if there is none.
+    """Return the kind that the subject names with its first words, or with the first words after a prefix; else None.
 
-    A lower-case prefix names a part of the program, so the text after it is tried first.
+    A lower-case prefix names a part of the program, so the text after the prefix is tried first.
     """
     texts = [subject]
     if prefix := _PREFIX.match(subject):
@@ -195,6 +196,6 @@ def _classify_words(subject: str) -> str | None:
 
 
 def count_kinds(kinds: Iterable[str]) -> dict[str, int]:
-    """Return the number of each kind, in the order of output, without those that do not occur."""
+    """Return the number of occurrences of each kind that occurs, in the order of output."""
     counts = Counter(kinds)
     return {kind: counts[kind] for kind in KINDS if counts[kind]}

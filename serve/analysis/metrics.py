@@ -2,7 +2,7 @@
 
 Notebooks and `lineage related` use them, so charts and answers have the same numbers. `open_index` reads the index of a
 repository. A hunk is the diff of one file in one commit. A commit counts as a fix if its subject has a word such as
-`fix`. Compare fix rates only within one history: histories word their subjects differently.
+`fix`. Compare fix rates only within one history, because histories word their subjects differently.
 """
 
 from __future__ import annotations
@@ -145,11 +145,12 @@ def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
 FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# Larger commits are renames, reformatting or imports: their files are unrelated. Files of ignored paths do not count.
+# Larger commits are renames, reformatting or imports, so their files are unrelated. Ignored paths do not count.
 MAX_FILES_PER_COMMIT: Final = 30
-# Files with fewer common commits may have changed together by coincidence.
+# Minimum for pairs of files. Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
-# Lower minimum for answers about one file, which show the number of common commits. One is no association.
+# Minimum for answers about one file. It is lower, because these answers show the number of common commits. A single
+# common commit is no association.
 MIN_COMMON_COMMITS_OF_FILE: Final = 2
 # Quantile of the normal distribution for the two-sided 95 % interval of a share.
 CONFIDENCE_QUANTILE: Final = 1.96
@@ -181,7 +182,7 @@ class RenamedHistory(HistoryFrames):
 
 
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
-    """Return the reachable hunks with the newest path of their file as `file_path`, and no `old_path`.
+    """Return the reachable hunks with the newest path of their file as `file_path`; `old_path` is null.
 
     A renamed file is thus one file. It includes the changes of its old path on branches that lack the rename.
     """
@@ -207,7 +208,8 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
             unassigned_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
         if kind == "added":
-            unassigned_changes.pop(path, None)  # the file at this path starts here: they are its own changes
+            # The file starts here, so these changes already have its newest path.
+            unassigned_changes.pop(path, None)
         if is_renamed:
             # If another branch made this rename later, its changes of the new path still need their newest path.
             for newer_position in (*unassigned_changes.pop(path, ()), *unassigned_changes.pop(old_path, ())):
@@ -222,7 +224,7 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
 def find_file_hotspots(index: HistoryFrames) -> pl.DataFrame:
     """Return the files with their number of commits (`changes`), `fixes` and changed `lines`, most changes first.
 
-    `fix_rate`: `fixes` as a share of `changes`. `last_commit`, `last_date`: the newest of the commits and its date.
+    `fix_rate`: `fixes` as a share of `changes`. `last_commit`, `last_date`: sha and date of the newest of the commits.
     """
     return _find_hotspots(index, follow_renames(index), ["file_path"])
 
@@ -279,14 +281,14 @@ def find_files_changed_with(
     `changed_files`: result of `list_changed_files`. Commits of more than MAX_FILES_PER_COMMIT files do not count. The
     columns are:
 
-    - `together`: commits that change the file and a selected one. `changes`: all commits that change the file.
+    - `together`: commits that change the file and a selected file. `changes`: all commits that change the file.
     - `confidence`: `together` as a share of the commits that change a selected file. `lift`: `confidence` divided by
       the share of all commits that change the file; 1 without association.
     - `last_commit`, `last_date`: newest commit of `together`.
 
     The files are sorted by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common
-    by chance. A test that a fifth of the selected commits and few others change comes before a changelog that half of
-    all commits change. Many common commits count more than few. Files with a lift of 1 or less are left out.
+    by chance. So a test that a fifth of the selected commits and few other commits change comes before a changelog that
+    half of all commits change. Many common commits count more than few. Files with a lift of 1 or less are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
@@ -315,8 +317,8 @@ def find_files_changed_with(
 def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
     """Return the log-likelihood ratio of a 2 x 2 table: does a commit change a selected file, and the other file?
 
-    `selected`: number of commits that change a selected file. `changes`: that change the other file. `together`: that
-    change both. `total`: all commits.
+    `selected`: number of commits that change a selected file. `changes`: number of commits that change the other file.
+    `together`: number of commits that change both. `total`: number of all commits.
     """
     # Observed and expected count of each cell of the table.
     cells = (
@@ -382,7 +384,7 @@ def _find_hotspots(index: HistoryFrames, hunks: pl.DataFrame, keys: list[str]) -
 def find_index_location(path: Path | str | None = None) -> IndexLocation:
     """Return the index location of the repository at `path`.
 
-    The default is the repository of LINEAGE_REPOSITORY, or else that of the working directory.
+    The default is the repository that LINEAGE_REPOSITORY names, or else the repository of the working directory.
     """
     return locate_index(config.load_settings().home, open_repository(_find_repository_path(path)))
 

@@ -41,7 +41,7 @@ MAX_BLAME_SECONDS: Final = 4.0
 MAX_BINARY_CHECK_SECONDS: Final = 1.0
 # Commits are recent if they are at most this much older than the newest commit of the history.
 RECENT_PERIOD: Final = timedelta(days=365)
-# A commit of this age has half the weight of the newest.
+# A commit that is this much older than the newest commit has half its weight.
 HALF_LIFE: Final = timedelta(days=182)
 LOG_ARGUMENTS: Final = (
     "log",
@@ -64,8 +64,8 @@ class Author:
     def keys(self) -> tuple[str, ...]:
         """Name and address in lower case. Authors who share one of these keys are the same person.
 
-        An address that many people share is a key only if the author has no name. It is the address of a program
-        (`noreply@...`) or a placeholder without a domain (`none@none`).
+        Many people can have the address of a program (`noreply@...`) or a placeholder without a domain (`none@none`).
+        So such an address is no key. An author with such an address and without a name gets the key `<address>`.
         """
         name, email = self.name.strip().casefold(), self.email.casefold()
         has_domain = "." in email.partition("@")[2]
@@ -76,7 +76,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class RecentCommit:
-    """Recent commit that changes the files. `lines`: added plus removed lines. `weight`: 1 (newest) down to 0.25."""
+    """Recent commit that changes the files, whose `weight` falls with its age from 1 to 0.25.
+
+    `lines`: number of added and removed lines.
+    """
 
     commit_sha: str
     lines: int
@@ -85,7 +88,7 @@ class RecentCommit:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingLines:
-    """Number of surviving lines of each commit by sha, and sentences about what limits the count."""
+    """Number of surviving lines of each commit, by sha. `limitations`: sentences about lines that are not counted."""
 
     lines: Mapping[str, int]
     limitations: tuple[str, ...] = ()
@@ -134,7 +137,7 @@ def blame_directory(
 ) -> SurvivingLines:
     """Return the surviving lines of files of the commit `head`.
 
-    git blames the files in the given order, for at most MAX_BLAME_SECONDS. `blobs`: blob of each file, by path.
+    git blames the files in the order of `blobs`, for at most MAX_BLAME_SECONDS. `blobs`: blob of each file, by path.
     """
     deadline = time.monotonic() + MAX_BLAME_SECONDS
     counts: Counter[str] = Counter()
@@ -208,7 +211,7 @@ def list_recent_commits(
 
 
 def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
-    """Return the author of each commit by sha, after `.mailmap`. Authors who are one person are unified.
+    """Return the author of each commit by sha, after `.mailmap` and `unify_authors`.
 
     git applies `.mailmap`, because libgit2 compares addresses case-sensitively. Raises UnknownAuthors.
     """
@@ -224,17 +227,17 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Replace the authors who are one person by a single one: that with the most commits. `authors`: by commit sha."""
+    """Replace authors who are one person by the one of them with the most commits. `authors`: author by commit sha."""
     counts = Counter(authors.values())
-    # For each key, all authors who are the person with this key.
-    person_by_key: dict[str, list[Author]] = {}
+    # The authors who are one person form a group. Each of their keys leads to the group.
+    group_by_key: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
-        known_parts = [person_by_key[key] for key in author.keys if key in person_by_key]
-        person = list(dict.fromkeys([*chain.from_iterable(known_parts), author]))
-        for member in person:
-            person_by_key.update(dict.fromkeys(member.keys, person))
+        groups = [group_by_key[key] for key in author.keys if key in group_by_key]
+        joined_group = list(dict.fromkeys([*chain.from_iterable(groups), author]))
+        for member in joined_group:
+            group_by_key.update(dict.fromkeys(member.keys, joined_group))
     main_authors = {
-        author: min(person_by_key[author.keys[0]], key=lambda member: (-counts[member], member.name))
+        author: min(group_by_key[author.keys[0]], key=lambda member: (-counts[member], member.name))
         for author in counts
     }
     return {sha: main_authors[author] for sha, author in authors.items()}
@@ -243,7 +246,7 @@ def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
 def rank_owners(lines: Mapping[str, int], authors: Mapping[str, Author]) -> tuple[Owner, ...]:
     """Return the people who wrote the surviving lines, most lines first, without bots.
 
-    `lines`: number of lines by commit. `authors`: author of each commit.
+    `lines`: number of surviving lines of each commit, by sha. `authors`: author of each commit, by sha.
     """
     counts: Counter[Author] = Counter()
     for sha, count in lines.items():
@@ -261,28 +264,28 @@ def rank_recent_authors(
 ) -> tuple[RecentAuthor, ...]:
     """Return the people who changed the files recently, the largest share first, without bots.
 
-    A person's share is the mean of their share of the commits and their share of the changed lines. Both are weighted
-    by age.
+    A person's share is the mean of two shares: of the commits and of the changed lines. Older commits and their lines
+    weigh less.
     """
     commits_by_author: dict[Author, list[RecentCommit]] = defaultdict(list)
     for commit in commits:
         if not is_bot(authors[commit.commit_sha].name):
             commits_by_author[authors[commit.commit_sha]].append(commit)
     counted_commits = list(chain.from_iterable(commits_by_author.values()))
-    total_weight, total_lines = _sum_weights(counted_commits)
+    total_weight, total_weighted_lines = _sum_weights(counted_commits)
     ranked = []
     for author, own_commits in commits_by_author.items():
         weight, weighted_lines = _sum_weights(own_commits)
         share = weight / total_weight
-        if total_lines:
-            share = (share + weighted_lines / total_lines) / 2
+        if total_weighted_lines:
+            share = (share + weighted_lines / total_weighted_lines) / 2
         lines = sum(commit.lines for commit in own_commits)
         ranked.append(RecentAuthor(author.name, author.email, len(own_commits), lines, round(share, 3)))
     return tuple(sorted(ranked, key=lambda author: (-author.share, author.name)))
 
 
 def _sum_weights(commits: Iterable[RecentCommit]) -> tuple[float, float]:
-    """Return the number of commits and of their changed lines, both weighted by age."""
+    """Return the sum of the commits' weights, and the number of their changed lines multiplied by these weights."""
     weights = [(commit.weight, commit.weight * commit.lines) for commit in commits]
     return sum(weight for weight, _ in weights), sum(lines for _, lines in weights)
 

@@ -35,13 +35,13 @@ from serve.text import SHA_DIGITS, format_commit_count
 
 # If more than this share of the commits change a directory, its subdirectories are counted instead.
 DIVIDED_SHARE: Final = 0.5
-# Directories in an answer, those with the most commits.
+# Maximum number of directories in an answer. Those with the most commits are shown.
 MAX_DIRECTORIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCount:
-    """Directory with the number of commits that change files in it; `kinds` counts them by kind.
+    """Directory with the number of commits that change files in it. `kinds`: number of these commits of each kind.
 
     `path` ends with a slash; it is empty for the files at the root.
     """
@@ -64,7 +64,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind. `count`: number of them in the range. `commits`: the newest of them, newest first."""
+    """Commits of one kind. `count`: number of these in the range. `commits`: the newest of them, newest first."""
 
     kind: str
     count: int
@@ -76,7 +76,7 @@ class ReleaseNote:
     """Candidate for a release note: a pull request or a commit whose change users may notice.
 
     `title`: title of the pull request or subject of the commit, without a type of Conventional Commits. `commits`: the
-    merge of the pull request, then the commits that it merged; or the one commit.
+    merge of the pull request, then the commits that it merged; for a commit, only the commit.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class LogAnswer:
     limitation: str | None = None
 
     def rewrite_commands(self, rewrite: Callable[[str], str]) -> LogAnswer:
-        """Return a copy with `rewrite` applied to the text that suggests a command."""
+        """Return a copy with `rewrite` applied to `limitation`, which can suggest a command."""
         return replace(self, limitation=self.limitation and rewrite(self.limitation))
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -269,18 +269,19 @@ def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCoun
     """
     # Kind and changed files of the commits that change each directory.
     groups = {"": [(commit.kind.name, set(commit.data.paths)) for commit in commits if commit.data.paths]}
-    limit = len(groups[""]) * DIVIDED_SHARE
+    max_commits = len(groups[""]) * DIVIDED_SHARE
     counts: list[DirectoryCount] = []
     while groups:
         path, members = groups.popitem()
         direct_kinds, subdirectories = _split_directory(path, members)
-        is_divided = not path or len(members) > limit or (not direct_kinds and len(subdirectories) == 1)
+        has_only_subdirectory = not direct_kinds and len(subdirectories) == 1
+        is_divided = not path or len(members) > max_commits or has_only_subdirectory
         if is_divided:
             groups.update(subdirectories)
         kinds = direct_kinds if is_divided else [kind for kind, _ in members]
         if kinds:
             counts.append(DirectoryCount(path, len(kinds), count_kinds(kinds)))
-    return sorted(counts, key=lambda count: (-count.commits, count.path))
+    return sorted(counts, key=lambda directory: (-directory.commits, directory.path))
 
 
 def _split_directory(
@@ -319,7 +320,8 @@ def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseN
 def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[ClassifiedCommit]]:
     """Return the commits that each pull request merged, by the sha of the merge.
 
-    A merge without a pull request may merge a branch into which pull requests were merged before. They are found too.
+    A merge without a pull request may merge a branch into which pull requests were merged before. These pull requests
+    are found too.
     """
     by_sha = {commit.sha: commit for commit in commits}
     parents = {sha: commit.data.parents for sha, commit in by_sha.items()}
@@ -327,8 +329,8 @@ def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[
         sha: set() for sha, commit in by_sha.items() if commit.pull_request_title
     }
     all_parents = {parent for parents_of_commit in parents.values() for parent in parents_of_commit}
-    # Parents of each commit, and a tip to start from. A merge that several tips reach is found once for each of them,
-    # with the same commits.
+    # Parents of each commit, and a tip to start from. A merge that several tips reach is found once from each tip, with
+    # the same commits.
     pending = [(parents, sha) for sha in by_sha if sha not in all_parents]
     while pending:
         graph, tip = pending.pop()
@@ -404,8 +406,8 @@ def _find_cancelled_commits(
 ) -> set[str]:
     """Return the commits that other commits of the range revert, and the commits that revert only commits of the range.
 
-    A reverted revert does not count. The commits of a reverted pull request are cancelled too, and so is a pull request
-    whose commits are all cancelled. `commits`: newest first.
+    A revert that is reverted itself cancels nothing. The commits of a reverted pull request are cancelled too. A pull
+    request whose commits are all cancelled is cancelled too. `commits`: newest first.
     """
     sorted_shas = sorted(commit.sha for commit in commits)
     cancelled: set[str] = set()

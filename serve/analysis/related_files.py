@@ -54,8 +54,9 @@ from stores.frames import HistoryFrames
 from stores.history import build_reachability_test
 from stores.hunk_details import Connection
 
-# Maximum numbers of former names of a file and of bots in an answer.
+# Maximum number of former names of a file in an answer.
 MAX_OLD_PATHS: Final = 5
+# Maximum number of bots in an answer.
 MAX_BOTS: Final = 3
 
 
@@ -85,8 +86,8 @@ class RequestedPath:
 
 
 @dataclass(frozen=True)
-class History:
-    """Data of the index about a file or directory.
+class PathHistory:
+    """Data of the index about the requested file or directory.
 
     `frames`: all commits and hunks; symbols of the requested file only. `old_paths`: former names of the file, newest
     first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
@@ -100,21 +101,21 @@ class History:
 
     @cached_property
     def changed_files(self) -> pl.DataFrame:
-        """Row for each file of each commit that counts; see `metrics.list_changed_files`."""
+        """Row for each file of each reachable commit; see `metrics.list_changed_files`."""
         return metrics.list_changed_files(self.frames)
 
     @cached_property
     def file_hotspots(self) -> pl.DataFrame:
-        """All files, those with the most commits first."""
+        """All files, files with the most commits first."""
         return metrics.find_file_hotspots(self.frames)
 
 
 def find_related_files(
     request: RelatedRequest, path: Path, home: Path, cwd: Path | None = None
 ) -> RelatedAnswer:
-    """Return the files of the repository at `path` that change together with a file or directory, and its owners.
+    """Return the files that change together with a file or directory of the repository at `path`, and its owners.
 
-    The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest,
+    The requested name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest,
     UnknownFile, and NotIndexed without an index.
     """
     finder = _Finder(open_repository(path), request, home, cwd)
@@ -178,7 +179,7 @@ class _Finder:
         lines = (1, len(target.lines))
         return stack.enter_context(start_blame(self.git, target, lines, request, self.ignore_revs))
 
-    def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> History:
+    def _read_history(self, connection: Connection, status: IndexStatus, target: Target) -> PathHistory:
         """Read the data about the requested path from the open index. `target`: file that the request names."""
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
@@ -197,14 +198,14 @@ class _Finder:
             lines = frames.read_symbol_lines(connection, requested.path).select(
                 metrics.QUALIFIED_NAME, "start_line"
             )
-            # Of several symbols with one name, the first one stays in the mapping.
+            # If several symbols have one name, the mapping has the first of these lines, because it is sorted last.
             symbol_lines = dict(lines.sort("start_line", descending=True).iter_rows())
-        return History(status, requested, renamed, old_paths, symbol_lines)
+        return PathHistory(status, requested, renamed, old_paths, symbol_lines)
 
     def _resolve_requested_path(
         self, target: Target, history: HistoryFrames, renamed: HistoryFrames
     ) -> RequestedPath:
-        """Return the requested path. For a path that HEAD lacks, return its newest name, or else the path, with a note.
+        """Return the requested path. If HEAD lacks it, return it with a note, under its newest name if HEAD has that.
 
         Raises UnknownFile.
         """
@@ -220,7 +221,7 @@ class _Finder:
                 f"The history of {escape_in_sentence(path)} is unreadable: {error.reason}."
             ) from error
         if removal is None:
-            # A sentence that ends with a question mark suggests similar files already.
+            # A sentence that ends with a question mark suggests similar files, so it needs no hint.
             hint = "" if sentence.endswith("?") else "Name a file or directory that HEAD has or had."
             raise UnknownFile(sentence, hint=hint)
         path = decode_path(removal.path)
@@ -236,7 +237,7 @@ class _Finder:
             return RequestedPath(newest_path, is_directory=False, target=target, note=note)
         return RequestedPath(path, is_directory=False, target=target, note=sentence)
 
-    def _find_hits(self, history: History) -> Iterator[RelatedFile]:
+    def _find_hits(self, history: PathHistory) -> Iterator[RelatedFile]:
         """Yield the files of HEAD that change together with the requested path, strongest association first."""
         rows = metrics.find_files_changed_with(
             history.frames, history.changed_files, history.requested_path.selection
@@ -254,7 +255,7 @@ class _Finder:
                     commit_date=_format_date(row["last_date"]),
                 )
 
-    def _find_hot_spots(self, history: History) -> Iterator[HotSpot]:
+    def _find_hot_spots(self, history: PathHistory) -> Iterator[HotSpot]:
         """Yield the symbols of the file, or the files of the directory, most commits first.
 
         If HEAD has the requested path, symbols and files that HEAD lacks are left out.
@@ -270,13 +271,15 @@ class _Finder:
                 is_at_head = self._has_file(name)
             else:
                 name, line = row["name"], symbol_lines.get(row["name"])
-                # If HEAD has no symbols of the file, it was not parsed. It may have any symbol.
+                # If the index has no symbols of the file at HEAD, the file was not parsed, so it may have any symbol.
                 is_at_head = line is not None or not symbol_lines
             if is_at_head or requested.target.is_missing:
                 date = _format_date(row["last_date"])
                 yield HotSpot(name, row["changes"], row["fixes"], line, row["last_commit"], date)
 
-    def _count_surviving_lines(self, running_blame: RunningBlame | None, history: History) -> SurvivingLines:
+    def _count_surviving_lines(
+        self, running_blame: RunningBlame | None, history: PathHistory
+    ) -> SurvivingLines:
         """Return the surviving lines of the file or directory that git blame finds within the time limit."""
         requested = history.requested_path
         if requested.target.is_missing or self.head is None:
@@ -288,8 +291,8 @@ class _Finder:
         blobs = dict(self._rank_files(history))
         return owners.blame_directory(self.repository, self.git, self.head, blobs, self.ignore_revs)
 
-    def _rank_files(self, history: History) -> Iterator[tuple[bytes, str]]:
-        """Yield path and blob of each file of HEAD in the directory, those with the most commits first."""
+    def _rank_files(self, history: PathHistory) -> Iterator[tuple[bytes, str]]:
+        """Yield path and blob of each file of HEAD in the directory, files with the most commits first."""
         prefix = f"{history.requested_path.path}/" if history.requested_path.path else ""
         files = {path: file for path, file in self._head_files.items() if path.startswith(prefix)}
         for path in history.file_hotspots["file_path"]:
@@ -300,12 +303,12 @@ class _Finder:
 
     @cached_property
     def _head_files(self) -> Mapping[str, tuple[bytes, str]]:
-        """Files of HEAD, by path as text: the path in bytes, and the blob."""
+        """Path in bytes and blob of each file of HEAD, by the path as text."""
         files = self.repository.list_files_with_raw_paths(self.head) if self.head else []
         return {decode_path(path): (path, blob) for path, blob in files}
 
     def _build_details(
-        self, history: History, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
+        self, history: PathHistory, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
     ) -> RelatedDetails:
         """Build the part of the answer about the requested path: owners, recent authors, bots and limitations."""
         requested, limit = history.requested_path, self.request.limit

@@ -31,11 +31,11 @@ from stores.snapshot import LANE_DEPTH
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 
-# Lanes in the order of `run_retrievers`: by meaning, by full text and by symbol name.
+# Names of the lanes in the order of `RetrieverResults.lanes`: by vectors, by hunk text and by symbol names.
 LANES: Final = ("vectors", "words", "names")
 # Maximum number of hits of the fused ranking in the chart.
 MAX_LANE_HITS: Final = 10
-# Rank at the lower edge of the chart. Hits with a larger rank number are drawn there too.
+# Rank at the lower edge of the chart. Hits with a larger rank are drawn there, too.
 LOWEST_RANK: Final = 30
 
 # Maximum number of regions. The legend has no room for more.
@@ -55,8 +55,8 @@ MIN_WORD_SHARE: Final = 0.08
 def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFrame:
     """Return the fused hits of a query with their rank in each lane; null if the lane does not have the hit.
 
-    The lanes are those of `lineage query`, but hits are not reranked, and hits of one commit are not merged. Raises
-    NotIndexed if the repository has no index.
+    `lineage query` computes the same lanes, but here hits are not reranked, and hits of one commit are not merged.
+    Raises NotIndexed if the repository has no index.
     """
     location = find_index_location(path)
     with index_copy.open_index_or_copy(location) as index:
@@ -69,28 +69,26 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
             RepositoryContext(languages.__contains__, partial(hunk_details.has_path, connection)),
         )
         encoder = create_bundled_encoder(status.encoder_name)
-        rankings = retrieval.run_retrievers(
+        results = retrieval.run_retrievers(
             connection,
             lambda: load_snapshot_with_vectors(connection, status.reachability),
             parsed_query,
             encoder,
         )
-        fused = fuse_rankings(rankings.lanes, parsed_query.retrieval_profile.candidate_count)
-        details = {
-            row.hunk_id: row
-            for row in hunk_details.load_hunk_details(connection, [hit.hunk_id for hit in fused])
-        }
-    ranks_by_lane = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in rankings.lanes]
+        fused_hits = fuse_rankings(results.lanes, parsed_query.retrieval_profile.candidate_count)
+        hunk_ids = [hit.hunk_id for hit in fused_hits]
+        details = {row.hunk_id: row for row in hunk_details.load_hunk_details(connection, hunk_ids)}
+    ranks_by_lane = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in results.lanes]
     rows = [
         {
             "fused": rank,
-            **{name: lane.get(hit.hunk_id) for name, lane in zip(LANES, ranks_by_lane, strict=True)},
+            **{name: ranks.get(hit.hunk_id) for name, ranks in zip(LANES, ranks_by_lane, strict=True)},
             "score": hit.score,
             "file_path": details[hit.hunk_id].file_path,
             "subject": details[hit.hunk_id].commit_message.partition("\n")[0],
             "commit_sha": hit.commit_sha,
         }
-        for rank, hit in enumerate(fused, 1)
+        for rank, hit in enumerate(fused_hits, 1)
     ]
     number_types = {"fused": pl.Int64, **dict.fromkeys(LANES, pl.Int64), "score": pl.Float64}
     text_types = dict.fromkeys(("file_path", "subject", "commit_sha"), pl.String)
@@ -98,7 +96,7 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
 
 
 def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
-    """Plot the ranks in each lane of the first fused hits; `rows` is the result of `compare_lanes`."""
+    """Plot for each of the first fused hits its ranks in the lanes; `rows` is the result of `compare_lanes`."""
     top = rows.head(MAX_LANE_HITS)
     figure = create_figure(
         5.6,
@@ -155,8 +153,8 @@ def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
 def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
     """Return every reachable hunk that has a vector, with its coordinates `x` and `y` and the number of its `region`.
 
-    `explained_share` is the share of the variance that the two coordinates explain, the same in every row. With fewer
-    than two hunks the frame is empty.
+    `explained_share` is the share of the variance that the two coordinates explain, with the same value in every row.
+    With fewer than two hunks the frame is empty.
     """
     commits = index.commits.filter("reached").select("commit_sha", "commit_date", "message")
     hunks = index.hunks.join(commits, on="commit_sha").join(index.vectors, on="text_digest")
@@ -275,7 +273,7 @@ def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Gener
 
 def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArray[np.int64]:
     """Return the index of the nearest centre of each point."""
-    # One centre at a time: all at once takes 100 MB for a large history.
+    # One centre at a time, because all centres at once take 100 MB for a large history.
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)
 
