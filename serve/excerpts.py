@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from serve.explain_types import EvolutionLead, EvolutionStep, ExplainHit, RelatedCommit
     from serve.find_types import FindAnswer, PatternHit
 
-# Lines of a diff in an answer, about one screen: enough to judge a commit, and five excerpts fit an agent's context.
+# Maximum lines of a diff in an answer: enough to judge a commit, and five excerpts fit an agent's context.
 EXCERPT_LINES: Final = 40
-# Characters of a line in an answer. Longer lines are data or generated code.
+# Maximum characters of a line in an answer. Longer lines are data or generated code.
 EXCERPT_COLUMNS: Final = 240
 # Lines to show before and after a relevant line: as many as git shows.
 CONTEXT_LINES: Final = 3
@@ -41,19 +41,21 @@ _SIGN_OFF: Final = re.compile(r"\nSigned-off-by: .*")
 # Title such as `fix(parser): ...` or `walk: ...`, the body of many merges. Trailers begin with a capital letter.
 _SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
 
-# Files and changed lines of a search hit in a reduced answer.
+# Maximum number of files of a search hit in a reduced answer.
 MAX_REDUCED_FILES: Final = 3
+# Maximum number of changed lines of a search hit in a reduced answer.
 MAX_REDUCED_LINES: Final = 2
-# Maximum characters and minimum words of the sentence of a body in a reduced answer. Shorter ones are headings.
+# Maximum length of the sentence of a message's body in a reduced answer.
 MAX_SENTENCE_CHARS: Final = 160
+# Minimum length of this sentence. Shorter sentences are headings.
 MIN_SENTENCE_WORDS: Final = 3
-# Changed lines of each commit in a reduced explanation, where the message matters more than the diff.
+# Maximum number of changed lines of each commit in a reduced explanation, where messages matter more than diffs.
 MAX_EXPLAINED_LINES: Final = 4
-# Characters of all messages of an explanation together. Subjects count, but are never cut.
+# Maximum length of all messages of a reduced explanation together. Subjects count, but are never cut.
 MAX_MESSAGE_CHARS: Final = 400
-# Where a message is cut inside a word: the start of a longer word stays, a shorter word is left out.
+# A message that is cut inside a word keeps the start of this word only if the start is longer than this.
 MAX_CUT_WORD: Final = 30
-# Leads of a reduced explanation.
+# Maximum number of leads (guesses at the source of the lines) in a reduced explanation.
 MAX_LEADS: Final = 2
 # Diffs have about 3.2 characters a token in the vocabularies of current models; 3 leaves a margin.
 CHARS_PER_TOKEN: Final = 3
@@ -98,7 +100,7 @@ class DiffWindow:
 
 
 def split_sections(diff: str) -> list[str]:
-    """Split a diff into its `@@` sections. Return none for the list of files that a merge has instead of a diff."""
+    """Split a diff into its `@@` sections. For a clean merge, which has a list of files instead, return no section."""
     starts = [match.start() for match in _SECTION_START.finditer(diff)]
     return [diff[start:end] for start, end in pairwise([*starts, len(diff)])]
 
@@ -111,7 +113,7 @@ def parse_section_header(section: str) -> tuple[int, int, int, int]:
 def parse_section_lines(section: str) -> Iterator[DiffLine]:
     """Yield the lines of a section below its header."""
     old, old_count, new, new_count = parse_section_header(section)
-    # The header of an empty side has the number of the line before it.
+    # If a side has no lines, the header has the number of the line before.
     old, new = old + (old_count == 0), new + (new_count == 0)
     for text in _split_lines(section)[1:]:
         yield DiffLine(text, old, new)
@@ -249,9 +251,9 @@ def get_subject(message: str) -> str:
 
 
 def find_first_sentence(message: str) -> str:
-    """Return the first sentence of a message's body; empty if it has none or a longer one than `MAX_SENTENCE_CHARS`.
+    """Return the first sentence of a message's body; empty if there is none, or if it exceeds `MAX_SENTENCE_CHARS`.
 
-    Skipped are trailers, code, sentences that the subject contains, and those with fewer than `MIN_SENTENCE_WORDS`.
+    Trailers, code, sentences in the subject, and sentences with fewer than `MIN_SENTENCE_WORDS` words are skipped.
     """
     from pipeline.text import BULLET, NON_PROSE, SENTENCE_END  # imported here, because it imports the stemmer
 
@@ -307,7 +309,7 @@ def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) 
     for section_index, section in enumerate(sections):
         terms_per_line = _find_terms_per_line(section, terms)
         for line_index in _list_candidate_starts(terms_per_line, size):
-            counts = _count_terms(terms_per_line[line_index : line_index + size])
+            counts = _count_distinct_terms(terms_per_line[line_index : line_index + size])
             if counts > best_counts:
                 best_start, best_counts = (section_index, line_index), counts
     return best_start
@@ -325,7 +327,7 @@ def _list_candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]]
         )
 
 
-def _count_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple[int, int]:
+def _count_distinct_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple[int, int]:
     """Return the number of distinct terms in changed lines, and in all lines."""
     changed: frozenset[str] = frozenset().union(
         *(terms for terms, is_changed in terms_per_line if is_changed)
@@ -382,7 +384,7 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
-    """Return at most `MAX_LEADS` leads in their order. First leads of lines are preferred to second ones, and so on."""
+    """Return at most `MAX_LEADS` leads in their order. The first leads of all lines are preferred to second leads."""
     lead_counts: Counter[int] = Counter()
     ranks = []
     for index, lead in enumerate(leads):
@@ -400,7 +402,7 @@ def _reduce_to_subjects(commits: Sequence[CommitType]) -> tuple[CommitType, ...]
 def _reduce_explain_hit(hit: ExplainHit, message: str, detail: Detail, texts: Collection[str]) -> ExplainHit:
     """Replace the message of a hit, and reduce its diff to this level of detail.
 
-    `texts`: the explained lines that its commit wrote. The diff keeps them rather than other lines.
+    `texts`: the explained lines that the hit's commit wrote. The diff keeps these lines rather than other lines.
     """
     excerpt = None
     if detail is Detail.NORMAL and hit.diff_excerpt is not None:
@@ -425,9 +427,9 @@ def _remove_last_diff(answer: AnswerType) -> AnswerType | None:
 
 
 def _remove_last_item(answer: AnswerType) -> AnswerType | None:
-    """Return a copy without its last lead, else its last earlier commit, else its last related commit.
+    """Return a copy without the last lead, or else the last earlier commit, or else the last related commit.
 
-    Return None if it has none of these.
+    Return None if the answer has none of these.
     """
     if not isinstance(answer, ExplainAnswer):
         return None

@@ -23,9 +23,9 @@ class FindRequest:
     - `text`: the question, or words or code of the change.
     - `k`: number of commits to return.
     - `since`, `until`: dates or ages as the user typed them, such as `2024-01-31` or `30d`.
-    - `path`: gitignore pattern. `author`: part of a name or e-mail address.
+    - `path`: gitignore pattern. `author`: part of the author's name or e-mail address.
     - `commit_range`: range of commits in git's syntax.
-    - `rerank`: order the candidates by the reranker.
+    - `rerank`: True to order the candidates by the reranker, False to keep the order of rank fusion.
     """
 
     text: str
@@ -66,8 +66,8 @@ class ChangedFile:
 class PatternHit:
     """Commit that matches a query, shown by its best hunk, preferably one of source code.
 
-    - `author_date`: time of the original change. None if the commit date is the same day, as for most commits.
-    - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit, a clean merge).
+    - `author_date`: time of the original change. None if it is on the day of the commit date, as for most commits.
+    - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit or a clean merge).
     - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
       `merged` for a merge and `empty` for any other commit.
     - `diff_excerpt`: diff of the hunk. Of a long diff, the lines with most of the query's words, below a `…` if lines
@@ -77,12 +77,13 @@ class PatternHit:
     - `related_head_symbols`: names of the first symbols that the hunk touches. HEAD need not have them.
     - `similarity`: cosine of the query and the text of the hunk.
     - `recency_weight`: share by which the recency of the commit raises its score.
-    - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,
-      raised by its recency and by a path or quoted name of the query that it has. Else: the score of rank fusion.
-    - `matched`: the query's words that the commit contains, by field (message, path, ...). None if not reranked.
-    - `weak`: True if the hit is probably no answer. None if not reranked. Also None for a hit that has a low score but
-      no informative message.
-    - `repository`: name of the repository. None if only one repository was searched, by its path.
+    - `combined_score`: the score that orders the hits. With reranking, this is the probability that the commit answers
+      the query, raised if the commit is recent, or has a path or quoted name of the query. Without reranking, this is
+      the score of rank fusion.
+    - `matched`: the query's words that the commit contains, by field (message, path, ...). None without reranking.
+    - `weak`: True if the hit is probably no answer. None without reranking, and for a hit with a low probability but no
+      informative message.
+    - `repository`: name of the repository. None if the search was for a single repository, given by its path.
     - `references`: issues, pull requests and the like in the message, and the pull request whose merge brought the
       commit to HEAD's branch.
     - `release`: first tag that contains the commit; None if there is none.
@@ -115,13 +116,13 @@ class PatternHit:
     provenance: Literal["INFERRED"] = "INFERRED"
 
 
-# The explanation of a query profile that does not change the search ends with this text.
+# If a query profile does not change the search, its explanation ends with this text.
 DEFAULT_RETRIEVAL: Final = "default lanes and weights"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryProfile:
-    """Intent of a query (`name`), and an explanation of how the intent and the hints changed the search."""
+    """Intent of a query (`name`), and an explanation of how the intent and the hints in its text changed the search."""
 
     name: str
     explanation: str

@@ -21,9 +21,9 @@ from serve.api_types import (
 from serve.errors import BadRequest
 from serve.text import format_commit_count
 
-# Default length of each list: files that change together, owners, authors, hot spots.
+# Default maximum length of each of these lists: files that change together, owners, recent authors, hot spots.
 DEFAULT_ITEMS: Final = 10
-# Length of each list in a compact answer.
+# Maximum length of each of these lists in a compact answer.
 COMPACT_ITEMS: Final = 3
 
 
@@ -31,7 +31,8 @@ COMPACT_ITEMS: Final = 3
 class RelatedRequest:
     """Request for the files that change together with a file or directory, its owners and its hot spots.
 
-    `file`: path relative to the repository. `limit`: maximum length of each list of the answer.
+    `file`: path relative to the repository. `limit`: maximum length of the lists of files, owners, recent authors and
+    hot spots.
     """
 
     file: str
@@ -47,12 +48,13 @@ class RelatedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RelatedFile:
-    """File that changes together with the requested one.
+    """File that changes together with the requested file.
 
-    - `support`: number of commits that change both.
+    - `support`: number of commits that change both files.
     - `confidence`: `support` divided by the number of commits that change the requested file.
-    - `lift`: `confidence` divided by the share of all commits that change this file. 1 means no association.
-    - `commit_sha`, `commit_subject`, `commit_date`: the newest commit that changes both.
+    - `lift`: `confidence` divided by the share of commits of the whole history that change this file. 1 means no
+      association.
+    - `commit_sha`, `commit_subject`, `commit_date`: the newest commit that changes both files.
     """
 
     file_path: str
@@ -68,7 +70,7 @@ class RelatedFile:
 class Owner:
     """Person who wrote surviving lines.
 
-    `lines`: number of these lines. `share`: their share, from 0 to 1, of the surviving lines without those of bots.
+    `lines`: number of these lines. `share`: `lines` divided by the number of all surviving lines of people, not bots.
     """
 
     name: str
@@ -81,7 +83,8 @@ class Owner:
 class RecentAuthor:
     """Person who wrote recent commits.
 
-    `lines`: number of added and removed lines. `share`: share, from 0 to 1, of the recent work without that of bots.
+    `lines`: number of added and removed lines. `share`: the person's share, from 0 to 1, of the recent work of people,
+    not bots, in commits and lines. Newer work weighs more.
     """
 
     name: str
@@ -93,7 +96,7 @@ class RecentAuthor:
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """Bot that wrote surviving lines or recent commits. `lines`: number of surviving lines."""
+    """Bot that wrote surviving lines or recent commits. `lines`, `recent_commits`: numbers of these."""
 
     name: str
     lines: int
@@ -104,9 +107,9 @@ class Bot:
 class HotSpot:
     """Symbol of the file, or file of the directory, that many commits change.
 
-    `commits`: number of these commits. `fixes`: number of those whose subject says that they fix something.
-    `line`: first line of the symbol in the HEAD snapshot of the index; None for a file, or without such a symbol.
-    `commit_sha`, `commit_date`: the newest of the commits.
+    `commits`: number of these commits. `fixes`: number of these commits whose subject says that they fix something.
+    `line`: first line of the symbol in the HEAD snapshot of the index; None for a file, or if the snapshot lacks the
+    symbol. `commit_sha`, `commit_date`: the newest of these commits.
     """
 
     name: str
@@ -122,11 +125,13 @@ class RelatedDetails:
     """Facts about the requested file or directory.
 
     - `old_paths`: paths that the file had before, newest first.
-    - `commits`: number of all commits that change it.
-    - `large_commits`: number of those that change more than `max_files` files. `support`, `confidence` and `lift` do
-      not count them.
-    - `lines`: number of surviving lines, including those of bots. `owners`: people who wrote these lines.
-    - `recent_since`, `recent_until`: start and end of the period of `recent_authors`, the last year of the history.
+    - `commits`: number of all commits that change the file or directory.
+    - `large_commits`: number of these commits that change more than `max_files` files. They do not count for `support`,
+      `confidence` and `lift`.
+    - `lines`: number of surviving lines, including lines of bots. `owners`: people who wrote these lines.
+    - `recent_since`, `recent_until`: start and end of the last year of the history, for `recent_authors`.
+    - `bots`: bots that wrote surviving lines, or commits in this period.
+    - `hot_spots`: symbols of the file, or files of the directory, that the most commits change.
     - `limitation`: what the answer may lack.
     """
 
@@ -186,7 +191,7 @@ class RelatedAnswer:
         return {"hits": select_fields([asdict(hit) for hit in self.hits], fields, RelatedFile), "meta": meta}
 
     def reduce(self) -> RelatedAnswer:
-        """Return a copy with the first `COMPACT_ITEMS` of each list."""
+        """Return a copy with at most `COMPACT_ITEMS` files, owners, recent authors and hot spots."""
         details = self.meta.related
         details = replace(
             details,
