@@ -136,7 +136,7 @@ class ChangeSearchDetails:
         return "Oldest" if self.order == "newest" else "Newest"
 
     @property
-    def count(self) -> str:
+    def count_phrase(self) -> str:
         """`commits` and `shown` as a phrase: `17 commits, all shown`."""
         commits = format_commit_count(self.commits)
         if self.shown == self.commits:
@@ -359,7 +359,7 @@ class TraceDetails:
     limitation: str | None
 
     @property
-    def count(self) -> str:
+    def count_phrase(self) -> str:
         """The counts as a phrase: `14 commits: 1 introduced, 12 modified, 1 removed; 10 changes shown`."""
         steps = ", ".join(f"{count:,} {step}" for step, count in self.steps.items())
         total = sum(self.steps.values())

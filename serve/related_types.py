@@ -151,7 +151,7 @@ class RelatedDetails:
     limitation: str | None
 
     @property
-    def count(self) -> str:
+    def count_phrase(self) -> str:
         """`commits` and `large_commits` as a phrase: `50 commits; 3 with more than 30 files do not count ...`."""
         verb = "does" if self.large_commits == 1 else "do"
         omitted = (

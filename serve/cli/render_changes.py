@@ -69,7 +69,7 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: 
         for row in _format_hit_title(f"{details.last_label}: ", details.last):
             console.print(row, no_wrap=True, overflow="ellipsis")
         console.print()
-    console.print(Text(details.count, style="bold"))
+    console.print(Text(details.count_phrase, style="bold"))
     if details.limitation:
         console.print(Text(details.limitation, style="dim"))
 
@@ -261,7 +261,7 @@ def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     if answer.meta.hint:
         console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
     console.print(Text(escape_line(f"{details.symbol}, {details.place}"), style="bold"), soft_wrap=True)
-    console.print(Text(details.count))
+    console.print(Text(details.count_phrase))
     if details.limitation:
         console.print(Text(escape_line(details.limitation), style="dim"))
 
@@ -302,7 +302,7 @@ def _format_related_heading(details: RelatedDetails) -> Iterator[Text]:
     from rich.text import Text
 
     row = Text(escape_line(details.path), style="bold cyan")
-    yield row.append(f"  {details.count}", style="dim")
+    yield row.append(f"  {details.count_phrase}", style="dim")
     if details.old_paths:
         yield Text(f"{INDENT}formerly {', '.join(map(escape_line, details.old_paths))}", style="dim")
 

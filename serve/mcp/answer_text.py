@@ -119,7 +119,9 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
 def format_search_answer(answer: ChangeSearchAnswer) -> str:
     """Return the text of an answer of `search_changes`: the count, the commits, then the notes."""
     details = answer.meta.search
-    lines = [f"{details.count}, {details.order} first" if details.commits > 1 else details.count]
+    lines = [
+        f"{details.count_phrase}, {details.order} first" if details.commits > 1 else details.count_phrase
+    ]
     numbers: dict[str, int] = {}
     for number, hit in enumerate(answer.hits, 1):
         lines.append(f"{number}. {_describe_change_hit(hit)}")
@@ -133,7 +135,7 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
 def format_trace_answer(answer: TraceAnswer) -> str:
     """Return the text of the history of a symbol: its place and the counts, the changes, then the notes."""
     details = answer.meta.trace
-    lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count]
+    lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count_phrase]
     place = ""
     for hit in answer.hits:
         hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
@@ -145,7 +147,7 @@ def format_trace_answer(answer: TraceAnswer) -> str:
 def format_related_answer(answer: RelatedAnswer) -> str:
     """Return the text about related files: those that change together, owners, recent work and hot spots."""
     details = answer.meta.related
-    lines = [f"Files that change with {escape_line(details.path)} ({details.count}):"]
+    lines = [f"Files that change with {escape_line(details.path)} ({details.count_phrase}):"]
     lines += map(_format_related_file, answer.hits)
     lists = (
         ("Owners by surviving lines", [(owner.name, f"{owner.share:.0%}") for owner in details.owners]),

@@ -161,13 +161,13 @@ def test_added_and_removed(search: History) -> None:
 def test_order_limit_and_count(search: History) -> None:
     """The count is of all commits, the limit applies to those shown, and the order can be reversed."""
     newest = search("needle")
-    assert newest.meta.search.count == "5 commits, all shown"
+    assert newest.meta.search.count_phrase == "5 commits, all shown"
     oldest = search("needle", oldest_first=True, limit=2)
     assert get_shas(oldest) == get_shas(newest)[::-1][:2]
-    assert oldest.meta.search.count == "5 commits, first 2 shown"
+    assert oldest.meta.search.count_phrase == "5 commits, first 2 shown"
     assert newest.meta.search.last is None
     assert oldest.meta.search.last == replace(newest.hits[0], files=())
-    assert search("needles").meta.search.count == "1 commit"
+    assert search("needles").meta.search.count_phrase == "1 commit"
     with pytest.raises(BadRequest):
         search("x", limit=0)
 

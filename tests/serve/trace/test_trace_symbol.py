@@ -89,7 +89,7 @@ def test_deleted_function(repo: Repo, trace: Trace) -> None:
     assert {hit.provenance for hit in answer.hits} == {"EXACT"}
     details = answer.meta.trace
     assert (details.symbol, details.at_head, details.place) == (place, (), "not at HEAD")
-    assert details.count == "3 commits: 1 introduced, 1 modified, 1 removed"
+    assert details.count_phrase == "3 commits: 1 introduced, 1 modified, 1 removed"
     assert details.limitation is None
 
 
@@ -405,7 +405,9 @@ def test_limit(repo: Repo, trace: Trace) -> None:
     repo.commit_file("net.py", OTHER, "Drop")
     answer = trace("connect", 3)
     assert [subject for _, subject, _ in list_steps(answer)] == ["Wait 30", "Wait 60", "Drop"]
-    assert answer.meta.trace.count == ("5 commits: 1 introduced, 3 modified, 1 removed; 3 of 5 changes shown")
+    assert answer.meta.trace.count_phrase == (
+        "5 commits: 1 introduced, 3 modified, 1 removed; 3 of 5 changes shown"
+    )
 
 
 def test_unreachable_commits(repo: Repo, trace: Trace) -> None:
