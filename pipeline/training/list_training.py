@@ -5,9 +5,9 @@ ranks high by mistake. A change is the diff of one file in one commit. A lane sc
 retriever gave it.
 
 - Encoder: padded queries and texts, each batch from one repository. The negatives of a query are the answers of the
-  other queries, and for each list one hard negative.
-- Cross-encoder: padded (query, candidate) pairs, one for each candidate of a list, the answer's first. Segment 0 is the
-  query, segment 1 the candidate.
+  other queries in the batch, and one hard negative from each list of the batch.
+- Cross-encoder: padded (query, candidate) pairs, one for each candidate of a list, the pair with the answer first.
+  Segment 0 is the query, segment 1 the candidate.
 - Loop: arguments, learning rate, logging and checkpoints. The learning rate warms up over the first steps, and then
   falls linearly with elapsed time.
 
@@ -41,8 +41,9 @@ logger = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# Share of subjects that start like a question, as queries of users do, and of lists that hide the messages.
+# Share of the subjects that get a question opening, because queries of users have one.
 QUESTION_OPENING_SHARE: Final = 0.3
+# Share of the lists whose candidates do not show their messages, besides the lists with a subject as query.
 HIDDEN_MESSAGE_SHARE: Final = 0.2
 # Token ids of "how did we", "how was", "where did we", "how to".
 QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
@@ -50,16 +51,16 @@ QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057)
 QUERIES_PER_BATCH: Final = 32
 # Maximum number of tokens of a query.
 QUERY_TOKENS: Final = 40
-# Maximum number of tokens of a text: under half of the 256 of an index, since the beginning of a change shows its
-# topic.
+# Maximum number of tokens of a text: under half of the 256 that an index embeds, since the beginning of a change shows
+# its topic.
 TEXT_TOKENS: Final = 112
-# Maximum number of tokens of a message: about as many as an index embeds. The second limit is for lists whose query is
-# a sentence of the message: about a subject line.
+# Maximum number of tokens of a message: about as many as an index embeds.
 MESSAGE_TOKENS: Final = 64
+# Maximum number of tokens of a message, about a subject line, in lists whose query is a sentence of the message.
 SUBJECT_TOKENS: Final = 14
 
-# Maximum number of tokens of a pair in training. Fewer than at query time saves an eighth of the time; the ends of long
-# changes matter little.
+# Maximum number of tokens of a pair in training. The number is lower than at query time, which saves an eighth of the
+# time, because the ends of long changes matter little.
 TRAINING_PAIR_TOKENS: Final = 112
 # Negatives per list in training; the evaluation uses all of them.
 NEGATIVES: Final = 5
@@ -72,7 +73,10 @@ CHECKPOINT_COUNT: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListDataset:
-    """Lists and changes of one repository. A list has an index, a change a number. `arrays`: content of the file."""
+    """Lists and changes of one repository. Lists are identified by an index, changes, commits and queries by a number.
+
+    `arrays`: content of the file (`pipeline.training.mine_lists.write_lists`).
+    """
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
 
@@ -124,7 +128,7 @@ class ListDataset:
         return generator is None or generator.random() >= HIDDEN_MESSAGE_SHARE
 
     def get_message_tokens(self, index: int, change: int) -> list[int]:
-        """Return the token ids of a candidate's message; the answer's lacks the sentence that is the query."""
+        """Return the token ids of a candidate's message; for the answer, without the sentence that is the query."""
         if self.get_kind(index) is QueryKind.SENTENCE and change == self.get_candidates(index)[0]:
             return self._get_tokens("rest", self._get_query_number(index))
         return self._get_tokens("message", self.get_commit(change))
@@ -171,12 +175,12 @@ class PaddedTokens:
 class Batch:
     """Queries and texts: the answers in the order of the queries, then one hard negative for each query.
 
-    `excluded`, of shape (queries, texts), marks texts of the query's own commit other than its answer.
+    `is_excluded`, of shape (queries, texts), is True for texts of the query's own commit other than its answer.
     """
 
     queries: PaddedTokens
     texts: PaddedTokens
-    excluded: npt.NDArray[np.bool_]
+    is_excluded: npt.NDArray[np.bool_]
 
 
 def iterate_batches(datasets: Sequence[ListDataset], generator: np.random.Generator) -> Iterator[Batch]:
@@ -214,9 +218,9 @@ def build_batch(dataset: ListDataset, indices: Ints, generator: np.random.Genera
         negatives.append((negative, build_text_tokens(dataset, index, negative, show_message=show_messages)))
     changes, texts = zip(*answers, *negatives, strict=True)
     commits = np.array([dataset.get_commit(change) for change in changes])
-    excluded = commits[: len(indices), None] == commits[None]
-    np.fill_diagonal(excluded, val=False)
-    return Batch(PaddedTokens.from_rows(queries), PaddedTokens.from_rows(texts), excluded)
+    is_excluded = commits[: len(indices), None] == commits[None]
+    np.fill_diagonal(is_excluded, val=False)
+    return Batch(PaddedTokens.from_rows(queries), PaddedTokens.from_rows(texts), is_excluded)
 
 
 def build_query_tokens(dataset: ListDataset, index: int, generator: np.random.Generator | None) -> list[int]:

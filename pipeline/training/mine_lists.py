@@ -42,24 +42,27 @@ MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
 # Seed of the order of queries, the same for every --seed.
 SHUFFLE_SEED: Final = 7
-# Maximum number of characters of a message for BM25, and for its vector (as in an index).
+# Maximum number of characters of a message that BM25 counts.
 MAX_MESSAGE_CHARS: Final = 1_600
+# Maximum number of characters of a message that are embedded, as in an index.
 MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
-# Smaller repositories have too few hard negatives.
+# Repositories with fewer sampled commits are skipped, because they have too few hard negatives.
 MIN_COMMITS: Final = 200
-# Shorter changelog lines are headings or names, once markup and issue numbers are removed.
+# Minimum number of words of a changelog line without markup and issue numbers. Shorter lines are headings or names.
 MIN_CHANGELOG_WORDS: Final = 5
-# Sentences of one message that become queries, so that long messages do not outweigh the others.
+# Maximum number of sentences of one message that become queries, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 2
 
-# Changes of each lane to fuse, the constant of reciprocal rank fusion, and hard negatives per list.
+# Number of the best changes of each lane that are fused.
 LANE_DEPTH: Final = 80
+# Constant of reciprocal rank fusion.
 FUSION_K: Final = 60
+# Number of hard negatives per list.
 NEGATIVES: Final = 24
 
 # Queries scored at a time, to limit memory.
 QUERIES_PER_BATCH: Final = 200
-# Tokens stored per text: more than training reads.
+# Maximum number of tokens that are stored of each text: more than training reads.
 MAX_TOKENS: Final = {"query": 40, "rest": 64, "message": 64, "change": 128}
 
 logger = logging.getLogger(__name__)
@@ -73,11 +76,11 @@ class QueryKind(IntEnum):
 
     SUBJECT = 0  # subject of a commit; the message is hidden
     SENTENCE = 1  # sentence of a message body; the rest of the message is shown
-    CHANGELOG = 2  # line that the commit added to a changelog
-    TITLE = 3  # title of the pull request that the commit belongs to
+    CHANGELOG = 2  # line that the commit added to a changelog; the message is shown
+    TITLE = 3  # title of the pull request that the commit belongs to; the message is shown
 
 
-# Share of each kind; subjects fill the rest.
+# Share of each kind in the queries of a repository; subjects fill the rest.
 SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TITLE: 0.15}
 
 
@@ -85,7 +88,7 @@ SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TI
 class MinedQuery:
     """Query, and the numbers of the commits that answer it.
 
-    `rest`: for sentences the commit's message without the query; otherwise empty.
+    `rest`: for a sentence, the commit's message without this sentence; otherwise empty.
     """
 
     kind: QueryKind
@@ -147,7 +150,7 @@ def iter_commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]
 
 
 def iter_merge_queries(commits: Sequence[CommitText], merges: Iterable[MergeSample]) -> Iterator[MinedQuery]:
-    """Yield queries for the merge titles that are not the subject of one of the merged commits."""
+    """Yield the titles of merges as queries, unless a merged commit has the title as its subject."""
     numbers = {commit.sha: number for number, commit in enumerate(commits)}
     for merge in merges:
         answers = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
@@ -158,10 +161,10 @@ def iter_merge_queries(commits: Sequence[CommitText], merges: Iterable[MergeSamp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateList:
-    """Numbers of a query and of its changes: the one that answers it best, then the negatives, most similar first.
+    """Numbers of a query and of its changes: first the best answer, then the hard negatives, most similar first.
 
-    `lane_scores`, of shape (changes, 2): the BM25 score as a share of the query's best one, and the cosine. For a
-    sentence those of the answer include the sentence itself, so the training ignores the scores of such lists.
+    `lane_scores`, of shape (changes, 2): the BM25 score as a share of the query's best score, and the cosine. If the
+    query is a sentence, the answer's scores count that sentence too, so the training ignores the scores of such lists.
     """
 
     query: int
@@ -207,7 +210,8 @@ def _select_hard_negatives(
 ) -> list[int]:
     """Return the best changes by rank fusion of the lanes, at most one of each commit.
 
-    Skip the answers and commits with the same subject as one of them. `lanes`: scores of all changes by each retriever.
+    Skip the commits that answer the query, and commits with the same subject as one of these. `lanes`: for each
+    retriever, its scores of all changes.
     """
     answer_subjects = {subjects[answer] for answer in answers}
     fused_scores: dict[int, float] = {}
@@ -259,10 +263,10 @@ def write_lists(
     arrays["lane_scores"] = np.array(
         [candidates.lane_scores for candidates in candidate_lists], np.float16
     ).reshape(-1, NEGATIVES + 1, 2)
-    partial = file.with_suffix(".npz.part")
-    with partial.open("wb") as stream:
+    partial_file = file.with_suffix(".npz.part")
+    with partial_file.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
-    partial.replace(file)
+    partial_file.replace(file)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,14 +283,14 @@ class Postings:
     count: int
 
     @classmethod
-    def from_bags(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
-        """Build the index of texts, each given as the counts of its terms. `numbers`: number of each term."""
+    def from_bags(cls, bags: Sequence[Counter[str]], term_numbers: Mapping[str, int]) -> Postings:
+        """Build the index of texts, each given as the counts of its terms. `term_numbers`: number of each term."""
         lengths = np.array([bag.total() for bag in bags], np.float64)
         length_norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
         text_numbers = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
-        terms = np.array([numbers[term] for bag in bags for term in bag], np.int64)
+        terms = np.array([term_numbers[term] for bag in bags for term in bag], np.int64)
         counts = np.array([count for bag in bags for count in bag.values()], np.float64)
-        text_counts = np.bincount(terms, minlength=len(numbers))
+        text_counts = np.bincount(terms, minlength=len(term_numbers))
         weights = (
             compute_inverse_document_frequency(text_counts, len(bags))[terms]
             * counts
@@ -385,7 +389,11 @@ def main() -> None:
     """Run the command line."""
     parser = RepositoryArgumentParser("pipeline.training.mine_lists", __doc__, "LISTS", MAX_COMMITS)
     parser.add_argument(
-        "--queries", type=int, default=MAX_QUERIES, metavar="N", help="most queries of a repository"
+        "--queries",
+        type=int,
+        default=MAX_QUERIES,
+        metavar="N",
+        help="maximum number of queries per repository",
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

@@ -3,9 +3,9 @@
 python -m pipeline.training.static_dataset BAGS OUT REPOSITORY... [--held-out NAME]...
 
 Command: write the vocabulary and its initial vectors to OUT, an `.npz` file. The vocabulary has the most frequent words
-of BAGS, the directory written by `pipeline.training.word_bags`. The vectors are those of the transformer. The
-vocabulary has stems, but the transformer reads words. So it embeds, for each stem, the form that the commit messages of
-the repositories use most often. `--held-out`: repository whose words do not count.
+of BAGS, the directory written by `pipeline.training.word_bags`. The vectors are made by the transformer, which is the
+encoder MiniLM. The vocabulary has stems, but the transformer reads words. So for each stem, the transformer embeds the
+form that the commit messages of the repositories use most often. `--held-out`: repository whose words do not count.
 
 Library: `StaticTrainingSet` reads BAGS and draws batches of examples for `pipeline.training.train_static`. A bag is the
 set of distinct words of one text, here as rows of the word table. An example is a query and a text. A batch has few
@@ -32,15 +32,17 @@ from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
-# Words with a row of the table each. With the buckets for the others there are at most 65,536 rows.
+# Maximum number of words that have a row of their own. With the hash buckets for the other words, the table has at most
+# 65,536 rows.
 MAX_WORDS: Final = 49_152
-# Words of fewer repositories are specific to them: names, keys, typos.
+# Minimum number of repositories that use a word. Words of fewer repositories are specific to them: names, keys, typos.
 MIN_REPOSITORIES: Final = 3
-# Maximum number of occurrences of a word that count in one repository, so that its words do not outweigh common ones.
+# Maximum number of occurrences of a word that count in one repository, so that words of one repository do not outweigh
+# common words.
 MAX_COUNT_PER_REPOSITORY: Final = 200
-# Newest commits of a repository whose messages are read to choose the form of each stem.
+# Number of the newest commits of a repository whose messages are read to choose the form of each stem.
 MAX_MESSAGES: Final = 5_000
-# As MAX_COUNT_PER_REPOSITORY, for the words of these messages.
+# Maximum number of occurrences of a word that count in the messages of one repository.
 MAX_MESSAGE_WORD_COUNT: Final = 1_000
 # Share of each kind of query, if the commit has one; subjects fill the rest.
 QUERY_KIND_SHARES: Final = {
@@ -50,7 +52,7 @@ QUERY_KIND_SHARES: Final = {
     BagKind.COMMENT: 0.15,
 }
 # Probability that the text shows the commit subject, by kind of query.
-MESSAGE_SHOWN_SHARES: Final = {
+SUBJECT_SHOWN_SHARES: Final = {
     BagKind.SUBJECT: 0.0,
     BagKind.SENTENCE: 0.7,
     BagKind.BODY: 0.0,
@@ -59,9 +61,9 @@ MESSAGE_SHOWN_SHARES: Final = {
 }
 # Probability that the text shows the body of the message, for subjects as queries.
 BODY_SHOWN_SHARE: Final = 0.3
-# Examples of one repository in a row, which are the negatives of each other.
+# Number of consecutive examples of one repository. They are the negatives of each other.
 BLOCK_SIZE: Final = 256
-# Table rows sampled from a text at each use: halves the time and prevents memorizing.
+# Maximum number of table rows that are sampled from a text each time. Sampling halves the time and prevents memorizing.
 MAX_ROWS: Final = 96
 # Bag number of a text that does not exist.
 NO_BAG: Final = -1
@@ -73,7 +75,7 @@ def select_vocabulary(files: Iterable[Path], size: int = MAX_WORDS) -> list[str]
     bag_counts: Counter[str] = Counter()
     for file in files:
         bags = BagDataset.read(file)
-        counts = np.bincount(bags.flat, minlength=len(bags.words))
+        counts = np.bincount(bags.word_numbers, minlength=len(bags.words))
         repository_counts.update(bags.words)
         bag_counts.update(
             {
@@ -104,32 +106,33 @@ def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
 
 
 def choose_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
-    """Return the form of each vocabulary word that the transformer embeds: its most frequent one if it is a stem."""
+    """Return the text that the transformer embeds for each vocabulary word: the most frequent form if it is a stem."""
     return [form_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bags:
-    """Table rows of all bags: those of bag i are `flat[starts[i]:ends[i]]`. A row number has 16 bits."""
+    """Table rows of all bags. The rows of bag i are `rows[starts[i]:ends[i]]`. A row number has 16 bits."""
 
-    flat: npt.NDArray[np.uint16]
+    rows: npt.NDArray[np.uint16]
     starts: Ints
     ends: Ints
 
     def merge_bags(
         self, bag_numbers: Ints, generator: np.random.Generator | None = None
     ) -> tuple[Ints, Ints]:
-        """Merge the bags of each line of `bag_numbers`; return all distinct rows, and the start of each line in them.
+        """Merge the bags of each line of the matrix `bag_numbers`.
 
+        Return the distinct table rows of all lines, one line after the other, and the index at which each line starts.
         NO_BAG counts as an empty bag. With a generator, sample at most MAX_ROWS rows of each line.
         """
-        bags = bag_numbers.reshape(-1)
+        numbers = bag_numbers.reshape(-1)
         lines = np.repeat(np.arange(len(bag_numbers)), bag_numbers.shape[1])
-        lines, bags = lines[bags != NO_BAG], bags[bags != NO_BAG]
-        counts = self.ends[bags] - self.starts[bags]
-        # `offsets + np.arange(...)` are the positions of the bags' rows in `flat`.
-        offsets = np.repeat(self.starts[bags] - (np.cumsum(counts) - counts), counts)
-        rows = self.flat[offsets + np.arange(counts.sum())].astype(np.int64)
+        lines, numbers = lines[numbers != NO_BAG], numbers[numbers != NO_BAG]
+        counts = self.ends[numbers] - self.starts[numbers]
+        # `offsets + np.arange(...)` are the positions of the bags' rows in `self.rows`.
+        offsets = np.repeat(self.starts[numbers] - (np.cumsum(counts) - counts), counts)
+        rows = self.rows[offsets + np.arange(counts.sum())].astype(np.int64)
         # Line number and row in one integer, so that one sort finds the distinct rows of each line.
         keys = np.unique(np.repeat(lines, counts) << 16 | rows)
         if generator is not None:
@@ -168,19 +171,19 @@ class StaticTrainingSet:
     @classmethod
     def read(cls, files: Sequence[Path], lexicon: Lexicon) -> StaticTrainingSet:
         """Read bag files and map their words to table rows."""
-        flat, lengths, commits, kinds, repositories = [], [], [], [], []
+        table_rows, lengths, commits, kinds, repositories = [], [], [], [], []
         commit_count = 0
         for number, file in enumerate(files):
             dataset = BagDataset.read(file)
             rows, ends = _find_table_rows(dataset, lexicon)
-            flat.append(rows)
+            table_rows.append(rows)
             lengths.append(np.diff(ends, prepend=0))
             commits.append(dataset.commits.astype(np.int64) + commit_count)
             kinds.append(dataset.kinds)
             repositories.append(np.full(len(ends), number))
             commit_count = commits[-1].max() + 1
         ends = np.cumsum(np.concatenate(lengths))
-        bags = Bags(np.concatenate(flat), np.concatenate([[0], ends[:-1]]), ends)
+        bags = Bags(np.concatenate(table_rows), np.concatenate([[0], ends[:-1]]), ends)
         return _build_training_set(
             bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(repositories)
         )
@@ -231,7 +234,7 @@ class StaticTrainingSet:
                 self.change[changes],
                 np.where(kinds == BagKind.COMMENT, NO_BAG, self.comment[changes]),
                 np.where(
-                    _draw_by_kind(MESSAGE_SHOWN_SHARES, kinds, generator), self.subject[commits], NO_BAG
+                    _draw_by_kind(SUBJECT_SHOWN_SHARES, kinds, generator), self.subject[commits], NO_BAG
                 ),
                 np.where(
                     (kinds == BagKind.SUBJECT) & (generator.random(len(kinds)) < BODY_SHOWN_SHARE),
@@ -253,15 +256,15 @@ def _draw_by_kind(
 
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
-    """Return the table rows of all bags, one bag after the other, and the end of each bag in them."""
-    # No row for a number, and two buckets for a rare word.
+    """Return the table rows of all bags, one bag after the other, and the index at which each bag ends."""
+    # A number has no row, and a word outside the vocabulary has two (hash buckets).
     rows_by_word = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(rows) for rows in rows_by_word], np.int64)
     all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)
     starts = np.cumsum(counts) - counts
     # For each occurrence of a word, its rows are `all_rows[start:start + count]`.
-    row_counts = counts[bags.flat]
-    offsets = np.repeat(starts[bags.flat] - (np.cumsum(row_counts) - row_counts), row_counts)
+    row_counts = counts[bags.word_numbers]
+    offsets = np.repeat(starts[bags.word_numbers] - (np.cumsum(row_counts) - row_counts), row_counts)
     ends = np.concatenate([[0], np.cumsum(row_counts)])[bags.ends]
     return all_rows[offsets + np.arange(row_counts.sum())].astype(np.uint16), ends
 

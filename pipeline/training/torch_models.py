@@ -22,7 +22,7 @@ MASKED_SCORE: Final = -10_000.0
 class TransformerBase(nn.Module):
     """Embeddings and layers of both networks. `layers`: numbers of the MiniLM layers to initialize from.
 
-    The embeddings are not trained, so that both models share those of the bundled encoder.
+    The embeddings are not trained, so that the cross-encoder can use the embeddings in the file of the encoder.
     """
 
     word: Tensor
@@ -94,15 +94,17 @@ def create_layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
 
 
 def split_by_length(lengths: Tensor, chunk_size: int) -> Sequence[Tensor]:
-    """Split row numbers, sorted by length, into chunks of equal size, so that there is little padding."""
+    """Return the row numbers, sorted by length, in chunks of `chunk_size`, so that a chunk has little padding."""
     return torch.split(torch.argsort(lengths), chunk_size)
 
 
-# Numbers of the MiniLM layers that initialize the layers for query and text separately, and the joint layers.
+# Numbers of the MiniLM layers that initialize the first layers, which query and text pass separately.
 SEPARATE_LAYERS: Final = (0, 2)
+# Numbers of the MiniLM layers that initialize the last layers, which query and text pass together.
 JOINT_LAYERS: Final = (5,)
-# Initial weights of the three similarities and of the retrievers' scores, close to their final values.
+# Initial weights of the three similarities, close to their final values.
 INITIAL_SIMILARITY_WEIGHTS: Final = (6.0, 6.0, 6.0)
+# Initial weights of the retrievers' scores (BM25, cosine), close to their final values.
 INITIAL_LANE_WEIGHTS: Final = (0.0, 7.0)
 
 
@@ -124,7 +126,7 @@ class CrossEncoder(TransformerBase):
         self.lane_weights = nn.Parameter(torch.tensor(INITIAL_LANE_WEIGHTS))
 
     def forward(self, tokens: Tensor, segment_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return a score for each row; `segment_ids` is 0 for tokens of the query and 1 for those of the text."""
+        """Return a score for each row. `segment_ids`: 0 for tokens of the query, 1 for tokens of the text."""
         positions = torch.arange(tokens.shape[1])
         is_token = positions < lengths[:, None]
         is_query, is_text = is_token & (segment_ids == 0), is_token & (segment_ids == 1)

@@ -1,6 +1,7 @@
 """Training of the cross-encoder with a softmax over the candidates of a query.
 
-The loss is that of the scores from the text alone, plus that of the scores from the text and the retrievers.
+The loss is a weighted sum of two: the loss of the scores from the text alone, and the loss of these scores with the
+retrievers' scores added.
 
 python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
@@ -45,10 +46,12 @@ from pipeline.training.torch_models import CrossEncoder, split_by_length
 LISTS_PER_STEP: Final = 24
 # Rows in one call of the network: rows of about the same length, so that there is little padding.
 ROWS_PER_CALL: Final = 64
-# Maximum learning rate, and steps until it is reached.
+# Maximum learning rate.
 LEARNING_RATE: Final = 1.5e-4
+# Number of steps until the maximum learning rate is reached.
 WARMUP_STEPS: Final = 200
-# Maximum learning rate of the few weights of similarities and lane scores; higher than that of the layers.
+# Maximum learning rate of the few weights of similarities and lane scores. The rate of the layers, LEARNING_RATE, is
+# lower.
 SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
 # The share of lists with hard negatives is INITIAL_HARD_SHARE + elapsed share of the time / HARD_RAMP_SHARE, at most 1.
 # All lists have them after a tenth of the time.
@@ -59,7 +62,7 @@ TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
 MAX_GRADIENT_NORM: Final = 1.0
 # Steps between two lines of the log.
 LOG_EVERY: Final = 100
-# Sample of the held-out lists, so that an evaluation is short.
+# Number of held-out lists that are sampled for an evaluation, so that it is short.
 EVALUATED_LISTS: Final = 200
 
 logger = logging.getLogger(__name__)
@@ -115,8 +118,8 @@ def train(
             group["lr"] = max_rate * compute_learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
         hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
         pairs = lists.build_pairs(list_ids, generator, hard_share)
-        # A query that is a sentence of a commit message shares its words with the answer, the commit. The lane scores
-        # alone would rank the answer first.
+        # If the query is a sentence of a commit message, the lane scores count that sentence, and would rank the answer
+        # first without the text. So they are ignored.
         ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
         loss = compute_listwise_loss(model, pairs, ignore_lanes)
         optimizer.zero_grad(set_to_none=True)

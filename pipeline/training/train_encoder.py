@@ -43,13 +43,14 @@ from pipeline.training.torch_models import Encoder, split_by_length
 ROWS_PER_CALL: Final = 32
 # Factor of the cosines before the softmax.
 COSINE_SCALE: Final = 20.0
-# Maximum learning rate, and steps until it is reached.
+# Maximum learning rate.
 LEARNING_RATE: Final = 4e-5
+# Number of steps until the maximum learning rate is reached.
 WARMUP_STEPS: Final = 100
 MAX_GRADIENT_NORM: Final = 1.0
 # Steps between two lines of the log.
 LOG_EVERY: Final = 50
-# Sample of each held-out repository, so that an evaluation is short.
+# Number of lists of each held-out repository that are sampled for an evaluation, so that it is short.
 EVALUATED_LISTS: Final = 40
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def encode_rows(model: Encoder, rows: PaddedTokens) -> Tensor:
 def compute_contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
     """Return the mean cross-entropy of choosing the answer of each query and the query of each answer."""
     scores = COSINE_SCALE * encode_rows(model, batch.queries) @ encode_rows(model, batch.texts).T
-    scores = scores.masked_fill(torch.from_numpy(batch.excluded), -torch.inf)
+    scores = scores.masked_fill(torch.from_numpy(batch.is_excluded), -torch.inf)
     own_indices = torch.arange(len(scores))  # row i of the texts answers query i
     return (
         functional.cross_entropy(scores, own_indices)

@@ -5,7 +5,7 @@ python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes
 
 BAGS is the directory written by `pipeline.training.word_bags`; `table.npz` in the directory OUT gets the table in
 full precision. The most frequent words have a row each; all others share buckets by hash. The gradients are computed
-by hand, without a framework: there are few, and a batch touches few rows.
+by formulas in this module, without a framework, because there are few formulas, and a batch changes few rows.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ BUCKET_COUNT: Final = 16_384
 BLOCKS_PER_STEP: Final = 4
 # Factor of the cosines before the softmax.
 COSINE_SCALE: Final = 20.0
-# Initial learning rates of the vectors and of the log weights.
+# Initial learning rate of the vectors.
 VECTOR_LEARNING_RATE: Final = 0.12
+# Initial learning rate of the log weights.
 WEIGHT_LEARNING_RATE: Final = 0.05
 # Steps between two checkpoints, and between two lines of the log.
 CHECKPOINT_STEPS: Final = 50
-# Smooth inverse frequency: the initial weight of a row falls with the share of bags that have it. With this share it is
-# 0.7 of the weight of a rare row.
+# Smooth inverse frequency: the initial weight of a row falls with the share of bags that have the row. At this share,
+# the weight is 0.7 of the weight of a rare row.
 COMMON_SHARE: Final = 1e-3
 # Lower bound of divisors.
 TINY: Final = 1e-12
-# Queries of a repository in an evaluation, and the ranks that count (MRR@10).
+# Maximum number of queries of a repository in an evaluation.
 MAX_QUERIES: Final = 500
+# Number of ranks that count in an evaluation (MRR@10).
 RANK_DEPTH: Final = 10
 
 
@@ -67,7 +69,10 @@ class NotEnoughData(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Training parameters. `passes`: epochs. `blocks`: per step. `rate`: initial learning rate of the vectors."""
+    """Training parameters.
+
+    `passes`: number of epochs. `blocks`: blocks of changes per step. `rate`: initial learning rate of the vectors.
+    """
 
     passes: float
     seed: int
@@ -79,8 +84,8 @@ class Plan:
 class StaticTable:
     """Word table: a vector and a log weight per row. A text's vector is the normalized weighted sum of its rows.
 
-    `vector_squares` and `weight_squares`: sums of squared gradients, one per row, for Adagrad: the more a row was
-    moved, the lower its learning rate.
+    `vector_squares` and `weight_squares`: sums of squared gradients, one per row. Adagrad needs them to lower the
+    learning rate of a row the more the row was moved.
     """
 
     vectors: Floats
@@ -105,7 +110,7 @@ class StaticTable:
         return sums
 
     def update(self, rows: Ints, starts: Ints, gradients: Floats, rates: tuple[float, float]) -> None:
-        """Apply one Adagrad step for the gradients of the texts' sums. `rates`: for vectors, for weights."""
+        """Apply one Adagrad step. `gradients`: of the texts' sums. `rates`: learning rates of vectors and weights."""
         lengths = np.diff(np.append(starts, len(rows)))
         order = np.argsort(rows, kind="stable")
         texts = np.repeat(np.arange(len(starts)), lengths)[order]
@@ -137,7 +142,7 @@ def generate_unit_vectors(count: int, dimension: int, seed: int) -> Floats:
 
 def compute_initial_weights(dataset: StaticTrainingSet, row_count: int) -> Floats:
     """Return the initial log weight of each row: the rarer, the larger."""
-    share = np.bincount(dataset.bags.flat, minlength=row_count) / len(dataset.bags.ends)
+    share = np.bincount(dataset.bags.rows, minlength=row_count) / len(dataset.bags.ends)
     return (np.log(COMMON_SHARE / (COMMON_SHARE + share)) / 2).astype(np.float32)
 
 
@@ -205,14 +210,14 @@ def _run_step(
 
 
 def compute_contrastive_loss(
-    query_sums: Floats, text_sums: Floats, excluded: npt.NDArray[np.bool_]
+    query_sums: Floats, text_sums: Floats, is_excluded: npt.NDArray[np.bool_]
 ) -> tuple[float, Floats]:
-    """Return the symmetric contrastive loss and its gradients, those of the query sums before those of the text sums.
+    """Return the symmetric contrastive loss and its gradients: first those of the query sums, then of the text sums.
 
-    Text i answers query i. `excluded`, of shape (queries, texts): pairs that are not compared.
+    Text i answers query i. `is_excluded`, of shape (queries, texts), is True for pairs that are not compared.
     """
     (queries, query_lengths), (texts, text_lengths) = _normalize(query_sums), _normalize(text_sums)
-    scores: Floats = np.where(excluded, -np.inf, COSINE_SCALE * (queries @ texts.T))
+    scores: Floats = np.where(is_excluded, -np.inf, COSINE_SCALE * (queries @ texts.T))
     text_probabilities, query_probabilities = _softmax(scores, 1), _softmax(scores, 0)
     diagonal = np.arange(len(scores))
     log_likelihoods = np.log(text_probabilities[diagonal, diagonal]) + np.log(
@@ -236,7 +241,7 @@ def _normalize(sums: Floats) -> tuple[Floats, Floats]:
 
 
 def _compute_sum_gradients(gradients: Floats, units: Floats, lengths: Floats) -> Floats:
-    """Return the gradients of the sums, given those of the normalized sums."""
+    """Return the gradients of the sums. `gradients`: those of the normalized sums, `units`."""
     projection = np.einsum("nd,nd->n", gradients, units)[:, None]
     return np.asarray((gradients - projection * units) / lengths)
 
@@ -382,7 +387,7 @@ def main() -> None:
 
 
 def _copy_initial_vectors(vectors: Floats, vocabulary: Sequence[str], file: Path) -> None:
-    """Copy the file's vectors over the first components of the vectors of the same words."""
+    """Copy each vector in the file over the first components of the vector of the same word."""
     with np.load(file) as arrays:
         words, initial = arrays["words"].tobytes().decode().split("\n"), arrays["vectors"]
     initial_rows = {word: row for row, word in enumerate(words)}

@@ -37,16 +37,16 @@ logger = logging.getLogger(__name__)
 
 # Maximum number of commits to read of a repository.
 MAX_COMMITS: Final = 3_500
-# Hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file in one commit.
+# Maximum number of hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file.
 MAX_HUNKS: Final = 4
-# Shorter comments ("see above") fit many changes.
+# Minimum number of words of a comment. Shorter comments ("see above") fit many changes.
 MIN_COMMENT_WORDS: Final = 4
-# Characters read of each text: the beginning shows its topic.
+# Maximum number of characters to read of each text, because its beginning shows its topic.
 MAX_HUNK_CHARACTERS: Final = 8_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
 MAX_CHANGELOG_CHARACTERS: Final = 400
 
-# Start of a comment line. `#!` is none: it begins a shebang or an attribute of Rust.
+# Start of a comment line. `#!` begins a shebang or an attribute of Rust, and no comment.
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 
 
@@ -63,7 +63,7 @@ class BagKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WordBag:
-    """Distinct words of one text of a commit; `commit` is its number in the file."""
+    """Distinct words of one text of a commit. `commit`: number of the commit in the file."""
 
     commit: int
     kind: BagKind
@@ -148,38 +148,41 @@ def _split_comments(text: str) -> tuple[str, str]:
 
 
 def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
-    """Write bags as arrays: `words` in order of first appearance, and the word numbers of each bag."""
-    numbers: dict[str, int] = {}
-    flat: list[int] = []
+    """Write bags as the arrays of a `BagDataset`. Words are numbered in the order of their first appearance."""
+    number_by_word: dict[str, int] = {}
+    word_numbers: list[int] = []
     ends, commits, kinds = [], [], []
     for bag in bags:
-        flat += sorted(numbers.setdefault(word, len(numbers)) for word in sorted(bag.words))
-        ends.append(len(flat))
+        word_numbers += sorted(
+            number_by_word.setdefault(word, len(number_by_word)) for word in sorted(bag.words)
+        )
+        ends.append(len(word_numbers))
         commits.append(bag.commit)
         kinds.append(int(bag.kind))
-    partial = file.with_suffix(".npz.part")
-    with partial.open("wb") as stream:
+    partial_file = file.with_suffix(".npz.part")
+    with partial_file.open("wb") as stream:
         np.savez_compressed(
             stream,
-            words=np.frombuffer("\n".join(numbers).encode(), np.uint8),
-            flat=np.array(flat, np.uint32),
+            words=np.frombuffer("\n".join(number_by_word).encode(), np.uint8),
+            flat=np.array(word_numbers, np.uint32),
             ends=np.array(ends, np.int64),
             commits=np.array(commits, np.uint32),
             kinds=np.array(kinds, np.uint8),
         )
-    partial.replace(file)
+    partial_file.replace(file)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BagDataset:
     """Bags of one repository, as read from disk.
 
-    Bag i has the word numbers `flat[start:ends[i]]`, where `start` is `ends[i - 1]`, or 0 for the first bag. `words`:
-    word of each number. `commits` and `kinds`: commit number and BagKind of each bag.
+    `word_numbers`: numbers of the words of all bags; array `flat` of the file. The slice of bag i ends at `ends[i]`,
+    and starts at `ends[i - 1]`, or at 0 for the first bag. `words`: word of each number. `commits` and `kinds`: commit
+    number and BagKind of each bag.
     """
 
     words: list[str]
-    flat: npt.NDArray[np.uint32]
+    word_numbers: npt.NDArray[np.uint32]
     ends: npt.NDArray[np.int64]
     commits: npt.NDArray[np.uint32]
     kinds: npt.NDArray[np.uint8]

@@ -38,12 +38,12 @@ def test_build_batch(lists: Path) -> None:
         assert any(
             decode(dataset.get_change_tokens(negative))[:12] in texts[20 + row] for negative in negatives
         )
-        assert not batch.excluded[row, row]
+        assert not batch.is_excluded[row, row]
         if dataset.get_kind(index) is QueryKind.SENTENCE:
             assert "a peer that never answers" not in texts[row]
     commits = [dataset.get_commit(int(dataset.get_candidates(index)[0])) for index in indices.tolist()]
     for row, column in np.argwhere(np.equal.outer(commits, commits)):
-        assert batch.excluded[row, column] == (row != column)
+        assert batch.is_excluded[row, column] == (row != column)
 
 
 def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,11 @@ def test_bags_round_trip(repo: Repo, tmp_path: Path) -> None:
     bags = BagDataset.read(tmp_path / "small.npz")
     starts = np.concatenate([[0], bags.ends[:-1]])
     bags_from_disk = [
-        WordBag(int(commit), BagKind(kind), frozenset(bags.words[number] for number in bags.flat[start:end]))
+        WordBag(
+            int(commit),
+            BagKind(kind),
+            frozenset(bags.words[number] for number in bags.word_numbers[start:end]),
+        )
         for commit, kind, start, end in zip(bags.commits, bags.kinds, starts, bags.ends, strict=True)
     ]
     assert bags_from_disk == list(extract_bags(task))
