@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
 # Name of each encoder's vector space: model, and version after the last slash. Raise the version whenever the bundled
-# file or the preparation of its input changes. `component_versions` reads the part before the first slash.
+# file or the preparation of the texts changes. `component_versions` reads the part before the first slash.
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
@@ -113,8 +113,8 @@ class _Model:
 
         tokens = np.array([self.tokenizer.encode(sanitize_text(text)).ids], np.int64)
         (vectors,) = self.session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})
-        row: NDArray[np.float32] = vectors[0]
-        return row
+        vector: NDArray[np.float32] = vectors[0]
+        return vector
 
 
 def load_model() -> _Model:
@@ -157,7 +157,8 @@ def create_session(model: Path | bytes) -> InferenceSession:
     ort = load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The bundled graph is optimized already. The optimizations of the runtime slow it down: `pipeline.training.export`.
+    # The bundled graph is already optimized, and the runtime's optimizations slow it down: see the docstring of
+    # `pipeline.training.export`.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # The runtime would store a memory pattern for every length of text.
     options.enable_mem_pattern = False
@@ -190,6 +191,6 @@ def _describe_fault(file: Path, digest: str) -> str:
 
 def create_bundled_encoder(name: EncoderName) -> Encoder:
     """Create a bundled encoder, which runs on the CPU and loads its model at the first text."""
-    from pipeline.encoders.static import StaticEncoder  # imports this module
+    from pipeline.encoders.static import StaticEncoder  # here, because it imports this module
 
     return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()

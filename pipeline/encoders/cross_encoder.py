@@ -35,10 +35,11 @@ Result = TypeVar("Result")
 # Name and version of the model. Raise the version whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Maximum number of tokens of a pair, special tokens included; in training it was 112.
+# Maximum number of tokens of a pair, special tokens included. In training the maximum was 112.
 MAX_PAIR_TOKENS: Final = 128
-# Maximum number of tokens of the question and of the commit message. The change of the file gets the rest.
+# Maximum number of tokens of the question.
 MAX_QUESTION_TOKENS: Final = 32
+# Maximum number of tokens of the commit message. The change of the file gets the tokens that are left.
 MAX_MESSAGE_TOKENS: Final = 56
 SPECIAL_TOKENS: Final = 4  # [CLS] before the question and the text, [SEP] after each
 # Ids of BERT's [CLS] and [SEP].
@@ -91,7 +92,7 @@ class CrossEncoder:
         import numpy as np
 
         encoded_question = self._get_model().encode_question(question)
-        flag = interrupts.get_cancellation_flag()  # here, because it belongs to this thread
+        flag = interrupts.get_cancellation_flag()  # here, because the flag belongs to this thread
 
         def score(change: ChangeText) -> float:
             interrupts.check_cancelled(flag)
@@ -132,7 +133,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EncodedQuestion:
-    """Embedded question, to score changes for it.
+    """Question with the embeddings of its tokens, which scores changes.
 
     `embeddings`: array of shape (1, tokens, components).
     `token_budget`: number of tokens that the question leaves for message and change.

@@ -30,11 +30,12 @@ MAX_TOKENS: Final = 256
 # Added to the variance in layer normalizations, against a division by zero.
 EPSILON: Final = 1e-12
 
-# A channel is an outlier if its peak is more than this many times the median peak. Of 1.5, 2, 3 and 4, this ratio gave
-# vectors closest to those in FP32.
+# A channel is an outlier if its peak is more than this many times the median peak of all channels. Of the ratios 1.5,
+# 2, 3 and 4, this one gave the vectors closest to those in FP32.
 OUTLIER_RATIO: Final = 3.0
-# Number of random texts, and of tokens in each, that find the outlier channels. Real hunks have the same ones.
+# Number of random texts with which the outlier channels are found. Real hunks have the same outlier channels.
 PROBE_COUNT: Final = 40
+# Number of tokens in each random text.
 PROBE_TOKENS: Final = 128
 # Lowest token id of a random text. Lower ids are unused or stand for single characters.
 FIRST_PROBE_TOKEN: Final = 1_000
@@ -44,8 +45,9 @@ MAX_WEIGHT_CODE: Final = 63
 # Largest absolute int8 value of a word embedding.
 MAX_EMBEDDING_CODE: Final = 127
 
-# Domain and version of two operator sets: that of ONNX, and that of ONNX Runtime.
+# Domain and version of the operator set of ONNX.
 DEFAULT_DOMAIN: Final = ("", 18)
+# Domain and version of the operator set that only ONNX Runtime has.
 MICROSOFT: Final = ("com.microsoft", 1)
 
 
@@ -160,8 +162,8 @@ class QuantizedGraphBuilder:
     """Builder of the int8 graph. A method that adds nodes or a constant returns the name of the output or constant.
 
     `x` is the name of an input, and `name` the name of the weights and the output.
-    `divisors`: result of `compute_outlier_divisors`. The graph divides each input channel by its divisor and multiplies
-    its weights by it. An outlier channel would otherwise set the scale of all channels.
+    `divisors`: result of `compute_outlier_divisors`. The graph divides each input channel by its divisor, and its
+    weights are multiplied by the divisor. An outlier channel would otherwise set the scale of all channels.
     """
 
     weights: Weights
@@ -262,7 +264,7 @@ class QuantizedGraphBuilder:
         return self.add_layer_norm(out, f"{name}.output.LayerNorm")
 
     def add_sum_pool(self, x: str) -> str:
-        """Add the sum of the token vectors of each text. After normalization it equals the mean."""
+        """Add the sum of the token vectors of each text. Once normalized, it equals the normalized mean."""
         from onnx import TensorProto
 
         token_axis = self.add_constant("one", np.array([1], np.int64))

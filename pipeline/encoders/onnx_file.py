@@ -23,7 +23,8 @@ FLOAT32: Final = 1
 _DTYPES: Final[dict[int, Any]] = {FLOAT32: np.float32, 3: np.int8, 6: np.int32, 7: np.int64}
 _DATA_TYPES: Final = {np.dtype(dtype): data_type for data_type, dtype in _DTYPES.items()}
 
-# Field numbers in onnx.proto, of the fields that are read. A field that is only written has a comment in the code.
+# Numbers in onnx.proto of the fields that are read. The number of a field that is only written is in the code, with the
+# field's name as comment.
 _GRAPH: Final = 7  # of ModelProto
 _INITIALIZER: Final = 5  # of GraphProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
@@ -40,7 +41,7 @@ _IR_VERSION: Final = 9
 class Node:
     """Node of a graph: an operator with named inputs and one named output.
 
-    `domain`: operator set; empty for that of ONNX, `com.microsoft` for that of ONNX Runtime.
+    `domain`: operator set; empty for the operators of ONNX, `com.microsoft` for those that only ONNX Runtime has.
     """
 
     operator: str
@@ -109,7 +110,7 @@ def _iter_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(message: memoryview, offset: int) -> tuple[int, int]:
-    """Return the integer at an offset, and the offset after it. Each byte has 7 of its bits, the lowest ones first."""
+    """Return the integer at an offset, and the offset after it. Each byte has 7 bits of it, the lowest bits first."""
     value, shift = 0, 0
     while True:
         byte = message[offset]
@@ -171,7 +172,7 @@ def _encode_node(node: Node) -> bytes:
         [
             *(_encode_bytes(1, name.encode()) for name in node.inputs),  # input
             _encode_bytes(2, output),  # output
-            _encode_bytes(3, output),  # name: that of the output
+            _encode_bytes(3, output),  # name: the same as the output's
             _encode_bytes(4, node.operator.encode()),  # op_type
             *(_encode_bytes(5, attribute) for attribute in attributes),  # attribute
             *([_encode_bytes(7, node.domain.encode())] if node.domain else []),  # domain

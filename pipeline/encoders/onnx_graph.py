@@ -4,11 +4,11 @@
 - `TokenEmbeddings`: lookup of token embeddings in NumPy, for the FP32 encoder and the cross-encoder.
 - `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is computed from the bundled int8
   file, so nothing is downloaded. Token lookup and normalization are done in NumPy, so that every node runs on every
-  provider. The bytes of the model are the same on every machine, and their digest is checked.
+  execution provider. The bytes of the model are the same on every machine, and their digest is checked.
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
-  separately and the last layers together. The score combines four parts: MaxSim of the tokens before the last layers,
-  and after them (late interaction: Khattab and Zaharia, 2020), the cosine of the two mean vectors, and a dense layer
-  over the mean vectors.
+  separately and the last layers together. MaxSim is the weighted mean, over the question's tokens, of the best cosine
+  with a token of the text (late interaction: Khattab and Zaharia, 2020). The score combines MaxSim before the last
+  layers, MaxSim after them, the cosine of the two mean vectors, and a dense layer over the mean vectors.
 
 Import this module only to load a model: it imports NumPy, which most commands do not need.
 """
@@ -41,7 +41,7 @@ from pipeline.options import Precision
 ENCODER_FILE: Final = "minilm.onnx"
 # Version of ONNX's operators: the first one with LayerNormalization.
 OPSET: Final = 17
-# Tensors that have an older name in the file of the cross-encoder: that name -> name in this module.
+# Tensors with an older name in the file of the cross-encoder: name in the file -> name in this module.
 _OLD_NAMES: Final = {"telling.weight": "importance.weight", "telling.bias": "importance.bias"}
 # Added to the attention scores of padding tokens, so that the softmax gives them no weight.
 PADDING_BIAS: Final = np.float32(-10_000)
@@ -51,9 +51,9 @@ PADDING_BIAS: Final = np.float32(-10_000)
 class TransformerGraph(ABC):
     """Builder of a transformer graph. It has nodes and constants (`tensors`) in the order in which they were added.
 
-    A method that adds nodes returns the name of their output. In all methods, `x` is the name of an input, `name` the
-    prefix of the weights' names, and `label` the prefix of the nodes' names. A layer that is used twice has one `name`,
-    but two labels.
+    A method that adds nodes returns the name of their output. `x` is the name of an input. In a method that has a
+    parameter `label`, `name` is the prefix of the weights' names, and `label` the prefix of the nodes' names: a layer
+    that is used twice has one `name`, but two labels.
     `is_padded`: whether texts are padded. Then the graph adds its input `padding_bias` to the attention scores.
     """
 
@@ -180,8 +180,8 @@ class TokenEmbeddings:
 
     def look_up(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return an array of shape (texts, tokens, HIDDEN_SIZE). `tokens`: token ids, of shape (texts, tokens)."""
-        rows = self.table[tokens].astype(np.float32) * self.scales[tokens]
-        return rows + self.positions[: tokens.shape[1]]
+        embeddings = self.table[tokens].astype(np.float32) * self.scales[tokens]
+        return embeddings + self.positions[: tokens.shape[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def load_cross_encoder_weights(file: Path) -> Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _CrossEncoderGraph(TransformerGraph):
-    """Builder of the cross-encoder. `source`: tensors of its file. Besides those of the transformer layers, it has:
+    """Builder of the cross-encoder. `source`: tensors of its file. Besides the transformer layers, these are:
 
     - `layers`: number of layers. `apart`: number of layers that question and text pass separately
     - `side`: segment embeddings, added to all tokens of question and text before the joint layers
@@ -315,7 +315,7 @@ class _CrossEncoderGraph(TransformerGraph):
         return outputs
 
     def encode_jointly(self, inputs: Sequence[str]) -> list[str]:
-        """Add the other layers, which question and text pass together; return the outputs for both."""
+        """Add the last layers, which question and text pass together; return the output for each of them."""
         marked = [
             self.add_node("Add", [x, self.add_constant(f"{segment}.side", vector)], f"{segment}.marked")
             for x, segment, vector in zip(inputs, SEGMENTS, self.source["side"], strict=True)

@@ -2,7 +2,7 @@
 
 - `choose_provider`, `check_built_in`: provider for the requested hardware; check that ONNX Runtime was built with it.
 - `AcceleratedEncoder`: unquantized MiniLM, run in padded batches. The mean cosine between its vectors and those of the
-  CPU encoder is 0.998, so one index may have vectors of both.
+  CPU encoder is 0.998, so one index may have vectors of both encoders.
 - `ensure_fp32_model`: FP32 model file, written when it is missing or was changed.
 """
 
@@ -107,7 +107,7 @@ def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[s
     check_built_in(provider)
     ort = load_runtime()
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # fatal errors only: the others are raised
+    options.log_severity_level = 4  # only fatal errors, because the others are raised
     for name, size in dimensions.items():
         options.add_free_dimension_override_by_name(name, size)
     if provider != CPU:
@@ -124,7 +124,7 @@ def create_provider_session(provider: str, model: Path, *, dimensions: Mapping[s
         )
     except Exception as error:  # the runtime's errors have no common base class
         raise _build_unavailable_error(provider, str(error)) from error
-    # The session may leave the provider out without an error.
+    # The session may use another provider without raising an error.
     if (chosen_name := session.get_providers()[0]) != runtime_name:
         raise _build_unavailable_error(provider, f"it chose {chosen_name}")
     return session
@@ -219,8 +219,8 @@ class BatchShape:
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 64 texts of 256 tokens keep a GPU busy. Multiples of 32 tokens, because the runtime tunes itself for each length. The
-# shape changes vectors only by rounding.
+# 64 texts of 256 tokens keep a GPU busy. Texts are padded to multiples of 32 tokens, because the runtime tunes itself
+# for each length. The shape of a batch changes vectors only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),
     CUDA: BatchShape(64, 32),

@@ -31,8 +31,8 @@ STATIC_FILE: Final = "static.npz"
 class Lexicon:
     """Mapping of words to rows of the table.
 
-    `word_rows`: row of each word of the vocabulary. `bucket_count`: number of hash buckets, a power of 2. Their rows
-    follow those of the vocabulary.
+    `word_rows`: row of each word of the vocabulary. `bucket_count`: number of hash buckets, a power of 2. The rows of
+    the buckets follow those of the vocabulary.
     """
 
     word_rows: Mapping[str, int]
@@ -52,7 +52,7 @@ class Lexicon:
     def _get_bucket_rows(self, word: str) -> tuple[int, int]:
         """Return the rows of the two hash buckets of a word outside the vocabulary.
 
-        The lower and the upper half of its CRC-32 select them.
+        The lower half of the word's CRC-32 selects the first bucket, the upper half the second.
         """
         checksum, mask = zlib.crc32(word.encode()), self.bucket_count - 1
         first_bucket_row = len(self.word_rows)
@@ -72,7 +72,11 @@ class EmbeddingTable:
 
     @classmethod
     def load(cls, file: Path) -> EmbeddingTable:
-        """Load the table from an `.npz` file. Its array `words` has a word per line; `steps` has the codes."""
+        """Load the table from an `.npz` file.
+
+        The file has three arrays: `words`, the bytes of a text with one word of the vocabulary per line; `steps`, the
+        codes; and `scales`.
+        """
         import numpy as np
 
         with file.open("rb") as stream, np.load(stream) as arrays:
