@@ -1,4 +1,7 @@
-"""Tree-sitter parsers and symbol queries of seven grammars, each loaded once per process."""
+"""Tree-sitter parsers and symbol queries of seven grammars, each loaded once per process.
+
+A symbol query (`queries/*.scm`) finds the nodes of a syntax tree that define a symbol.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,10 @@ GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 # because the node of a comment after a statement depends on parser state (express: 11 of 10,000 parses differed).
 INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
-# Limit on the steps of a parse; a step is a hundred operations. Of 3,500 files of four histories the slowest took 0.022
-# steps per byte. Input that is not code takes ten and more.
+# Limit on the steps of a parse, per byte of source; a step is a hundred operations. The slowest of 3,500 files of four
+# histories took 0.022 steps per byte. Input that is not code takes ten steps per byte, and more.
 STEPS_PER_BYTE: Final = 0.2
+# Steps that every parse may take in addition, for short files.
 MIN_STEPS: Final = 100
 
 # Query files of a grammar, in order; by default the file with its name. TSX differs from TypeScript only in casts.
@@ -38,11 +42,12 @@ QUERIES_BY_GRAMMAR: Final = {
     "tsx": ("ecmascript", "typescript"),
 }
 
-# Types of nodes that contain the rest of a chained assignment.
+# Types of nodes whose last child is the rest of a chained assignment, such as `first = second = function () {}`.
 CHAIN_NODES: Final = frozenset({"variable_declarator", "assignment_expression", "parenthesized_expression"})
 
-# Kinds of the values of chained assignments and of arguments in JavaScript.
-KIND_BY_VALUE: Final = {
+# Kind of the symbol that a function or class of JavaScript defines as the value at the end of a chained assignment, or
+# as an argument of a call. The key is the type of its node.
+KIND_BY_VALUE_TYPE: Final = {
     "arrow_function": "function",
     "function_expression": "function",
     "generator_function": "function",
@@ -53,13 +58,17 @@ KIND_BY_VALUE: Final = {
 class Match(NamedTuple):
     """Match of a symbol query: a definition, or a decorator or comment that may precede one (kind `prefix`).
 
-    A match of the kind `property` is a definition only if the function `second_name` defines properties.
+    `second_name`: None, or a second name that the query captures. Its meaning depends on the kind of the match:
+
+    - `impl`: the trait in `impl Trait for Type`
+    - `property`: the called function. The match is a definition only if this function defines properties
+      (`PROPERTY_FUNCTIONS` in `symbols`)
+    - other kinds: the own name of an assigned function or class, such as `create` in `exports = function create() {}`
     """
 
     node: Node
     kind: str
     name: Node | None
-    # Trait of `impl Trait for Type`, own name of an assigned function or class, or function that defines a property.
     second_name: Node | None
 
 
@@ -98,12 +107,15 @@ class Grammar:
             # tree_sitter raises ValueError when `stop` ends the parse.
             return None
         finally:
-            # Only a parse with a read function can be stopped, but tree_sitter 0.26.1 never frees the buffers from it.
+            # Only a parse that calls `read` can be stopped. tree_sitter 0.26.1 never frees what `read` returns.
             for view in views.values():
                 view.release()
 
     def find_matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
-        """Yield the matches in the order of the query's patterns. `rows`: only those that intersect (first, last)."""
+        """Yield the matches in the order of the query's patterns.
+
+        `rows`: (first, last). Only matches that intersect these rows are yielded; None for all matches.
+        """
         cursor = QueryCursor(self.query)
         if rows is not None:
             cursor.set_point_range((rows[0], 0), (rows[1] + 1, 0))
@@ -141,9 +153,9 @@ def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
 
 
 def _resolve_kind(match: Match) -> Match | None:
-    """Return the match of a chained assignment or an argument with the kind of its value; None if it is no symbol.
+    """Return the match with the kind of its value if it is a chained assignment or an argument, else unchanged.
 
-    Return other matches unchanged.
+    None if the value defines no symbol.
     """
     value = match.node
     if match.kind == "chain":
@@ -153,12 +165,12 @@ def _resolve_kind(match: Match) -> Match | None:
         return match
     elif value.parent is None or value.parent.type != "arguments":
         return None
-    kind = KIND_BY_VALUE.get(value.type)
+    kind = KIND_BY_VALUE_TYPE.get(value.type)
     return match._replace(kind=kind, second_name=value.child_by_field_name("name")) if kind else None
 
 
 def _build_match(captures: dict[str, list[Node]]) -> Match:
-    """Return the match with these captures, which are `name`, `second`, and one that has the kind as its name."""
+    """Return the match with these captures: `name`, `second`, and the defining node under the kind of the match."""
     names, second_names = captures.pop("name", None), captures.pop("second", None)
     kind, (node,) = captures.popitem()
     return Match(node, kind, names[0] if names else None, second_names[0] if second_names else None)

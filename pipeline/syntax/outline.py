@@ -12,7 +12,7 @@ from pipeline.syntax.grammars import Grammar, Node, load_grammar_for_path
 from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, find_definitions, get_last_row
 from pipeline.syntax.trees import FileContent, parse_version
 
-# Maximum number of siblings to list before a symbol, and after it, because a chunk may have a thousand symbols.
+# Maximum number of siblings (other symbols of its chunk) to list before a symbol, and after it: a chunk may have 1,000.
 MAX_SIBLINGS: Final = 50
 # Token budget of a chunk.
 CHUNK_TOKENS: Final = 500
@@ -37,7 +37,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive syntax nodes of a file. Lines count from 1 and are inclusive. `tokens`: estimated number."""
+    """Consecutive syntax nodes of a file. Lines count from 1 and are inclusive. `tokens`: estimated token count."""
 
     start_line: int
     end_line: int
@@ -89,7 +89,7 @@ class TokenBudget:
 
 
 def parse_outline(source: bytes, grammar: Grammar) -> Outline:
-    """Return the symbols and chunks of a file; none if it is not parsable (`parse_version`)."""
+    """Return the symbols and chunks of a file; both empty if the file is not parsable (`parse_version`)."""
     version = parse_version(source, grammar)
     if version is None:
         return Outline((), ())
@@ -103,7 +103,7 @@ def parse_outline(source: bytes, grammar: Grammar) -> Outline:
 
 
 def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
-    """Return the symbols of a file; None if it has no grammar or is not parsable (`parse_version`)."""
+    """Return the symbols of a file; None if its language has no grammar, or it is not parsable (`parse_version`)."""
     grammar = load_grammar_for_path(path)
     version = parse_version(source, grammar) if grammar else None
     if version is None:
@@ -135,7 +135,7 @@ def _iter_spans(
     root: Node, definitions: Sequence[Definition], budget: TokenBudget
 ) -> Iterator[ChunkSpan | None]:
     """Yield the spans to merge into chunks, in order. None separates spans that must not be merged."""
-    nested = _NestedSymbols(definitions)
+    nested_symbols = _NestedSymbols(definitions)
     stack: list[Node | None] = [*reversed(root.children)]  # None ends a split node
     prefix: Node | None = None
     while stack:
@@ -144,10 +144,10 @@ def _iter_spans(
             yield None
         elif node.type in PREFIX_NODES:
             prefix = prefix or node
-        elif budget.fits(node.start_byte, node.end_byte) or not nested.can_split(node):
+        elif budget.fits(node.start_byte, node.end_byte) or not nested_symbols.can_split(node):
             yield _build_span(prefix or node, node)
             prefix = None
-        elif nested.mark_split(node):
+        elif nested_symbols.mark_split(node):
             yield None
             stack += [None, *reversed(node.children)]
         else:
@@ -170,9 +170,9 @@ class _NestedSymbols:
         return has_inner and (own_index is None or self._definitions[own_index].kind not in CALLABLE_KINDS)
 
     def mark_split(self, node: Node) -> bool:
-        """Record that the symbol of a node is split. Return False if the node has none, or if it was recorded before.
+        """Record that the symbol of a node is split. Return False if there is no symbol, or it was recorded before.
 
-        Only the outermost node of a symbol is recorded. A class body ends at the same byte as its class, so
+        So this is True only for the outermost node of a symbol. A class body ends at the same byte as its class, and
         `_find_own_symbol` returns the class for both.
         """
         own_index = self._find_own_symbol(node)
@@ -182,7 +182,7 @@ class _NestedSymbols:
         return True
 
     def _find_own_symbol(self, node: Node) -> int | None:
-        """Return the index of the last symbol that starts at or before a node and ends with it; None without one."""
+        """Return the index of the last symbol that starts at or before a node and ends where the node ends, or None."""
         index = bisect_right(self._starts, node.start_byte) - 1
         while index >= 0 and self._definitions[index].end_byte != node.end_byte:
             index -= 1

@@ -2,8 +2,8 @@
 
 A hunk touches a symbol if a changed line is in it, but in no symbol nested in it: a changed method does not touch its
 class. Added lines are looked up in the new version of the file, removed lines in the old one. Blank lines count only if
-no other line changed. The symbol is named by git's hunk header instead, the text after `@@`, if the symbol of a changed
-line has a syntax error. The same holds for a changed line in no symbol, if the file has a syntax error.
+no other line changed. If the symbol of a changed line has a syntax error, git's hunk header, the text after `@@`, names
+the symbol instead. The hunk header also counts for a changed line in no symbol if the file has a syntax error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
     "variable_declarator",
 }
 
-# Kinds of symbols that are functions. In JavaScript, a call defines a `property`, such as a getter, by a function.
+# Kinds of symbols that are functions. A `property`, such as a getter, is a function that a call in JavaScript defines.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
 
 # Functions of JavaScript that define a property.
@@ -79,7 +79,7 @@ class Definition(NamedTuple):
     is_error_free: bool  # whether there is no syntax error in it
 
     @property
-    def span(self) -> tuple[int, int]:
+    def byte_range(self) -> tuple[int, int]:
         """First byte, and the byte after the last one."""
         return self.start_byte, self.end_byte
 
@@ -150,7 +150,7 @@ class _LineSymbols:
     is_uncertain: bool
 
 
-# Result for a part without such lines.
+# Result for a part without added lines, or without removed lines.
 _NO_LINES: Final = _LineSymbols((), is_uncertain=False)
 
 # Result if the version of the file is not parsable.
@@ -201,7 +201,7 @@ class TouchedSymbolFinder:
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
     """Return the symbols of a file in source order, parents before children.
 
-    `rows`: (first, last). Only symbols that, with the comments above them, intersect these rows; None for all.
+    `rows`: (first, last). Only symbols that, with the comments above them, intersect these rows; None for all symbols.
     """
     root, grammar = version.tree.root_node, version.grammar
     # A decorator or comment in the rows may belong to a definition below them.
@@ -220,7 +220,7 @@ def find_touched_symbols(
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the parts of a hunk touch.
 
-    First come those of the new version in source order, then those of the old version, then those of hunk headers.
+    First come symbols of the new version in source order, then of the old version, and then those of hunk headers.
     `old`, `new`: None if the version is not needed or not parsable.
     """
     added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
@@ -332,15 +332,15 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
 
 
 def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
-    """Return whether a definition that starts before a span encloses it. Names of a chained assignment do not."""
-    is_chained = definition.span == (span.first.start_byte, span.statement.end_byte)
+    """Return whether a definition that starts before a span encloses it. Chained names do not enclose each other."""
+    is_chained = definition.byte_range == (span.first.start_byte, span.statement.end_byte)
     return definition.end_byte > span.first.start_byte and not is_chained
 
 
 def _get_kind(span: _DefinitionSpan, outer: Sequence[Definition], version: Version) -> str | None:
-    """Return the kind of a symbol; None if it is no symbol. `outer`: definitions that enclose it, innermost last.
+    """Return the kind of a span's symbol; None if it is no symbol. `outer`: enclosing definitions, innermost last.
 
-    A function in a class is a method. A local function is no symbol in some grammars, nor is the value of a property.
+    A function in a class is a method. The value of a property is no symbol, nor is a local function in some grammars.
     """
     kind, callee = span.match.kind, span.match.second_name
     if kind == "property" and callee and _get_text(callee, version.content) not in PROPERTY_FUNCTIONS:
@@ -413,8 +413,8 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
     rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
     definitions = find_definitions(version, (rows[0], rows[-1]))
     owner_indices = _find_innermost(definitions, rows)
-    spans = {definitions[index].span for index in owner_indices if index >= 0}
-    owners = [definition for definition in definitions if definition.span in spans]
+    owner_ranges = {definitions[index].byte_range for index in owner_indices if index >= 0}
+    owners = [definition for definition in definitions if definition.byte_range in owner_ranges]
     error_free_owners = [owner for owner in owners if owner.is_error_free]
     has_lines_outside = -1 in owner_indices
     return _LineSymbols(
@@ -425,7 +425,7 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
 
 
 def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
-    """Return the rows that are not blank; all if all are blank. A blank line between methods belongs to neither."""
+    """Return the rows that are not blank, or all if all are blank. A blank line between methods belongs to neither."""
     lines = content.get_rows(rows[0], rows[-1])
     return [row for row in rows if lines[row - rows[0]].strip()] or rows
 
@@ -435,15 +435,15 @@ def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> l
 
     `rows`: ascending.
     """
-    owners = [-1] * len(rows)
+    owner_indices = [-1] * len(rows)
     single_line_indices = set()
     for index, definition in enumerate(definitions):
         first, last = bisect_left(rows, definition.lead_row), bisect_right(rows, definition.last_row)
-        owners[first:last] = [index] * (last - first)
+        owner_indices[first:last] = [index] * (last - first)
         # If a line has several definitions, each counts, although only the last one owns the row.
         if first < last and definition.first_row == definition.last_row:
             single_line_indices.add(index)
-    return sorted(single_line_indices.union(owners))
+    return sorted(single_line_indices.union(owner_indices))
 
 
 def _build_touched_symbol(definition: Definition) -> TouchedSymbol:

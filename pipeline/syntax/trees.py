@@ -29,8 +29,8 @@ MAX_LINE_BYTES: Final = 20_000
 # time.
 MAX_ERROR_CHILDREN: Final = 5_000
 
-# Size of the largest change that is parsed without a limit on steps. Checking the limit takes a sixth of the time of a
-# parse, and none of 1,800 random changes of this size reached it.
+# Size of the largest change that is parsed without a limit on steps, because checking the limit takes a sixth of the
+# time of a parse. None of 1,800 random changes of this size would have reached the limit.
 SMALL_EDIT_BYTES: Final = 4_000
 
 # Number of bytes before an edit in which `extend_edits_back` looks for a non-blank character.
@@ -42,7 +42,7 @@ MAX_CACHED_BYTES: Final = 1_000_000
 # as the tree of 10 bytes of source.
 MIN_ENTRY_BYTES: Final = 10
 
-# Number of paths without a cached version that may stay until all of them are deleted at once.
+# Number of paths without a cached version that the cache may still list. Beyond it, all such paths are deleted at once.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -171,9 +171,9 @@ class VersionCache:
         self._last_key_by_path: dict[str, tuple[str, str]] = {}
 
     def get(self, path: str, blob: str, grammar: Grammar, blobs: ContentSource) -> Version | None:
-        """Return the version of a blob: cached, else parsed from the version stored last for the path, else in full.
+        """Return the version of a blob; None if the file is not parsable.
 
-        None if the file is not parsable.
+        It comes from the cache, or is parsed from the version stored last for the path, or else is parsed in full.
         """
         key = (grammar.name, blob)
         if key in self._versions:
@@ -192,7 +192,8 @@ class VersionCache:
     ) -> Version | None:
         """Return the version of a blob; None if the file is not parsable.
 
-        If the previous version is cached, the blob is parsed from it, and it is evicted.
+        If the previous version is cached and the grammar allows it, the blob is parsed from the previous version, which
+        is then evicted.
         """
         old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
         old_version = self._versions.get(old_key)
@@ -223,14 +224,14 @@ class VersionCache:
 def parse_version(source: bytes, grammar: Grammar) -> Version | None:
     """Parse a file. Return None if it is not parsable.
 
-    That is: it exceeds `is_within_size_limits`, has too many syntax errors, or takes too many steps to parse.
+    A file is not parsable if it is not `is_within_size_limits`, has too many syntax errors, or takes too many steps.
     """
     content = FileContent(source)
     return _parse_from_scratch(content, grammar) if is_within_size_limits(content) else None
 
 
 def is_within_size_limits(content: FileContent) -> bool:
-    """Return whether size and longest line are at most MAX_PARSED_BYTES and MAX_LINE_BYTES."""
+    """Return whether a file has at most MAX_PARSED_BYTES, and each of its lines at most MAX_LINE_BYTES."""
     size = len(content.source)
     return size <= MAX_PARSED_BYTES and (size <= MAX_LINE_BYTES or content.max_line_bytes <= MAX_LINE_BYTES)
 
@@ -346,7 +347,7 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # Lines count from 1, rows from 0. If a part has no lines, its start is the line before it, so already the row.
+    # Lines count from 1, rows from 0. For a side without lines, the start is the line before the part: already the row.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     # Context lines before the first change and after the last. Without changed lines, all lines of a side are context.
@@ -367,7 +368,7 @@ def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
 
 
 def _move_back(content: FileContent, position: Position, bytes_back: int, rows_back: int) -> Position:
-    """Return the position that is `bytes_back` bytes before another one, `rows_back` rows above it."""
+    """Return the position that is `bytes_back` bytes before a position, and thereby `rows_back` rows above it."""
     byte, row = position.byte - bytes_back, position.row_column[0] - rows_back
     return Position(byte, (row, byte - content.get_row_start(row).byte))
 
