@@ -3,8 +3,8 @@
 Attributes come from files in the work tree, at HEAD and in the git directory, and from the user's file.
 
 libgit2 waits forever for a pipe in place of an attributes file, and takes time that is exponential in the number of `*`
-of a pattern. Such files are unusable here: a path to which one of them applies has no attributes. A path with more than
-MAX_LEVELS directories has none either.
+of a pattern. So a pipe, and a file with a pattern that has too many `*`, count as unusable: paths to which such a file
+applies have no attributes. Paths with more than MAX_LEVELS directories have no attributes either.
 
 Globs of `.lineageignore` and of branches become regular expressions for RE2, which matches in time linear in the length
 of the name.
@@ -28,13 +28,13 @@ from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import MAX_TEXT_BYTES, blocks_git, read_or_empty
 
 FILE_NAME: Final = ".gitattributes"
-# A run of `*`.
+# Matches a run of `*`.
 STARS: Final = re.compile(rb"\*+")
-# Maximum number of runs of `*` in a pattern. For a name of length L, matching N times `*` takes time L ** N; so does
-# matching N times `**` for a path of L levels. The patterns of 75 repositories have at most two.
+# Maximum number of runs of `*` in a pattern. Matching N times `*` against a name of length L takes time L ** N, and so
+# does matching N times `**` against a path of L levels. The patterns of 75 repositories have at most two runs.
 MAX_STARS: Final = 3
-# Maximum number of directories of a path. libgit2 looks up the attributes file of each from the root, in 9 s for 2,500
-# directories. git itself reads at most 2,048.
+# Maximum number of directories of a path. libgit2 looks up the attributes file of each directory from the root, which
+# took 9 s for 2,500 directories. git itself reads at most 2,048 levels of directories.
 MAX_LEVELS: Final = 1_000
 # Maximum number of entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
@@ -44,7 +44,8 @@ MAX_PATTERN_CHARACTERS: Final = 4_096
 # Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
 MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
-# Content of each POSIX class in a regular expression. As in git: ASCII only, and no bracket expression matches `/`.
+# Characters of each POSIX class, written for the brackets of a regular expression. As in git, they are ASCII, without
+# `/`, because no bracket expression matches `/`.
 POSIX_CLASSES: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -63,18 +64,18 @@ POSIX_CLASSES: Final = {
 _ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
-# Parts of a glob; an opening bracket or a backslash by itself makes it invalid. The lookahead keeps the items from
-# being matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
+# Matches a part of a glob. An unclosed bracket or a final backslash makes the glob invalid. The lookahead prevents that
+# the items are matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
 GLOB_PART: Final = re.compile(
     rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
     r"|\\(?P<escaped>.)|(?P<other>\[.*|.)",
     re.DOTALL,
 )
 
-# Stands for `/` in a bracket expression, where it separates no directories. No path contains this character.
+# Placeholder for `/` in a bracket expression, where `/` separates no directories. No path contains this character.
 BRACKET_SLASH: Final = "\0"
 
-# Parts of a pattern of names: `**` in place of directories or of the rest of the name; or a part of a glob.
+# Matches a part of a pattern of names: `**` in place of directories or of the rest of the name, or a part of a glob.
 NAME_PART: Final = re.compile(
     rf"(?P<directories>(?<=/)\*\*+/)|(?P<any>(?<=/)\*\*+(?=\\/|\Z))|{GLOB_PART.pattern}", re.DOTALL
 )
@@ -107,7 +108,7 @@ class AttributeReader:
 
         None if no attributes file specifies it, or if one that applies to the path is unusable.
         """
-        if not self._is_usable(path if isinstance(path, str) else decode_path(path)):
+        if not self._has_usable_attributes(path if isinstance(path, str) else decode_path(path)):
             return None
         try:
             return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
@@ -115,7 +116,7 @@ class AttributeReader:
             return None
 
     def find_diff_path(self, path: bytes) -> str:
-        """Return the path to give libgit2 for a diff of a file: the file's path; empty if it has no `diff` attribute.
+        """Return the path to give libgit2 for a diff of a file: the file's own, or empty without a `diff` attribute.
 
         For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory.
         """
@@ -123,7 +124,7 @@ class AttributeReader:
         if diff_path is None:
             name = decode_path(path)
             # Without flags, like libgit2's own lookup in a diff.
-            has_attribute = self._is_usable(name) and self._git.get_attr(name, "diff") is not None
+            has_attribute = self._has_usable_attributes(name) and self._git.get_attr(name, "diff") is not None
             self._diff_paths[path] = diff_path = name if has_attribute else ""
         return diff_path
 
@@ -135,7 +136,7 @@ class AttributeReader:
     def _has_usable_local_files(self) -> bool:
         return not any(map(_is_unusable, self._local_files))
 
-    def _is_usable(self, path: str) -> bool:
+    def _has_usable_attributes(self, path: str) -> bool:
         """Return whether all attributes files that apply to a path are usable, and the path has at most MAX_LEVELS."""
         directory = path.rpartition("/")[0]
         is_usable = self._usable_directories.get(directory)
@@ -211,7 +212,7 @@ class NamePattern:
 
 
 def mask_bracket_slashes(pattern: str) -> str:
-    """Replace each `/` in a bracket expression, where it separates no directories and matches nothing."""
+    """Replace each `/` in a bracket expression by BRACKET_SLASH: there, `/` separates no directories."""
     return GLOB_PART.sub(
         lambda part: part[0].replace("/", BRACKET_SLASH) if part["items"] else part[0], pattern
     )
@@ -224,7 +225,7 @@ def _translate_name_part(part: re.Match[str]) -> str:
 
 
 def translate_part(part: re.Match[str]) -> str:
-    """Return the regular expression of a match of GLOB_PART. Raises ValueError for an invalid one."""
+    """Return the regular expression of a match of GLOB_PART. Raises ValueError if the part makes the glob invalid."""
     if part["items"]:
         ranges = "".join(_translate_bracket_item(item) for item in BRACKET_ITEM.finditer(part["items"]))
         return f"[^/{ranges}]" if part["negation"] else f"[{ranges}]"

@@ -15,16 +15,16 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode_changed", 
 
 # git's default threshold for a rename, in percent of equal content.
 RENAME_SIMILARITY: Final = 50
-# git's `diff.renameLimit`. A commit can have more (deleted, added) pairs of files than the square of this. Then only
-# files with equal content are paired.
+# git's default for `diff.renameLimit`. If a commit has more (deleted, added) pairs of files than the square of this
+# number, only files with equal content are paired.
 RENAME_LIMIT: Final = 1000
 # Larger files are paired only by equal content, because comparing two files reads both completely. This does not affect
 # the other files of the commit.
 MAX_RENAME_BYTES: Final = 16 << 20
 # Number of lines that libgit2 compares of a file: those with the 127 lowest and the 127 highest hashes. Similar lines
-# have similar hashes, so in a longer file these can be just the changed lines.
+# have similar hashes, so in a longer file the compared lines can be just the changed ones.
 MAX_SAMPLED_LINES: Final = 254
-# Limit on comparing all lines, as the sum of the sizes of the larger file of each pair. Above it, no pair is compared.
+# Limit on comparing all lines. If the sizes of the larger files of all pairs add up to more, no pair is compared.
 MAX_COMPARED_BYTES: Final = 4 << 20
 
 # A file is binary for git if one of this many bytes at its start is NUL.
@@ -39,18 +39,18 @@ SUBMODULE_MODE: Final = 0o160000
 class FileChange:
     """Change of one path."""
 
-    patch_index: int  # position of its patch in the diff of libgit2; NO_PATCH_INDEX if it is not there
-    path: bytes  # after the change; of a deletion, before it
-    old_path: bytes | None  # before a rename; None for other changes
+    patch_index: int  # position of the change's patch in libgit2's diff; NO_PATCH_INDEX if that diff lacks it
+    path: bytes  # path after the change; for a deletion, before it
+    old_path: bytes | None  # path before a rename; None for other changes
     kind: ChangeKind
-    old_mode: int  # 0 of an addition
-    new_mode: int  # 0 of a deletion
-    old_blob: str | None  # None of an addition; of a submodule, its commit
-    new_blob: str | None  # None of a deletion; of a submodule, its commit
+    old_mode: int  # mode before the change; 0 for an addition
+    new_mode: int  # mode after the change; 0 for a deletion
+    old_blob: str | None  # blob, or commit of a submodule, before the change; None for an addition
+    new_blob: str | None  # blob, or commit of a submodule, after the change; None for a deletion
 
     @property
     def mode(self) -> int:
-        """Mode after the change; of a deletion, before it."""
+        """Mode after the change; for a deletion, before it."""
         return self.new_mode or self.old_mode
 
     @property
@@ -88,8 +88,8 @@ class RawPatch(NamedTuple):
     """Patch of one change as libgit2 writes it."""
 
     data: bytes  # file header lines, then `@@` parts
-    added: int  # lines added
-    removed: int  # lines removed
+    added: int  # number of added lines
+    removed: int  # number of removed lines
     is_binary: bool
 
 
@@ -156,9 +156,9 @@ def pair_exact_renames(changes: Sequence[FileChange]) -> list[FileChange]:
 def pair_long_renames(
     changes: Sequence[FileChange], read_size: Callable[[str], int], read_content: Callable[[str], bytes]
 ) -> list[FileChange]:
-    """Turn deleted and added paths of similar content into renames, where libgit2 compared only some lines.
+    """Turn deleted and added paths of similar content into renames, if libgit2 compared only some of their lines.
 
-    The most similar files are paired first. Above MAX_COMPARED_BYTES, the changes are returned as they are.
+    The most similar files are paired first. Above MAX_COMPARED_BYTES, the changes are returned unchanged.
     `read_size`, `read_content`: return the size and the content of a blob.
     """
     deletions, additions = (
@@ -171,10 +171,11 @@ def pair_long_renames(
     )
     larger_sizes: dict[tuple[FileChange, FileChange], int] = {}
     total_bytes = 0
-    for (deletion, old_size), (addition, size) in product(deletions.items(), additions.items()):
-        if 100 * min(old_size, size) >= RENAME_SIMILARITY * max(old_size, size):
-            larger_sizes[deletion, addition] = max(old_size, size)
-            total_bytes += max(old_size, size)
+    for (deletion, old_size), (addition, new_size) in product(deletions.items(), additions.items()):
+        larger_size = max(old_size, new_size)
+        if 100 * min(old_size, new_size) >= RENAME_SIMILARITY * larger_size:
+            larger_sizes[deletion, addition] = larger_size
+            total_bytes += larger_size
             if total_bytes > MAX_COMPARED_BYTES:
                 return list(changes)
 

@@ -4,7 +4,7 @@ The filters tell git which commits did not change a file, mostly without reading
 times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms (median) on four histories of 4,600 to 6,300 commits. For
 these histories, writing the file took 0.4 to 1.3 s, and its size was 0.4 to 0.6 MB. The repository does not change.
 
-git does not verify the file: with a damaged one it fails, or walks a wrong history. So the checksum at the end of the
+git does not verify the file. With a damaged file, git fails or walks a wrong history. So the checksum at the end of the
 file is verified here before the first use.
 
 `sort_newest_first` lists no commit before its descendant. The file has a corrected date of each commit: the committer
@@ -49,16 +49,16 @@ from pipeline.git.repository import Repository
 STALE_AFTER_COMMITS: Final = 200
 # File with the SHA of the HEAD that the graph was written for.
 TIP_FILE: Final = "tip"
-# Content of that file, unless it is damaged.
+# Matches the content of the tip file, unless the file is damaged.
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Length of the checksum at the end of the graph file: the SHA-1 of all bytes before it.
 CHECKSUM_BYTES: Final = 20
-# Age at which git's lock file is deleted: a killed git leaves one, and every later run would fail silently. Writing the
-# graph of the largest histories takes minutes.
+# Age at which git's lock file is deleted, because a killed git leaves the file behind, and every later run would fail
+# silently. Writing the graph of the largest histories takes minutes.
 STALE_LOCK_SECONDS: Final = 3_600
 LOCK_FILE: Final = "commit-graph.lock"
-# Timeouts for writing the graph of histories with up to this number of commits, and of larger ones. A damaged history
-# can make git run forever. Writing took 0.25 ms a commit; the limits allow ten times that.
+# Writing the graph may take SMALL_HISTORY_SECONDS for up to this number of commits, and MAX_SECONDS for more, because a
+# damaged history can make git run forever. It took 0.25 ms a commit; the limits allow ten times that.
 SMALL_HISTORY_COMMITS: Final = 20_000
 SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
@@ -75,7 +75,8 @@ MAX_MISSING_COMMITS: Final = 400
 HASH_BYTES: Final = 20  # SHA-1, like everywhere in this package
 # Bits of the committer date in the 64-bit number that also has the generation number.
 DATE_MASK: Final = (1 << 34) - 1
-# Flag of an offset that does not fit into 31 bits. The other bits are its position in the list of large offsets.
+# Flag for an offset, the seconds from a date to its corrected date, that does not fit into 31 bits. The other bits are
+# then its position in the list of large offsets.
 LARGE_OFFSET: Final = 1 << 31
 
 
@@ -169,7 +170,7 @@ def _get_timeout_seconds(git: GitProgram, head: str) -> float:
         count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
     except GitTimeout:
         return MAX_SECONDS
-    # No output means that the history is damaged. git will not write a graph of it, so wait the shorter time.
+    # No output means that the history is damaged. git will not write a graph of it, so use the shorter timeout.
     return MAX_SECONDS if int(count or 0) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
 
 
@@ -231,7 +232,7 @@ def list_settings(repository: Repository) -> list[tuple[str, str]]:
 
 def _query_config(git: GitProgram, *options: str) -> list[str]:
     """Return the entries that `git config` prints. Raises UnreadableGitConfig."""
-    # By git, because libgit2 does not follow every form of `include`.
+    # git reads the settings, because libgit2 does not follow every form of `include`.
     output = git.run("config", "--includes", "-z", *options)
     if output.exit_code not in (0, 1):  # 1: no such setting
         raise UnreadableGitConfig(output.stderr)
@@ -294,18 +295,18 @@ def _find_descendants(shas: Sequence[str], history: Iterable[bytes]) -> dict[str
     """
     bits = {sha.encode(): 1 << position for position, sha in enumerate(shas)}
     descendants: dict[str, int] = {}
-    # Bits of the commits among `shas` that reach a commit, for each parent that is not read yet.
-    pending: dict[bytes, int] = {}
+    # For each parent that is not read yet: the bits of the commits among `shas` that reach it.
+    pending_bits: dict[bytes, int] = {}
     for line in history:
         sha, *parents = line.split()
-        reaching = pending.pop(sha, 0)
+        reaching_bits = pending_bits.pop(sha, 0)
         if sha in bits:
-            descendants[sha.decode()] = reaching
-            reaching |= bits[sha]
+            descendants[sha.decode()] = reaching_bits
+            reaching_bits |= bits[sha]
             if len(descendants) == len(shas):
                 break
-        if reaching:
-            pending.update((parent, pending.get(parent, 0) | reaching) for parent in parents)
+        if reaching_bits:
+            pending_bits.update((parent, pending_bits.get(parent, 0) | reaching_bits) for parent in parents)
     return descendants
 
 
@@ -331,7 +332,7 @@ def compute_corrected_dates(
     """Return the corrected date of each commit, in seconds. `dates`: committer dates by SHA, in seconds.
 
     None if there is no graph with corrected dates, if it lacks more than MAX_MISSING_COMMITS of the commits to read, or
-    if a date differs from that in the graph. The graph cannot represent dates after the year 2514.
+    if a date differs from the one in the graph. Dates after the year 2514 differ: the graph cannot represent them.
     """
     with (
         suppress(OSError, ValueError, LookupError, UnreadableObject),
@@ -354,7 +355,7 @@ def _compute_dates(
         position = graph.find_position(sha)
         if position is not None:
             dates[sha], corrected_dates[sha] = graph.read_dates(position)
-            return ()  # the corrected date covers the ancestors
+            return ()  # the dates of the ancestors are not needed: this corrected date accounts for them
         missing_count = len(dates) - len(corrected_dates)
         if missing_count == MAX_MISSING_COMMITS:
             raise LookupError
@@ -377,14 +378,14 @@ def _compute_dates(
 class _GraphFile:
     """Reader of the dates in a commit-graph file. Damaged content raises ValueError or LookupError.
 
-    The file has chunks. `OIDL`: sorted object ids of the commits. `OIDF`: for each possible first byte of an id, the
-    number of ids up to that byte. `CDAT`: data of each commit, with its date. `GDA2`: seconds from the date of each
-    commit to its corrected date. `GDO2`: those seconds that need more than 31 bits.
+    The file has chunks. `OIDL`: sorted object ids of the commits. `OIDF`: for each possible byte, the number of ids
+    whose first byte is not greater. `CDAT`: data of each commit, with its date. `GDA2`: seconds from the date of each
+    commit to its corrected date. `GDO2`: values for `GDA2` that need more than 31 bits.
     """
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
-        # The header has 8 bytes; byte 6 is the number of chunks. Then come name (4 bytes) and offset (8) of each chunk.
+        # The header has 8 bytes; byte 6 is the number of chunks. Name (4 bytes) and offset (8) of each chunk follow.
         starts = range(8, 8 + 12 * content[6], 12)
         self._chunks = {content[start : start + 4]: self._read_integer(start + 4, 8) for start in starts}
 

@@ -28,7 +28,7 @@ class UnsafeRepository(LineageError):
 
 
 class UnsupportedRepository(LineageError):
-    """The repository has a format that libgit2 cannot read, such as that with SHA-256 objects."""
+    """The repository has a format that libgit2 cannot read, for example SHA-256 objects."""
 
 
 class DamagedRepository(LineageError):
@@ -62,7 +62,7 @@ _SUBMODULE_DIRECTORY: Final = re.compile(
     r"(?:^|/)\.git/(?:worktrees/[^/]+/)?modules/(?!(?:.*/)?worktrees/[^/]+$)"
 )
 
-# Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the parents.
+# Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the commit's parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
 
@@ -121,8 +121,8 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
 
 def build_work_tree_error(git_dir: Path, value: str) -> DamagedRepository:
     """Return the error for a `core.worktree` setting whose value names no directory."""
-    # Without `--work-tree`, git refuses every command if the value is a relative path. The command has no path, because
-    # a path can have characters that end the command.
+    # Without `--work-tree`, git refuses every command if the value is a relative path. The command in the hint contains
+    # no path, because a path can have characters that end the command.
     return DamagedRepository(
         f"The setting core.worktree of {git_dir} names {value!r}, which is not a directory.",
         hint="Run `git --git-dir=. --work-tree=. config --unset core.worktree` in that git directory, or set it to an "
@@ -149,7 +149,8 @@ def build_open_error(path: Path, reason: str) -> LineageError:
 
 
 def _build_unsafe_error(path: Path, reason: str) -> UnsafeRepository:
-    # `git config --global` may write to the file of GIT_CONFIG_GLOBAL, which libgit2 does not read.
+    # The hint has `--file` instead of `--global`, which may write to the file of GIT_CONFIG_GLOBAL. libgit2 does not
+    # read that file.
     path_match = re.search(r"'(.+)'", reason)
     root = path_match[1].rstrip("/") if path_match else str(path)
     return UnsafeRepository(

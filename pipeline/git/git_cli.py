@@ -35,7 +35,7 @@ ENVIRONMENT: Final = {
     "GIT_PAGER": "cat",
     "GIT_OPTIONAL_LOCKS": "0",  # otherwise reading the index rewrites it
     "GIT_NO_LAZY_FETCH": "1",  # otherwise git fetches missing objects of a partial clone
-    "GIT_ALLOW_PROTOCOL": "none",  # the same for git versions without GIT_NO_LAZY_FETCH
+    "GIT_ALLOW_PROTOCOL": "none",  # prevents the fetch in git versions without GIT_NO_LAZY_FETCH
     "GIT_LITERAL_PATHSPECS": "1",  # no wildcards or pathspec magic in paths
     # Read the recorded history, as libgit2 does, without `git replace` and grafts.
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -51,9 +51,10 @@ CONFIGURATION: Final = {
     "diff.external": "",
     "log.showSignature": "false",  # would run gpg
 }
-# Commands that run without git's index: they read only attributes from it, and would fail if it is damaged.
+# Commands that run without git's index, because a damaged index would make them fail. They would read only attributes
+# from the index.
 COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
-# Commands that read objects and refs only. They run even if another file, such as a mailmap, would block git.
+# Commands that read only objects and refs. They run even if a file, such as a mailmap, would block other commands.
 OBJECT_COMMANDS: Final = frozenset(
     ("commit-graph", "for-each-ref", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse")
 )
@@ -79,7 +80,7 @@ class GitNotFound(LineageError):
 
 
 class UnreadableGitConfig(LineageError):
-    """git cannot list its settings. So the programs that the settings name cannot be disabled."""
+    """git cannot list its settings. So lineage cannot disable the programs that the settings name."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -139,7 +140,7 @@ class GitProgram:
 
     `root`: the work tree; None for a bare repository. `objects_dir`: object directory of the repository.
     `filter_settings`: names of `filter.*` settings to disable.
-    `commit_graph_dir`: object directory that has only a commit-graph, for git to use; None for none.
+    `commit_graph_dir`: object directory with only a commit-graph, which git then uses; None if there is none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     `timeout_seconds`: time limit of `run`; None for RUN_TIMEOUT_SECONDS.
     `blocking_file`: file that would block commands other than OBJECT_COMMANDS; None if there is none.
@@ -206,7 +207,7 @@ class GitProgram:
             return git_process.wait(timeout_seconds or self.timeout_seconds or RUN_TIMEOUT_SECONDS)
 
     def build_environment(self) -> Mapping[str, str]:
-        """Return the environment variables for git: the inherited ones without those of git, and the overrides."""
+        """Return the environment variables for git: the inherited variables except GIT_*, and the overrides."""
         inherited_variables = {
             name: value for name, value in os.environ.items() if not name.startswith("GIT_")
         }
@@ -228,8 +229,8 @@ class GitProgram:
         return {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
     def _build_commit_graph_variables(self) -> dict[str, str]:
-        # git uses the first commit-graph that it finds, and that of `git gc` has no changed-path filters. So make
-        # `commit_graph_dir` the main object directory, and that of the repository an alternate.
+        # git uses the first commit-graph that it finds, and the graph of `git gc` has no changed-path filters. So make
+        # `commit_graph_dir` the main object directory, and the repository's own directory an alternate.
         if self.commit_graph_dir is None or not self.commit_graph_dir.is_dir():
             return {}
         return {
@@ -273,7 +274,7 @@ class GitProcess:
 
 
 def kill_running() -> None:
-    """Kill the git processes of all threads. For an exit that does not wait for the threads."""
+    """Kill the git processes of all threads. Call this before an exit that does not wait for the threads."""
     for process in tuple(_running_processes):
         _kill(process)
 
@@ -288,7 +289,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]:
     """Write the input of a process in a thread during the body, so that input and output cannot block each other."""
-    # Remove the pipe from the process object, because that would close it while the thread writes.
+    # Remove the pipe from the process object, because the object would close the pipe while the thread writes.
     stdin, process.stdin = process.stdin, None
     if stdin is None:
         yield
@@ -329,15 +330,16 @@ def _quote_path(path: str) -> str:
 
 
 _runs_lock: Final = threading.Lock()
-# By key: the run that has not started yet, which others may join, and the one that is running.
+# For each key, the run that has not started yet and that other threads may join.
 _pending_runs: Final[dict[Hashable, Future[Any]]] = {}
+# For each key, the run that has started and not ended.
 _running_runs: Final[dict[Hashable, Future[Any]]] = {}
 
 
 def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
-    """Return the result of a function, or raise its error. Of several threads with the same key, one runs it for all.
+    """Return the result of a function, or raise its error. Waiting threads with the same key share one run of it.
 
-    Simultaneous requests start git only once in this way, because some ignore patterns keep it busy until the time
+    So simultaneous requests start git only once. This matters because some ignore patterns keep git busy until the time
     limit. A thread does not join a run that has already started, because that run may miss a change made before this
     call. If the request of the thread that runs the function is cancelled, another thread runs it.
     """
@@ -388,7 +390,7 @@ def _wait_for(future: Future[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedGitRunner:
-    """Git program whose runs threads share: the same command in the same work tree runs once at a time."""
+    """Git program for several threads, which share a run if they need the same command in the same work tree."""
 
     program: GitProgram
 

@@ -30,7 +30,7 @@ _FILES_READ_BY_GIT: Final = (
 MAX_LINK_BYTES: Final = 8_192
 # Files and directories without which commits cannot be found. A directory comes before its content.
 _REQUIRED_BY_GIT: Final = ("HEAD", "packed-refs", "refs", "refs/heads", "objects", "objects/pack")
-# Text files of a git directory that some commands read, and those at the root of a work tree.
+# Text files of a git directory that only some commands of git read.
 _FILES_READ_BY_COMMANDS: Final = (
     "CHERRY_PICK_HEAD",
     "MERGE_HEAD",
@@ -38,10 +38,11 @@ _FILES_READ_BY_COMMANDS: Final = (
     "info/attributes",
     "info/sparse-checkout",
 )
+# Text files at the root of a work tree that only some commands read.
 _WORK_TREE_FILES: Final = (".gitattributes", ".gitignore", ".mailmap")
-# Files that git maps or searches. The others are text files, which it reads into memory.
+# Files that git maps into memory or searches, so that their size does not matter. Other files are read completely.
 _LARGE_FILES: Final = frozenset(("commit-graph", "index", "multi-pack-index", "packed-refs"))
-# Largest text file. git itself ignores larger attributes files.
+# Maximum size of a file that git reads completely. git itself ignores larger attributes files.
 MAX_TEXT_BYTES: Final = 100 << 20
 # Matches the names of the settings that only a partial clone has.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
@@ -64,8 +65,9 @@ _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
 # Maximum number of wildcards `*` and `**` of an include condition. For a path of length L, git and libgit2 take time
 # L ** N to match N wildcards. Without `**`, a `*` in place of a directory takes no time.
 MAX_CONDITION_STARS: Final = 4
-# Maximum number of `**` among these wildcards, and of include conditions in a file.
+# Maximum number of `**` among these wildcards.
 MAX_CONDITION_DOUBLE_STARS: Final = 2
+# Maximum number of include conditions in a configuration file.
 MAX_CONDITIONS: Final = 1_000
 # Maximum size of a configuration file.
 MAX_CONFIG_BYTES: Final = 1 << 20
@@ -121,7 +123,7 @@ def blocks_on_open(file: Path) -> bool:
 
 
 def is_too_large(file: Path) -> bool:
-    """Return whether a file has more than MAX_TEXT_BYTES; False for one that git does not read into memory."""
+    """Return whether a file has more than MAX_TEXT_BYTES; False for a file that git does not read completely."""
     try:
         return _exceeds_text_limit(file, file.stat().st_size)
     except OSError:
@@ -148,7 +150,7 @@ def _exceeds_text_limit(file: Path, size: int) -> bool:
 def find_blocking_git_file(git_dir: Path) -> Path | None:
     """Return a file of a git directory that blocks git; usually None.
 
-    It blocks as by `blocks_git`, or is a configuration file that is too large or has too complex include conditions.
+    For this file `blocks_git` is true, or it is a configuration file that is too large or has too complex conditions.
     """
     common_dir = resolve_common_dir(git_dir)
     files = [
@@ -182,7 +184,7 @@ def _is_readable(path: Path) -> bool:
 def _find_blocking_config(*config_files: Path) -> Path | None:
     """Return the first of the configuration files, and of those that they include, that blocks git.
 
-    An included file counts under any condition, and also if another included file includes it.
+    An included file counts even if the condition of its include is not met, or if another included file includes it.
     """
     pending = list(config_files)
     visited: set[str] = set()
@@ -223,7 +225,7 @@ def _is_slow_condition(condition: bytes) -> bool:
 def find_file_blocking_commands(
     git_dir: Path, root: Path | None, configured_files: Iterable[str]
 ) -> Path | None:
-    """Return a file that blocks some commands of git, as by `blocks_git`; usually None.
+    """Return a file that only some commands of git read, and that blocks them (`blocks_git`); usually None.
 
     `root`: the work tree; None for a bare repository. `configured_files`: values of settings that name a file.
     """
@@ -264,21 +266,21 @@ def find_repositories(directory: Path, on_error: Callable[[OSError], None] | Non
     followed. Linked work trees are left out, because they share the index of their repository. Submodules are left out,
     because their history usually belongs to another project. `on_error`: called for an unreadable directory.
     """
-    # By git directory, because a separate one is found twice: by itself, and with its work tree.
-    bare: dict[Path, Path] = {}
-    work_trees: dict[Path, Path] = {}
+    # Root of each repository by its git directory. A git directory outside of its work tree is found twice.
+    bare_roots: dict[Path, Path] = {}
+    work_tree_roots: dict[Path, Path] = {}
     for root, directories, files in os.walk(directory, onerror=on_error):
         path = Path(root)
         git_dir = (
             _find_main_git_dir(path / GIT_ENTRY) if GIT_ENTRY in directories or GIT_ENTRY in files else None
         )
         if git_dir is not None:
-            work_trees.setdefault(git_dir.resolve(), path)
+            work_tree_roots.setdefault(git_dir.resolve(), path)
         elif is_git_directory(path):
-            bare.setdefault(path.resolve(), path)
+            bare_roots.setdefault(path.resolve(), path)
             directories.clear()
         directories[:] = sorted(name for name in directories if not name.startswith("."))
-    return sorted((bare | work_trees).values())
+    return sorted((bare_roots | work_tree_roots).values())
 
 
 def is_git_directory(path: Path) -> bool:
@@ -289,12 +291,12 @@ def is_git_directory(path: Path) -> bool:
 def _find_main_git_dir(git_entry: Path) -> Path | None:
     """Return the git directory of a main work tree, and None for a linked work tree and for a submodule.
 
-    `git_entry`: the `.git` of the work tree, a git directory or a file that names one.
+    `git_entry`: the path `.git` in the work tree, which is a git directory, or a file that names a git directory.
     """
     if git_entry.is_dir():
         return git_entry if is_git_directory(git_entry) else None
     link = os.fsdecode(read_or_empty(git_entry, MAX_LINK_BYTES))
-    if not link:  # also of a pipe or a device
+    if not link:  # an unreadable file, a pipe or a device
         return None
     git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()

@@ -26,9 +26,11 @@ from stores.errors import build_permission_error
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Sizes of one mapped window of a pack file, and of all. Mapped pages count as memory of the process: with 32 MiB and
-# 256 MiB, all of a pack of 109 MB was mapped. By default they are gigabytes. The limits cost 0.2 % of instructions.
+# Size of one mapped window of a pack file. This limit and the next one cost 0.2 % more instructions; libgit2's defaults
+# are gigabytes.
 PACK_WINDOW_BYTES: Final = 1 << 20
+# Size of all mapped windows together. Mapped pages count as memory of the process. With 256 MiB, and windows of 32 MiB,
+# all of a pack of 109 MB was mapped.
 PACK_MAPPED_BYTES: Final = 32 << 20
 
 
@@ -40,7 +42,7 @@ def _configure_libgit2() -> None:
     pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
     pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
     pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
-    # Verifying a SHA takes a third of the time of reading. git does not verify it either: zlib has a checksum.
+    # Verifying its SHA takes a third of the time of reading an object. git does not do it either: zlib has a checksum.
     pygit2.settings.enable_strict_hash_verification(False)
     # Some git versions mark partial clones with this extension. libgit2 can read such clones, and fetches no objects.
     pygit2.settings.set_extensions(["partialclone"])
@@ -56,7 +58,8 @@ def open_without_index(path: str) -> pygit2.Repository:
     """Open a repository with an empty index in place of `.git/index`.
 
     libgit2 looks attributes up in the index, and fails for every diff if the index is split, sparse or damaged. Only an
-    environment variable can name another index. The user variables GIT_* are removed while the repository is opened.
+    environment variable can name another index, so it is set, and the user's variables GIT_* are removed, while the
+    repository is opened.
 
     Raises DamagedRepository if `core.worktree` names no directory, and GitError for other problems.
     """
@@ -67,7 +70,7 @@ def open_without_index(path: str) -> pygit2.Repository:
         os.environ["GIT_INDEX_FILE"] = f"{os.devnull}/no-index"
         try:
             git = pygit2.Repository(path, RepositoryOpenFlag.FROM_ENV)
-            # libgit2 opens these on first use, with the environment of that time. So use them now.
+            # libgit2 opens these three on first use, with the environment of that time. So use them now.
             _ = git.index, git.odb, git.config
             return git
         except (pygit2.GitError, OSError) as error:
@@ -97,7 +100,7 @@ def check_objects(objects_dir: Path) -> None:
 
 def _check_work_tree(path: str) -> None:
     """Raise DamagedRepository if `core.worktree` names no directory, for which libgit2's error is misleading."""
-    # The caller has the error of any other problem.
+    # For any other problem, the caller raises its own error.
     with suppress(pygit2.GitError, OSError, KeyError, ValueError):
         git_dir = pygit2.discover_repository(path) or path
         value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
@@ -117,7 +120,7 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
 
 
 def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Return whether git takes a repository without `core.bare` for bare: it is not found from its work tree."""
+    """Return whether git takes a repository without `core.bare` for bare, as the work tree does not lead to it."""
     is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
     return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
 

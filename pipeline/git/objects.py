@@ -48,14 +48,14 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     """
     sorted_shas: list[str] = []
     visited_shas = {tip}
-    path: list[tuple[str, Iterator[str]]] = [(tip, iter(parents[tip]))] if tip in parents else []
-    while path:
-        parent = next((sha for sha in path[-1][1] if sha in parents and sha not in visited_shas), None)
+    stack: list[tuple[str, Iterator[str]]] = [(tip, iter(parents[tip]))] if tip in parents else []
+    while stack:
+        parent = next((sha for sha in stack[-1][1] if sha in parents and sha not in visited_shas), None)
         if parent is None:
-            sorted_shas.append(path.pop()[0])
+            sorted_shas.append(stack.pop()[0])
         else:
             visited_shas.add(parent)
-            path.append((parent, iter(parents[parent])))
+            stack.append((parent, iter(parents[parent])))
     return sorted_shas
 
 
@@ -77,7 +77,7 @@ UTF_8: Final = "utf-8"
 NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
-# Matches names of programs that commit. Addresses are not checked: they often belong to the host of the repository.
+# Matches names of programs that commit. Email addresses are not checked, as those of people often name the git host.
 BOT_NAME: Final = re.compile(
     r"\[bot\]|\bbot\b|dependabot|renovate|greenkeeper|pre-commit-ci|pyup|weblate|github[- ]actions?\b",
     re.IGNORECASE,
@@ -85,7 +85,7 @@ BOT_NAME: Final = re.compile(
 
 
 def is_bot(author_name: str) -> bool:
-    """Return whether an author is a program, by the name."""
+    """Return whether an author has the name of a program that commits."""
     return BOT_NAME.search(author_name) is not None
 
 
@@ -104,7 +104,7 @@ class Commit:
 
     sha: str
     tree: str
-    parents: tuple[str, ...]  # first parent first; none of a root, or at a shallow boundary
+    parents: tuple[str, ...]  # first parent first; empty for a root commit and at a shallow boundary
     author_name: str  # after .mailmap
     author_email: str  # after .mailmap
     author_date: datetime  # in UTC without a time zone
@@ -141,7 +141,7 @@ class _CommitHeader:
 def parse_commit(sha: str, data: bytes) -> Commit:
     """Parse a commit object. Missing fields become empty, and malformed dates 1970.
 
-    Parents and names are those of the object, before shallow boundary and `.mailmap` are applied.
+    Parents and names are as recorded in the object: neither a shallow boundary nor `.mailmap` is applied.
     """
     header_lines, _, message = data.partition(b"\n\n")
     header = _parse_header(header_lines)
@@ -250,12 +250,15 @@ class TreeReader:
         if cached_entries is not None:
             return cached_entries
         entries = parse_tree_entries(self._read(tree))
-        if len(entries) <= MAX_CACHED_NAMES // 2:  # a larger one would evict most of the others
+        if len(entries) <= MAX_CACHED_NAMES // 2:  # a larger directory would evict most of the others
             self._cache[tree] = entries
         return entries
 
     def find_entry(self, tree: str, path: bytes) -> TreeEntry | None:
-        """Return the entry at a path, or the submodule above it, named by its whole path; None if there is neither."""
+        """Return the entry at a path, or the submodule that contains the path; None if there is neither.
+
+        The name of the returned entry is its whole path.
+        """
         entry = TreeEntry(TREE_MODE, b"", tree)
         for name in path.split(b"/"):
             if entry.mode != TREE_MODE:

@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, NamedTuple
 
-# Limit on the diff that is stored for display. That is about 1,500 lines; an excerpt shows at most some hundred.
+# Limit on the diff that is stored for display: about 1,500 lines. An excerpt shows at most a few hundred lines.
 MAX_DIFF_BYTES: Final = 64 << 10
-# Limit on the added text, and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
+# Limit on each of added and removed text. The encoder reads 256 tokens of a text, and the full-text index all of it.
 MAX_TEXT_BYTES: Final = 64 << 10
 # Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The numbers of added and removed
 # lines of a hunk are exact nevertheless, except for merges.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+# Matches the header line of each part.
 HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
 # Matches a run of lines with the same marker, in the markers of a patch.
 MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
@@ -59,8 +60,8 @@ class PatchPart(NamedTuple):
 
     old_start: int  # 1-based number of the first old line; if `old_count` is 0, of the line before the part
     old_count: int  # number of old lines, context included
-    new_start: int  # the same for the new file
-    new_count: int
+    new_start: int  # 1-based number of the first new line; if `new_count` is 0, of the line before the part
+    new_count: int  # number of new lines, context included
     heading: str  # text after the second `@@`: the line above that git takes for the start of a function
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
@@ -80,7 +81,7 @@ class Patch:
     diff: str  # text of the `@@` parts, cut after MAX_DIFF_BYTES
     diff_truncated: bool
     added_text: str  # the added lines without their `+`, cut after MAX_TEXT_BYTES
-    removed_text: str  # the same for the removed lines
+    removed_text: str  # the removed lines without their `-`, cut after MAX_TEXT_BYTES
     is_complete: bool  # whether `parts` cover all lines of the patch, and not only the first MAX_LISTED_LINES
 
 
@@ -137,7 +138,7 @@ def parse_line_ranges(header_line: bytes) -> tuple[int, int, int, int]:
 
 @dataclass(slots=True)
 class _Scan:
-    """Result of one pass over a patch's lines. The slices select runs of added or removed lines from them."""
+    """Result of one pass over the lines of a patch. The slices select runs of added, or removed, lines among them."""
 
     parts: list[PatchPart] = field(default_factory=list)
     added_slices: list[slice] = field(default_factory=list)
@@ -197,9 +198,9 @@ def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
 class Block:
     """Adjacent removed and added lines of a diff.
 
-    `old_start`: number of the first removed line; without removed lines, that of the old line after the block.
-    `new_start`: the same for added lines and the new file. `heading`: text after the second `@@` of the part's header.
-    `removed`, `added`: lines with their markers.
+    `old_start`: number of the first removed line; without removed lines, number of the old line after the block.
+    `new_start`: number of the first added line; without added lines, number of the new line after the block.
+    `heading`: text after the second `@@` of the part's header. `removed`, `added`: lines with their markers.
     """
 
     old_start: int
@@ -209,7 +210,7 @@ class Block:
     added: list[bytes]
 
     @property
-    def end(self) -> int:
+    def new_end(self) -> int:
         """Number of the new line that follows the block."""
         return self.new_start + len(self.added)
 
@@ -234,7 +235,7 @@ def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
         range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
     )
     added_lines_by_parent = [
-        {number for block in blocks for number in range(block.new_start, block.end)}
+        {number for block in blocks for number in range(block.new_start, block.new_end)}
         for blocks in blocks_by_parent
     ]
     merge_lines = set.intersection(*added_lines_by_parent)
@@ -285,11 +286,11 @@ def _split_block(
 
     `merge_lines`: numbers of the new lines that differ from every parent. `other_blocks`: blocks of the diff with each
     other parent.
-    If all added lines are merge lines, the whole block is yielded. If only some are, each run of them is yielded, but
-    no removed lines: the branch that brought the other lines removed them. A block without added lines is yielded if
-    each diff with another parent removes lines there, too.
+    If all added lines are merge lines, the whole block is yielded. If only some are, each run of merge lines is
+    yielded. The removed lines are not, because the branch that brought the other added lines removed them. A block
+    without added lines is yielded if each diff with another parent removes lines there, too.
     """
-    is_merge_line = [number in merge_lines for number in range(block.new_start, block.end)]
+    is_merge_line = [number in merge_lines for number in range(block.new_start, block.new_end)]
     if all(is_merge_line):
         if block.added or all(_removes_lines_at(block.new_start, blocks) for blocks in other_blocks):
             yield block
@@ -305,13 +306,13 @@ def _split_block(
 
 def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
     """Return whether a block removes lines at or next to a line of the new file."""
-    return any(block.removed and block.new_start <= line <= block.end for block in blocks)
+    return any(block.removed and block.new_start <= line <= block.new_end for block in blocks)
 
 
 def _format_block(block: Block) -> bytes:
     """Return the text of a part that has only this block.
 
-    If the block has no lines of a file, the header has the number of the line before it.
+    If the block has no removed or no added lines, the header has the number of the line before the block instead.
     """
     old_start, new_start = block.old_start - (not block.removed), block.new_start - (not block.added)
     ranges = b"@@ -%d,%d +%d,%d @@" % (old_start, len(block.removed), new_start, len(block.added))

@@ -36,7 +36,8 @@ MAX_SUGGESTIONS: Final = 3
 _DIFF_TREE: Final = (
     "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
-# SHA, parents, name and address of the author after `.mailmap`, seconds of the commit date, message.
+# Fields that git prints: SHA, parents, the author's name and address after `.mailmap`, seconds of the committer date,
+# message.
 _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
 # Number of fields of a commit between its SHA and its files: five of the format, and an empty one.
 _COMMIT_FIELDS: Final = 6
@@ -76,7 +77,7 @@ def list_range(
     `text`: the range. `excluded`: commits to leave out, together with all commits that they reach.
     """
     words = _split_words(text)
-    # On stdin, because thousands of indexed branches would exceed the length of a command line.
+    # The excluded commits go to stdin, because thousands of indexed branches would be too long for a command line.
     stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
     output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
     if not output.exit_code:
@@ -90,9 +91,9 @@ def list_range(
 def _list_damaged_range(
     repository: Repository, git: GitProgram, words: Sequence[str], excluded: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the commits of a range that has missing or damaged ones, newest first. Such a commit counts as a root.
+    """Return the commits of a range, newest first. A missing or damaged commit counts as a root.
 
-    The result is empty if git does not resolve the range, or if it names a commit that cannot be read.
+    The result is empty if git does not resolve the range, or if the range names a commit that cannot be read.
     """
     output = git.run("rev-parse", "--revs-only", *words, "--")
     names = [] if output.exit_code else output.stdout.decode("ascii").split()
@@ -114,7 +115,7 @@ def _list_damaged_range(
 def read_commits(
     repository: Repository, git: GitProgram, shas: Sequence[str]
 ) -> tuple[list[RangeCommit], list[UnreadableObject]]:
-    """Return the given commits, in the same order, without the unreadable ones, and the errors of these.
+    """Return the readable commits among the given ones, in the same order, and the errors of the unreadable ones.
 
     A commit at a shallow boundary has no paths, because its parent is unknown.
     """
@@ -131,7 +132,7 @@ def read_commits(
 
 
 def find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
-    """Return the error of reading a commit and the directories that it changes; None if they are readable."""
+    """Return the error of reading a commit and the directories that it changes; None if all are readable."""
     check_cancelled()
     try:
         if len(repository.read_commit(sha).parents) < 2:
@@ -183,7 +184,7 @@ def list_range_outside(
 ) -> frozenset[str]:
     """Return the commits of a range that no tip reaches. Raises BadRange.
 
-    `tips`: None, and commits that the repository does not have, are ignored.
+    `tips`: SHAs. None, and commits that the repository does not have, are ignored.
     """
     known_tips = {sha for sha in tips if sha and repository.contains(sha)}
     return frozenset(list_range(repository, git, text, known_tips))
@@ -200,12 +201,12 @@ def list_included_names(text: str) -> list[str]:
 
 
 def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the commits of the refs that match a pattern, each once, in the order of the refs' names.
+    """Return the commits of the refs that match any of the patterns, each once, in the order of the refs' names.
 
     `patterns`: as for `git for-each-ref`: globs, names, or the first directories of names. A pattern that starts with
-    `refs/` selects any refs, another one local branches, remote-tracking branches and tags. Refs of trees and blobs,
-    and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list the refs,
-    and BadRange for a pattern that is too long.
+    `refs/` selects any refs. Other patterns select local branches, remote-tracking branches and tags. Refs of trees and
+    blobs, and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list
+    the refs, and BadRange for a pattern that is too long.
     """
     tips: dict[str, None] = {}
     for sha in list_ref_objects(git, patterns):
@@ -216,7 +217,9 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 
 
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the objects of the refs that match a pattern, as in `list_branch_tips`, of any type, also tags.
+    """Return the objects of the refs that match any of the patterns, also other objects than commits, such as tags.
+
+    `patterns`: as for `list_branch_tips`.
 
     git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
     exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a
@@ -256,7 +259,7 @@ def suggest_references(repository: Repository, name: str) -> str:
 
 
 def check_damage(git: GitProgram, revision: str) -> None:
-    """Raise UnreadableObject if the object of a revision, or one on the way to it, is missing or damaged."""
+    """Raise UnreadableObject if a revision's object, or an object needed to find it, is missing or damaged."""
     output = git.run("rev-parse", "--verify", "--quiet", revision)
     sha = output.stdout.decode().strip()
     # A full SHA resolves to itself, even if there is no such object. That is no damage.
@@ -269,7 +272,7 @@ def check_damage(git: GitProgram, revision: str) -> None:
 
 
 def _names_object(repository: Repository, name: str) -> bool:
-    """Return whether a revision names an object, even one that is unreadable or no commit."""
+    """Return whether a revision names an object, even if the object is unreadable or no commit."""
     with suppress(UnreadableObject):
         return repository.resolve_revision(name) is not None
     return True
@@ -295,17 +298,17 @@ def _split_words(text: str) -> list[str]:
 def _build_error(repository: Repository, git: GitProgram, text: str, reason: str) -> BadRange:
     """Return the error for a range that git refuses. `reason`: message of git.
 
-    The error names the first revision that the repository does not have; if it has all, the reason. Raises
-    UnreadableObject if that revision is damaged.
+    The error names the first revision that the repository does not have, or the reason if it has them all. Raises
+    UnreadableObject if that first revision is damaged.
     """
     for word in _WORD.findall(text):
         for name in filter(None, _DOTS.split(word.removeprefix("^"))):
             if not _names_object(repository, name):
                 check_damage(git, name)
                 suggestion = suggest_references(repository, name)
-                shallow = " A shallow clone lacks old commits." if repository.is_shallow else ""
+                shallow_note = " A shallow clone lacks old commits." if repository.is_shallow else ""
                 return BadRange(
-                    f"The repository has no commit {name!r:.200}.{shallow}",
+                    f"The repository has no commit {name!r:.200}.{shallow_note}",
                     hint=f"{suggestion} {RANGE_HINT}".lstrip(),
                 )
     detail = reason.splitlines()[0].removeprefix("fatal: ") if reason else "git refuses it"

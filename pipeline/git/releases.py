@@ -1,6 +1,6 @@
-"""First release of each commit, and the merge that brought it into the first-parent history of HEAD.
+"""First release of each commit, and the merge that brought each commit into the first-parent history of HEAD.
 
-The first release is the tag with the oldest date among those that contain the commit, as `git name-rev --all` names it.
+The first release is the tag with the oldest date among those that contain the commit, as `git name-rev --all` finds it.
 `git describe --contains` names the same tag, unless the clock of a committer was wrong by more than a day. Then it may
 miss tags, or name a later one. git computes the tags of all commits in one run: 70 ms for flask's 5,500 commits and
 69 tags, about as long as for a few commits. Releases and merges are cached for each state of the repository.
@@ -36,7 +36,7 @@ MAX_COMMITS: Final = 100_000
 
 
 class _Entry(Generic[Value]):
-    """Result for one repository and the state that it was computed for; None until it is computed."""
+    """Result for one repository (`value`), and the repository's `state` at its computation; both None before that."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -45,7 +45,7 @@ class _Entry(Generic[Value]):
 
     @property
     def size(self) -> int:
-        """Number of commits plus 1, so that an empty entry counts. At most the size of the cache."""
+        """Number of commits plus 1, so that an entry without commits counts too; at most the size of the cache."""
         return min(1 + len(self.value or ()), MAX_CACHED_COMMITS)
 
 
@@ -53,7 +53,7 @@ class HistoryCache(Generic[Value]):
     """Cache of one result for each repository used recently, valid until the repository changes. Thread-safe.
 
     A result has an item per commit, and all results together have at most `MAX_CACHED_COMMITS` items. Concurrent
-    requests for one repository wait for one computation; requests for other repositories do not wait.
+    requests for one repository share one computation. Requests for other repositories do not wait for it.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
 
 
 def find_merges(parents: Mapping[str, tuple[str, ...]], head: str) -> dict[str, str]:
-    """Map each commit outside the first-parent history of `head` to the oldest merge in it that reaches the commit.
+    """Map each commit outside the first-parent history of `head` to the oldest merge of that history that reaches it.
 
     `parents`: parents of each commit.
     """

@@ -26,11 +26,7 @@ from pipeline.git.errors import (
     build_not_found_error,
     build_open_error,
 )
-from pipeline.git.git_dir import (
-    is_partial_clone,
-    read_shallow_boundary,
-    resolve_common_dir,
-)
+from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolve_common_dir
 from pipeline.git.libgit2 import (
     ErrorTranslation,
     check_git_dir,
@@ -89,7 +85,7 @@ def open_repository(path: Path) -> Repository:
         if git_dir is None:
             raise build_not_found_error(path, exists=exists)
         check_git_dir(Path(git_dir))
-        # Not by `git_dir`: libgit2 would take its parent directory for the work tree.
+        # Do not open `git_dir`, because libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))
     except pygit2.GitError as error:
         raise build_open_error(path, str(error)) from error
@@ -114,7 +110,7 @@ class Repository:
         self.objects_dir: Path = common_dir / "objects"
         self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
-        # git does not find the repository from a work tree that only `core.worktree` names.
+        # A search from a work tree that only `core.worktree` names does not find the repository.
         self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
@@ -139,7 +135,7 @@ class Repository:
         """Free all caches and mapped packs by opening the repository again."""
         self._links_cache.clear()
         self._blob_cache.clear()
-        # libgit2 keeps packs until all repository objects that use them are freed. This one is in reference cycles
+        # libgit2 keeps packs until all repository objects that use them are freed. `self._git` is in reference cycles
         # (branches, remotes), so free it now rather than at the next garbage collection.
         del self._odb, self._tree_reader, self._attributes
         self._git.free()
@@ -162,7 +158,7 @@ class Repository:
             raise UnreadableObject("HEAD", reason, hint) from error
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
-        """Return (name, SHA of the object that it points to) of each tag, sorted."""
+        """Return (name, SHA of the object that the tag points to) of each tag, sorted by name."""
         targets = []
         with ErrorTranslation("the references"):
             for reference in self._git.references.iterator(ReferenceFilter.TAGS):
@@ -179,9 +175,9 @@ class Repository:
         return tags
 
     def resolve_revision(self, revision: str) -> str | None:
-        """Return the SHA of the commit that a revision names; None if it names no object, or several.
+        """Return the SHA of the commit that a revision names; None if the revision names no object, or several.
 
-        Raises UnreadableObject if it names another kind of object.
+        Raises UnreadableObject if the revision names an object that is not a commit.
         """
         with suppress(pygit2.GitError, KeyError, ValueError):
             if "\0" not in revision:  # libgit2 would read only the text before it
@@ -209,7 +205,7 @@ class Repository:
         return sha
 
     def find_root_commit(self, sha: str) -> str:
-        """Return the oldest commit of the first-parent history: a root, shallow boundary, or the last readable one."""
+        """Return the oldest commit of the first-parent history in this clone: a root, boundary or damaged commit."""
         while True:
             try:
                 parents = self._read_links(sha).parents
@@ -268,7 +264,7 @@ class Repository:
         with ErrorTranslation(sha):
             if len(parent_trees) < 2:
                 return [self._diff_trees(sha, parent_trees[0] if parent_trees else None, links.tree)]
-            if not self._has_merge_changes(links.tree, parent_trees):
+            if not self._is_changed_by_merge(links.tree, parent_trees):
                 return []
             diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parent_trees]
             return list(self._select_merge_paths(diffs))
@@ -330,7 +326,7 @@ class Repository:
             diff.select_paths(shared_paths)
         return diffs if shared_paths else []
 
-    def _has_merge_changes(self, result: str, parents: Iterable[str]) -> bool:
+    def _is_changed_by_merge(self, result: str, parents: Iterable[str]) -> bool:
         entries, *parent_entries = map(self._read_tree_entries, (result, *parents))
         return has_merge_changes(entries, parent_entries, self._tree_reader.read_entries)
 
@@ -380,7 +376,7 @@ class Repository:
             return True
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
-        """Return the patch that turns one blob into another; None for no blob. Reads both completely."""
+        """Return the patch that turns one blob into another. None stands for no blob. Reads both blobs completely."""
         old_content, new_content = (self.read_blob(sha) if sha else None for sha in (old, new))
         with ErrorTranslation(new or old or ""):
             return create_content_patch(old_content, new_content)
@@ -416,12 +412,12 @@ class Repository:
         blob = self._git[sha]
         if not isinstance(blob, pygit2.Blob):
             raise KeyError(sha)
-        if blob.size <= BLOB_CACHE_BYTES // 2:  # a larger one would evict most of the others
+        if blob.size <= BLOB_CACHE_BYTES // 2:  # a larger blob would evict most of the others
             self._blob_cache[sha] = blob
         return blob
 
     def _read_links(self, sha: str) -> CommitLinks:
-        """Return a commit's tree and parents. They are cached, because reading its children needs them again."""
+        """Return a commit's tree and parents, cached, because reading the commit's children needs them again."""
         links = self._links_cache.get(sha)
         if links is None:
             with ErrorTranslation(sha):

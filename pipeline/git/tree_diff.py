@@ -77,7 +77,7 @@ class TreeDiff(Protocol):
 
     @property
     def changes(self) -> list[FileChange]:
-        """Changes of the paths that differ, or of those selected."""
+        """Changes of the paths that differ, or only of selected paths (`Libgit2Diff.select_paths`)."""
 
     def read_patch(self, change: FileChange) -> RawPatch:
         """Return the patch of a change as git prints it. Reads both files completely, so check their sizes first."""
@@ -112,7 +112,7 @@ class Libgit2Diff:
 
     @cached_property
     def changes(self) -> list[FileChange]:
-        """Changes of the paths that differ, or of those selected."""
+        """Changes of the paths that differ; after `select_paths`, only those of the selected paths."""
         selected_paths = self._selected_paths
         return [
             _build_change_from_delta(index, delta)
@@ -134,8 +134,8 @@ class Libgit2Diff:
         """Turn pairs of deleted and added files into renames.
 
         Regular files are paired by similar content, or by equal content where comparing costs too much. Symlinks and
-        submodules are paired by equal content, as git does. libgit2 samples the lines of long files, so those that it
-        leaves unpaired are compared by all lines.
+        submodules are paired by equal content, as git does. libgit2 samples the lines of long files, so the long files
+        that it leaves unpaired are compared again by all lines.
         """
         if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
             return
@@ -313,7 +313,7 @@ def diff_plain_files(
     """Return the changes between two trees, ordered by path; None if the trees have to be compared by libgit2.
 
     libgit2 is needed if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
-    `old`, `new`: entries of the root directories. `read_tree`: returns the entries of a raw object id.
+    `old`, `new`: entries of the root directories. `read_tree`: returns the entries of the tree with a raw object id.
     """
     changes: list[FileChange] = []
     for path, old_entry, new_entry in sorted(
@@ -378,22 +378,22 @@ def has_merge_changes(
 ) -> bool:
     """Return whether a file of a merge differs from every parent, or was deleted by the merge itself.
 
-    A directory that equals that of a parent is not read, so a clean merge reads only the directories that both sides
+    A directory that is the same as in a parent is not read, so a clean merge reads only the directories that both sides
     changed. A name that is a file on one side and a directory on another counts as a file that differs.
     `result`, `parents`: entries of the root directories of the merge and of its parents.
-    `read_tree`: returns the entries of a raw object id.
+    `read_tree`: returns the entries of the tree with a raw object id.
     """
     pending = [(result, parents)]
     while pending:
         entries, parent_entries = pending.pop()
         for name in set(entries).union(*parent_entries):
-            entry, *others = (directory.get(name) for directory in (entries, *parent_entries))
-            if entry in others:
+            entry, *old_entries = (directory.get(name) for directory in (entries, *parent_entries))
+            if entry in old_entries:
                 continue
-            if any(side is not None and side[0] != DIRECTORY_MODE for side in (entry, *others)):
+            if any(side is not None and side[0] != DIRECTORY_MODE for side in (entry, *old_entries)):
                 return True
             child, *parent_children = (
-                {} if side is None else read_tree(side[1]) for side in (entry, *others)
+                {} if side is None else read_tree(side[1]) for side in (entry, *old_entries)
             )
             pending.append((child, parent_children))
     return False
