@@ -1,4 +1,4 @@
-"""Versions of the components that write rows. Raise a component's version when it writes other rows.
+"""Versions of the components that write rows. Raise a component's version with each change after which its rows differ.
 
 This module has no heavy imports, so that `lineage status` can compare the versions with those of an index without
 loading a parser or a model.
@@ -16,9 +16,9 @@ from stores.migrations import SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"  # of Rust, Python, Java and Kotlin
-JAVASCRIPT_PARSER_VERSION: Final = "3"  # of TypeScript, too
+JAVASCRIPT_PARSER_VERSION: Final = "3"  # of JavaScript and TypeScript
 SEMANTIC_TEXT_VERSION: Final = "1"
-WORDS_VERSION: Final = "1"
+WORDS_VERSION: Final = "1"  # of the splitting of texts into terms
 
 
 def get_embedding_models() -> dict[EncoderName, str]:
@@ -27,7 +27,7 @@ def get_embedding_models() -> dict[EncoderName, str]:
 
 
 def get_encoder_name(model: str | None) -> EncoderName | None:
-    """Return the encoder with this model name, in any version; None without a name or if no encoder has it."""
+    """Return the encoder whose model has this name, whatever its version; None if there is none, or for None."""
     name_without_version = (model or "").partition("/")[0]
     for encoder, bundled_model in get_embedding_models().items():
         if bundled_model.partition("/")[0] == name_without_version:

@@ -1,4 +1,4 @@
-"""Changes per directory, from the paths that each commit of a history changed.
+"""Number of changes and files per directory, computed from the paths that each commit of a history changed.
 
 The git program lists the paths, without rename detection. libgit2 with rename detection would take five times as long.
 So a renamed file counts as two changed files, one under the old path and one under the new path.
@@ -27,9 +27,9 @@ DIFF_TREE_ARGUMENTS: Final = (
 )  # fmt: skip
 # Bytes of git's output to read at once.
 READ_BYTES: Final = 1 << 20
-# Depth of the deepest directories with stats. Files in deeper directories count for those above.
+# Depth of the deepest directories with stats. A file below them counts for the directories down to this depth.
 MAX_DEPTH: Final = 8
-# `DirectoryStats.path` of the files in no directory.
+# Value of `DirectoryStats.path` for the files that are in no directory, at the root of the repository.
 ROOT: Final = ""
 
 
@@ -37,15 +37,15 @@ ROOT: Final = ""
 class HistoryChanges:
     """Paths that the commits of a history changed.
 
-    `total_commits`: number of commits that can be compared with their parents. `read_commits`: number of those that
-    git read.
+    `total_commits`: number of commits that can be compared with their parents.
+    `readable_commits`: for how many of these git could list the paths.
     `paths`: distinct paths, with bytes that are not UTF-8 as `\\xNN`.
     `commit_numbers`, `path_numbers`: two arrays of the same length, with an element per change. Commits are numbered
     from 0, parents before children. A path number is an index into `paths`.
     """
 
     total_commits: int
-    read_commits: int
+    readable_commits: int
     paths: tuple[str, ...]
     commit_numbers: array[int]
     path_numbers: array[int]
@@ -54,13 +54,13 @@ class HistoryChanges:
 def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     """Read the paths that each commit changed, of the commits that `head` reaches.
 
-    Commits at a shallow boundary, and those with missing trees, are left out.
+    Commits at a shallow boundary, and commits with missing trees, are left out.
     """
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     changes = _read_changes(repository, shas)
-    if changes.read_commits < len(shas):  # git stops at the first missing tree
-        readable = [sha for sha in shas if not find_read_error(repository, sha)]
-        changes = replace(_read_changes(repository, readable), total_commits=len(shas))
+    if changes.readable_commits < len(shas):  # git stops at the first missing tree
+        readable_shas = [sha for sha in shas if not find_read_error(repository, sha)]
+        changes = replace(_read_changes(repository, readable_shas), total_commits=len(shas))
     return changes
 
 
@@ -71,8 +71,8 @@ def _read_changes(repository: Repository, shas: Sequence[str]) -> HistoryChanges
         assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it
         changes = _parse_output(_split_at_nul(git_process.process.stdout), shas)
         exit_code = git_process.wait().exit_code
-    # If git succeeded, it read all commits. The output does not list those that changed no path.
-    return changes if exit_code else replace(changes, read_commits=len(shas))
+    # If git succeeded, it read all commits, even if its output ends earlier: it omits commits that changed no path.
+    return changes if exit_code else replace(changes, readable_commits=len(shas))
 
 
 def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:
@@ -83,11 +83,11 @@ def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChange
     commit_number_by_sha = {sha.encode(): number for number, sha in enumerate(shas)}
     path_number_by_path: dict[bytes, int] = {}
     commit_numbers, path_numbers = array("L"), array("L")
-    commit_number = read_commits = 0
+    commit_number = readable_commits = 0
     for field in fields:
         if field in commit_number_by_sha:
             commit_number = commit_number_by_sha[field]
-            read_commits = max(read_commits, commit_number + 1)
+            readable_commits = max(readable_commits, commit_number + 1)
             continue
         path = next(fields, None)  # the field itself is the status
         if path is None:  # git was killed
@@ -95,7 +95,7 @@ def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChange
         commit_numbers.append(commit_number)
         path_numbers.append(path_number_by_path.setdefault(path, len(path_number_by_path)))
     paths = tuple(map(decode_path, path_number_by_path))
-    return HistoryChanges(len(shas), read_commits, paths, commit_numbers, path_numbers)
+    return HistoryChanges(len(shas), readable_commits, paths, commit_numbers, path_numbers)
 
 
 def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
@@ -111,12 +111,13 @@ class DirectoryStats:
     """Numbers of changes and files of a directory with its subdirectories, over a history.
 
     `path`: path of the directory with a slash at the end; ROOT for the files in no directory.
-    `commits`: commits that changed a file in it.
-    `hunks`: changed files, summed over the commits; `code_hunks`: those of code that is not generated.
-    `files`: distinct paths that ever existed; `prose_files`, `data_files`: those of prose and of data; `code_files`:
-    those of code that is not generated.
-    `inspected_files`: files whose content was read, or whose name only generated files have.
-    `generated_files`: inspected files that are generated.
+    `commits`: number of commits that changed a file in the directory.
+    `hunks`: number of changed files, summed over the commits. `code_hunks`: the part of this sum from files with code
+    that is not generated.
+    `files`: number of distinct paths that ever existed. `prose_files`, `data_files`: how many of them are prose, and
+    data. `code_files`: how many of them are code that is not generated.
+    `inspected_files`: number of files whose content was read, or whose name only generated files have.
+    `generated_files`: how many of the inspected files are generated.
     """
 
     path: str
@@ -148,9 +149,9 @@ def build_changes_frame(history: HistoryChanges) -> pl.DataFrame:
 
 
 def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bool]) -> pl.DataFrame:
-    """Return a row per path: number (`path`), text (`name`), `kind` and `is_generated`, which is null if not inspected.
+    """Return a row per path: its number (`path`), its text (`name`), its `kind`, and `is_generated`.
 
-    `generated_by_path`: whether each inspected path is generated.
+    `generated_by_path`: whether each inspected path is generated. For other paths, `is_generated` is null.
     """
     return pl.DataFrame(
         {
@@ -163,7 +164,7 @@ def build_paths_frame(paths: tuple[str, ...], generated_by_path: Mapping[str, bo
 
 
 def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[DirectoryStats]:
-    """Return the stats of every directory and of ROOT, those with the most commits first.
+    """Return the stats of every directory and of ROOT, sorted by the number of commits, the highest first.
 
     `changes`: result of `build_changes_frame`. `paths`: result of `build_paths_frame`.
     """
@@ -199,5 +200,5 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
 
 
 def list_directories_with_stats(path: str) -> list[str]:
-    """Return the directories that contain a path, topmost first, down to MAX_DEPTH; only ROOT if there is none."""
+    """Return the directories above a path, topmost first, down to MAX_DEPTH; only ROOT for a path in no directory."""
     return [f"{directory}/" for directory in list_parent_directories(path)[:MAX_DEPTH]] or [ROOT]

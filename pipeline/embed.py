@@ -49,9 +49,9 @@ TEXTS_PER_TASK: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class EncodeTask:
-    """Texts for one call of the encoder. A worker on another machine receives it pickled.
+    """Texts for one call of the encoder. A worker on another machine receives the task pickled.
 
-    `expected_installation`: result of `describe_installation` that the worker must have; None if no check is needed,
+    `expected_installation`: result that `describe_installation` must have on the worker; None if no check is needed,
     because this machine encodes.
     """
 
@@ -64,10 +64,10 @@ class EncodeTask:
 class TextGroup:
     """Texts whose vectors are written in one transaction.
 
-    `texts`: texts that the cache lacks, longest first. `digests`: their digests, in the same order.
-    `content_hashes`: their keys in the cache, in the same order; empty without a cache.
-    `cached_vectors`: rows (digest, vector) of the texts that the cache has.
-    `text_count`: number of pending texts of the group, with those that the index lacks because it is damaged.
+    `texts`: texts to encode, because the embedding cache lacks their vectors; longest first.
+    `digests`: digest of each of `texts`. `content_hashes`: cache key of each of `texts`; empty without a cache.
+    `cached_vectors`: rows (digest, vector) of the texts whose vectors the cache has.
+    `text_count`: number of all pending texts of the group. It also counts texts that a damaged index lacks.
     """
 
     digests: tuple[bytes, ...]
@@ -80,8 +80,8 @@ class TextGroup:
 def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
     """Return one unit vector per text of the task, in order: an array of shape (texts, dimension).
 
-    Raises ClusterUnavailable if this worker has another version or other models. Such a worker may have joined the
-    cluster after the check of `use_cluster`.
+    Raises ClusterUnavailable if this worker has another version of lineage or other models. Such a worker may have
+    joined the cluster after `use_cluster` checked its workers.
     """
     if task.expected_installation is not None:
         _check_worker(f"on {socket.gethostname()}", describe_installation(), task.expected_installation)
@@ -124,7 +124,7 @@ class EmbeddingCacheSession:
     def hash_content(self, pending_text: PendingHunk | PendingMessage) -> bytes:
         """Return the cache key of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return pending_text.text_digest  # in this mode the text is the diff itself
+            return pending_text.text_digest  # in this mode the text to embed depends on the diff alone
         parts = [pending_text.message]
         if isinstance(pending_text, PendingHunk):
             parts += [
@@ -142,8 +142,8 @@ class EmbeddingStage:
 
     `profile`: receives the times of the encoder and of the index.
     `cache`: None if the run uses no embedding cache.
-    `diff_only`: embed only the diff of a hunk, and not its semantic text.
-    `jobs`: number of threads that encode; None leaves it to `joblib.parallel_config`.
+    `diff_only`: embed the diff of a hunk instead of its semantic text.
+    `jobs`: number of threads that encode; None leaves the number to `joblib.parallel_config`.
     `texts_per_task`: texts per call of the encoder. `texts_per_transaction`: texts whose vectors are written at once.
     """
 
@@ -173,8 +173,8 @@ class EmbeddingStage:
                     vectors_by_task = [next(results)]
                     group = self._groups.popleft()
                     vectors_by_task += islice(results, self._count_tasks(group) - 1)
-                # `next` also reads the texts of the next group. `_read_groups` adds that time to the phase "storage",
-                # so subtract it here.
+                # `next` also lets `_read_groups` read the texts of the next group. That time is already in the phase
+                # "storage", so subtract it here.
                 self.profile.add_time(
                     "embed", storage_seconds_before - self.profile.seconds.get("storage", 0.0)
                 )
@@ -184,7 +184,7 @@ class EmbeddingStage:
                 yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
-        """Append each group to `_groups`, then yield its tasks, at least one."""
+        """Append each group to `_groups`, then yield the tasks of the group, at least one."""
         # Without a number of threads, the tasks may run on other machines.
         expected_installation = describe_installation() if self.jobs is None else None
         for start in range(0, pending.num_rows, self.texts_per_transaction):
@@ -207,7 +207,7 @@ class EmbeddingStage:
     def _build_group(
         self, pending_texts: Sequence[PendingHunk | PendingMessage], text_count: int
     ) -> TextGroup:
-        """Look the texts up in the cache. Return the group with those to encode, longest first."""
+        """Return the group of the pending texts: the vectors that the cache has, and the other texts, longest first."""
         if self.cache is None:
             content_hashes, cached_vectors = None, EMBEDDINGS.empty_table()
         else:
@@ -241,7 +241,7 @@ class EmbeddingStage:
     def _write_group(
         self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
-        """Write the vectors of a group to the index, and the new ones to the cache."""
+        """Write the vectors of a group to the index, and those that the cache lacks to the cache."""
         new_vectors = build_vector_rows(group.digests, vectors_by_task)
         if self.cache is not None:
             self.cache.store_vectors(group.content_hashes, new_vectors)
@@ -308,13 +308,13 @@ def use_cluster(scheduler: str) -> Iterator[int]:
 
 @cache
 def describe_installation() -> str:
-    """Return the version of this package and a digest of its models. Machines on which both are equal embed alike."""
+    """Return the version of this package and a digest of its models. Machines with equal results embed alike."""
     checksums = (base.MODELS_DIR / base.CHECKSUM_FILE).read_bytes()
     return f"{metadata.version(DISTRIBUTION)}, models {hashlib.sha256(checksums).hexdigest()[:12]}"
 
 
 def _check_workers(descriptions: dict[str, object], scheduler: str) -> None:
-    """Raise ClusterUnavailable if there are no workers, or if one has another version of this package or other models.
+    """Raise ClusterUnavailable if there are no workers, or if a worker has another version of lineage or other models.
 
     `descriptions`: result of `describe_installation` on each worker, or its error, by the worker's address.
     """

@@ -21,7 +21,7 @@ from stores import schema
 
 
 class PathFilter(Protocol):
-    """Filter of changed paths: the ignore rules, or the paths of recorded hunks."""
+    """Filter of changed paths: ignore rules, or in a refresh of the history the paths of the recorded hunks."""
 
     def is_ignored(self, path: str) -> bool:
         """Return whether the path is excluded: its changes get no hunk."""
@@ -29,7 +29,7 @@ class PathFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
-    """Consecutive batches of commits to extract. A worker receives it pickled and opens the repository by its path.
+    """Consecutive batches of commits to extract. A worker receives the task pickled, and opens the repository itself.
 
     `repository`: path for `open_repository`. `path_filter`: excludes changed paths. `batches`: SHAs of each batch.
     `diff_only`: only the diff of a hunk will be embedded (cache mode `diff`).
@@ -45,7 +45,7 @@ class ExtractTask:
 class ExtractedBatch:
     """Rows of a batch, in the schemas of `stores.schema`. Hunks are numbered from 0 in each batch.
 
-    `shas`: all commits of the batch, also those without rows. `profile`: times of its phases.
+    `shas`: all commits of the batch, also those without rows. `profile`: times of the phases of its extraction.
     """
 
     shas: tuple[str, ...]
@@ -168,7 +168,7 @@ def _count_hunk_terms(commit_hunk: CommitHunk) -> Counter[str]:
     )
 
 
-def _build_semantic_text(commit_hunk: CommitHunk) -> str:
+def _build_hunk_semantic_text(commit_hunk: CommitHunk) -> str:
     return build_semantic_text(
         message=commit_hunk.commit.message,
         path=commit_hunk.hunk.file_path,
@@ -180,7 +180,7 @@ def _build_semantic_text(commit_hunk: CommitHunk) -> str:
     )
 
 
-def _build_diff_text(hunk: Hunk) -> str:
+def _build_hunk_diff_text(hunk: Hunk) -> str:
     return build_diff_text(diff=hunk.diff, path=hunk.file_path, change_kind=hunk.change_kind)
 
 
@@ -205,9 +205,11 @@ def _build_hunk_rows(
     *,
     diff_only: bool,
 ) -> pa.RecordBatch:
-    semantic_texts = [_build_semantic_text(commit_hunk) for commit_hunk in commit_hunks]
+    semantic_texts = [_build_hunk_semantic_text(commit_hunk) for commit_hunk in commit_hunks]
     embedded_texts = (
-        [_build_diff_text(commit_hunk.hunk) for commit_hunk in commit_hunks] if diff_only else semantic_texts
+        [_build_hunk_diff_text(commit_hunk.hunk) for commit_hunk in commit_hunks]
+        if diff_only
+        else semantic_texts
     )
     hunks = [commit_hunk.hunk for commit_hunk in commit_hunks]
     return build_record_batch(
@@ -254,7 +256,7 @@ def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch
 
 
 def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
-    """Return (document, term, frequency) rows. `documents`: frequency of each term, per document, numbered from 0."""
+    """Return (document, term, frequency) rows. `documents`: frequency of each term in document 0, 1, and so on."""
     return build_record_batch(
         schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],
@@ -263,7 +265,7 @@ def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
     )
 
 
-def build_record_batch(schema: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
-    """Return a record batch with the given columns, in the order of the schema. Raises KeyError if one is missing."""
-    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
-    return pa.record_batch(arrays, schema=schema)
+def build_record_batch(row_schema: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
+    """Return a record batch of columns, in the order of the schema. Raises KeyError if a column is missing."""
+    arrays = [pa.array(columns[column.name], type=column.type) for column in row_schema]
+    return pa.record_batch(arrays, schema=row_schema)

@@ -45,7 +45,8 @@ LANGUAGE_BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# Languages whose hunk headers name no symbol: git takes the last line above the hunk that starts with a letter.
+# Languages whose hunk headers name no symbol. A hunk header has the last line above the hunk that starts with a letter,
+# and in these languages such a line defines nothing.
 LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
@@ -74,7 +75,7 @@ DATA_SUFFIXES: Final = frozenset(
     | {"pem", "crt", "cer", "key", "der", "p12"}
 )  # fmt: skip
 
-# Matches lists of required packages, whose suffix is that of prose.
+# Matches paths of lists of required packages. Their suffix `.txt` would make them prose.
 _REQUIREMENTS_FILE: Final = re.compile(r"(?:requirements|constraints)[^/]*(?:/[^/]*)?\.txt$")
 
 # Languages that are code, although their hunk headers name no symbols.
@@ -83,14 +84,14 @@ CODE_WITHOUT_SYMBOLS: Final = frozenset({"svelte", "vue"})
 _LANGUAGES_WITHOUT_CODE: Final = LANGUAGES_WITHOUT_SYMBOLS - CODE_WITHOUT_SYMBOLS
 
 # Patterns of the names of generated files, in lower case, besides those that `pipeline.ignore` excludes. A wrong match
-# does little harm, because a directory counts as generated only if most of its files do.
-GENERATED_NAMES: Final = (
+# does little harm, because `lineage plan` suggests a directory only if most of its files count as generated.
+GENERATED_FILE_PATTERNS: Final = (
     "*.lock", "*-lock.json", "*-lock.yaml", "*.lockfile", "*.min.*", "*.bundle.js", "*.pb.cc", "*.pb.h", "*_pb2.pyi",
     "*.g.dart", "*.freezed.dart", "*.generated.*", "*_generated.*", "*.gen.go", "*.gen.ts", "*.designer.cs", "*.snap",
     "*.ambr", "*.tsbuildinfo",
 )  # fmt: skip
 
-# Number of bytes at the start of a file in which the mark of a generator is looked for.
+# Number of bytes at the start of a file in which a generator's mark (`_GENERATED_HEADER`) is looked for.
 HEADER_BYTES: Final = 1_000
 
 _GENERATED_HEADER: Final = re.compile(
@@ -104,7 +105,7 @@ MAX_AVERAGE_LINE_BYTES: Final = 400
 # The length of lines decides only in files larger than this.
 MIN_LONG_LINE_FILE_BYTES: Final = 5_000
 
-# Names of test directories. `lineage plan` never suggests to ignore one as data.
+# Names of test directories. `lineage plan` never suggests to ignore such a directory as data.
 TEST_DIRECTORIES: Final = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "t"})
 
 # Names of directories with test inputs, test support or benchmarks.
@@ -117,14 +118,14 @@ _TEST_SUPPORT_DIRECTORIES: Final = frozenset(
 # needs a separator before it, because `latest` and `contest` are other words.
 _TEST_DIRECTORY: Final = re.compile(r".*(?:[a-z0-9]Tests?|[._-][Tt]ests?)")
 
-# Matches `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java` and `FooTests.kt`. `spec` counts only in `x.spec.ts` and
-# `x_spec.rb`, because in other languages it is no word for a test: `PodSpec.java` describes pods.
+# Matches `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java` and `FooTests.kt`. `spec` counts only in names such as
+# `x.spec.ts` and `x_spec.rb`, because elsewhere it is no word for a test: `PodSpec.java` describes pods.
 _TEST_FILE: Final = re.compile(
     r"(?:tests?_.*|(?:.*[._-])?(?:tests?|bench)|.*[a-z0-9](?:Tests?|TestCase|IT)|conftest)\.\w+"
     r"|.*\.spec\.\w+|.*[_-]spec\.(?:rb|lua|cr|[cm]?[jt]sx?)"
 )
 
-# Number of paths whose roles are cached: classifying one takes 27 us, and commits and answers repeat the same paths.
+# Number of paths whose roles are cached. Classifying a path takes 27 us, and commits and answers repeat the same paths.
 MAX_CACHED_PATHS: Final = 65_536
 
 # Code in these directories has the role of prose.
@@ -205,7 +206,7 @@ def classify_kind(path: str) -> FileKind:
 
 
 def is_test(path: str) -> bool:
-    """Return whether the path is that of a test, test support or a benchmark."""
+    """Return whether the file at a path is a test, test support or a benchmark."""
     if any(map(_is_test_directory, _list_parent_names(path))):
         return True
     name = path.rpartition("/")[2]
@@ -221,9 +222,9 @@ def is_changelog(path: str) -> bool:
 
 
 def has_generated_name(path: str) -> bool:
-    """Return whether the name of the file is one that only generators give."""
+    """Return whether the file has a name that only generators give to files."""
     name = _get_file_name(path)
-    return any(fnmatchcase(name, pattern) for pattern in GENERATED_NAMES)
+    return any(fnmatchcase(name, pattern) for pattern in GENERATED_FILE_PATTERNS)
 
 
 def is_generated(content: bytes) -> bool:

@@ -49,7 +49,7 @@ class HeadSlice:
 class ParsedFiles:
     """Rows of a slice, in the schemas of `stores.schema`. Symbols are numbered from 0 in each slice.
 
-    `replaced_paths`: files whose rows in the index are deleted, before these rows are written.
+    `replaced_paths`: files whose old rows in the index are deleted before these rows are written.
     `unreadable_paths`: files that could not be read. Their rows in the index do not change.
     """
 
@@ -80,7 +80,7 @@ def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> di
 
 
 def find_changed_files(head_files: Mapping[str, str], recorded_blobs: Mapping[str, str]) -> list[HeadFile]:
-    """Return the files whose recorded blob is another one or missing. Both mappings: path -> SHA of the blob."""
+    """Return the files at HEAD that are not recorded, or with another blob. Both mappings: path -> SHA of the blob."""
     return [HeadFile(path, blob) for path, blob in head_files.items() if recorded_blobs.get(path) != blob]
 
 
@@ -120,7 +120,7 @@ def build_deletion(paths: Sequence[str]) -> ParsedFiles:
 def _build_rows(
     replaced_paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
-    """Return the rows of parsed files. `replaced_paths`: files whose rows in the index are deleted before."""
+    """Return the rows of parsed files. `replaced_paths`, `unreadable_paths`: as in `ParsedFiles`."""
     symbols = [
         (parsed.file, symbol_in_chunk)
         for parsed in parsed_files
@@ -175,5 +175,5 @@ def _build_chunk_rows(parsed_files: Sequence[_ParsedFile]) -> pa.RecordBatch:
 
 
 def _count_name_terms(name: str, siblings: Sequence[str]) -> Counter[str]:
-    """Return the frequency of each term in the name of a symbol and in those of its siblings."""
+    """Return the frequency of each term in the names of a symbol and its siblings, the other symbols of its chunk."""
     return count_terms(" ".join((name, *siblings)))

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedPaths:
-    """Path filter that excludes all paths except those of recorded hunks, instead of the current ignore rules."""
+    """Path filter that excludes all paths except those of recorded hunks. It replaces the current ignore rules."""
 
     paths: frozenset[str]
 
@@ -60,11 +60,11 @@ class RefreshResult:
 class HistoryRefresh:
     """Refresh of the history of an index.
 
-    `components`: component versions of this run. `new_commits`: commits that this run has indexed, which are up to
-    date.
+    `components`: component versions of this run.
+    `new_commits`: commits that this run has indexed. They are left out, because their rows are up to date.
     `commit_batch`: commits per transaction. `batches_per_task`: maximum number of batches in a task.
     `tasks_per_worker`: tasks that are submitted at a time, for each worker.
-    `workers`: number of worker processes; None leaves it to `joblib.parallel_config`.
+    `workers`: number of worker processes; None leaves the number to `joblib.parallel_config`.
     """
 
     repository: Repository
@@ -121,7 +121,7 @@ class HistoryRefresh:
         return ExtractTask(self.repository.reopen_path, RecordedPaths(recorded_paths), shas)
 
     def _replace_rows(self, commits: pa.Table, extracted: ExtractedBatch) -> RefreshResult:
-        """Write the new rows of the hunks of a batch. Recorded hunks that were not extracted again count as failed."""
+        """Write the new rows of a batch. A commit fails if one of its recorded hunks was not extracted again."""
         hunk_id_by_key = dict(_iter_hunks(commits))
         keys = list(_zip_columns(extracted.hunks, "commit_sha", "file_path"))
         rows = _select_rows(extracted, pa.array(map(hunk_id_by_key.get, keys), pa.int64()))
@@ -151,9 +151,9 @@ def _zip_columns(rows: pa.Table | pa.RecordBatch, *names: str) -> Iterator[tuple
 
 
 def _select_rows(extracted: ExtractedBatch, hunk_ids: pa.Array) -> RefreshedRows:
-    """Return the extracted rows of recorded hunks, with the ids that these have in the index.
+    """Return the extracted rows of those hunks that are recorded, with the ids of these hunks in the index.
 
-    `hunk_ids`: id in the index of each extracted hunk; null if it is not recorded.
+    `hunk_ids`: id in the index of each extracted hunk; null if the hunk is not recorded.
     """
 
     def renumber(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:

@@ -29,11 +29,11 @@ __all__ = ["CommitChanges", "Hunk", "PatchPart", "build_message_hunk", "extract_
 HunkKind = ChangeKind | Literal["empty", "merged"]
 ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "message"]
 
-# A hunk of a larger file has no diff, because its time can grow with the square of the lines. At this size a diff took
-# 0.1 to 0.2 s and up to 100 MB. The worst case, 500,000 lines of one digit, took 3 s, and 11 s at twice the size.
+# Files above this size have no diff, because a diff can take time that grows with the square of the lines. At the limit
+# it took 0.1 to 0.2 s and up to 100 MB; 500,000 lines of one digit, the worst case, 3 s (11 s at twice the size).
 OVERSIZE_BYTES: Final = 1 << 20
 
-# Maximum number of files that the hunk of a clean merge lists. Longer texts would match the words of any question.
+# Maximum number of files that the hunk of a merge lists. A longer list would match the words of any question.
 MAX_MERGED_PATHS: Final = 50
 
 
@@ -49,15 +49,16 @@ class Hunk:
     content_kind: ContentKind
     old_blob: str | None  # blob of the regular file that `parts` apply to; None if there is none
     new_blob: str | None  # blob of the regular file after the change; None if there is none
-    added_lines: int  # number before truncation; 0 for binary and oversize
-    removed_lines: int  # the same for removed lines
+    added_lines: int  # number of added lines before truncation; 0 for binary and oversize
+    removed_lines: int  # number of removed lines before truncation; 0 for binary and oversize
     # Text of the `@@` parts of a text file or a change of type, truncated after patches.MAX_DIFF_BYTES; the files of a
-    # clean merge, one per line; else empty.
+    # merge that itself changed none, one per line; else empty.
     diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
-    added_text: str  # the added lines, or a symlink's target, a submodule's commit, or the files of a merge
-    removed_text: str  # the removed lines, or the old target or commit
+    # Added lines; new target of a symlink; new commit of a submodule; or files of a merge that itself changed none.
+    added_text: str
+    removed_text: str  # removed lines; old target of a symlink; or old commit of a submodule
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
 
 
 def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
-    """Do the work of `extract_hunks`. UnreadableObject may name only the missing object."""
+    """Do the work of `extract_hunks`. The UnreadableObject that this raises may name the missing object only."""
     tree_diffs = repository.diff_with_parents(sha)
     if len(tree_diffs) == 1:
         [tree_diff] = tree_diffs
@@ -135,9 +136,9 @@ def _filter_ignored(tree_diff: TreeDiff, is_ignored: Callable[[str], bool]) -> l
 
 
 def _apply_ignore_rules(change: FileChange, is_ignored: Callable[[str], bool]) -> FileChange | None:
-    """Return the visible part of a change: a rename to an ignored path is a deletion, one from it an addition.
+    """Return the part of a change that is not ignored; None if the whole change is ignored.
 
-    None if the whole change is ignored.
+    A rename to an ignored path becomes a deletion, and a rename from an ignored path an addition.
     """
     is_new_ignored = is_ignored(decode_path(change.path))
     if change.old_path is None or is_ignored(decode_path(change.old_path)) == is_new_ignored:
@@ -149,20 +150,20 @@ def _build_hunk(repository: Repository, tree_diff: TreeDiff, change: FileChange)
     content_kind = _classify_without_content(repository, change)
     if content_kind == "oversize":
         return _build_hunk_without_diff(change, content_kind)
-    patch = tree_diff.read_patch(change)
-    if patch.is_binary or (change.has_same_content and _is_binary(repository, change)):
+    raw_patch = tree_diff.read_patch(change)
+    if raw_patch.is_binary or (change.has_same_content and _has_binary_content(repository, change)):
         return _build_hunk_without_diff(change, "binary")
     return _build_hunk_from_patch(
-        change, content_kind, patch, patches.parse_patch(patches.strip_file_header(patch.data))
+        change, content_kind, raw_patch, patches.parse_patch(patches.strip_file_header(raw_patch.data))
     )
 
 
 def _build_merge_hunks(
     repository: Repository, tree_diffs: Sequence[TreeDiff], is_ignored: Callable[[str], bool]
 ) -> Iterator[Hunk]:
-    """Yield a hunk per path that differs from every parent. Other changes are in the commits of the branches.
+    """Yield a hunk per path that differs from every parent. The commits of the merged branches have the other changes.
 
-    `tree_diffs`: diff with each parent.
+    `tree_diffs`: diff of the merge with each parent.
     """
     changes_by_path = [  # one mapping per parent
         {change.path: change for change in _filter_ignored(tree_diff, is_ignored)} for tree_diff in tree_diffs
@@ -220,20 +221,23 @@ def _build_merge_hunk(
 
 
 def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileChange]) -> Hunk | None:
-    """Return the hunk of a file that has the content of one parent, but a path or mode that no parent has.
+    """Return the hunk of a file with the content of one parent, but a path or mode that no parent has.
 
-    None if another parent has this path and mode, with another content: then the merge has only chosen a parent.
+    None if another parent has this path and mode with another content, because then the merge has only chosen a parent.
     """
     if any(change.kind == "modified" for change in parent_changes):
         return None
     change = next(change for change in parent_changes if change.has_same_content)
     return _build_hunk_without_diff(
-        change, "binary" if _is_binary(repository, change) else _classify_without_content(repository, change)
+        change,
+        "binary"
+        if _has_binary_content(repository, change)
+        else _classify_without_content(repository, change),
     )
 
 
 def _classify_without_content(repository: Repository, change: FileChange) -> ContentKind:
-    """Return the content kind by size and mode: `text` also for a binary file, because only its diff shows this."""
+    """Return the content kind by size and mode. A binary file counts as `text`, as only its diff shows its kind."""
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
         return "oversize"
     if change.mode == SUBMODULE_MODE:
@@ -241,7 +245,7 @@ def _classify_without_content(repository: Repository, change: FileChange) -> Con
     return "symlink" if change.mode == SYMLINK_MODE else "text"
 
 
-def _is_binary(repository: Repository, change: FileChange) -> bool:
+def _has_binary_content(repository: Repository, change: FileChange) -> bool:
     """Return whether a file with unchanged content is binary. libgit2 reports this only for changed content."""
     if not is_regular(change.mode):
         return False
@@ -265,19 +269,19 @@ def _build_hunk_from_patch(
 ) -> Hunk:
     """Return the hunk of a patch. `patch`: the parsed `raw_patch`.
 
-    `yields_new_blob`: whether the patch turns the old blob into the new one; not so for the lines of a merge.
+    `yields_new_blob`: whether the patch turns the old blob into the new one. False for the lines of a merge.
     """
     has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
-    # Only complete parts lead from the old blob to the new one. A deletion has no new one.
-    needs_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
+    # The hunk names the old blob only if the parts turn it into the new blob, or if there is no new blob (a deletion).
+    names_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
     return Hunk(
         file_path=file_path,
         file_path_bytes=None if file_path.encode() == change.path else change.path,
         old_path=None if change.old_path is None else decode_path(change.old_path),
         change_kind=change.kind,
         content_kind=content_kind,
-        old_blob=change.old_blob if needs_old_blob and is_regular(change.old_mode) else None,
+        old_blob=change.old_blob if names_old_blob and is_regular(change.old_mode) else None,
         new_blob=change.new_blob if is_regular(change.new_mode) else None,
         added_lines=raw_patch.added,
         removed_lines=raw_patch.removed,

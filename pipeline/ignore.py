@@ -133,7 +133,7 @@ class IgnoreRules:
 
     repository_path: Path  # for `open_repository`
     patterns: tuple[str, ...]  # of `.lineageignore`
-    has_attributes: bool  # whether any attributes file has an attribute of ATTRIBUTES
+    has_attributes: bool  # whether any attributes file mentions an attribute that starts with `linguist-`
     _verdicts: LRUCache[str, bool] = field(
         default_factory=lambda: LRUCache(MAX_CACHED_PATHS), repr=False, compare=False
     )
@@ -157,7 +157,7 @@ class IgnoreRules:
         return type(self), (self.repository_path, self.patterns, self.has_attributes)
 
     def _decide(self, path: str) -> bool:
-        """Ask the layers, highest precedence first. A path that none of them matches is not ignored."""
+        """Apply the layers, highest precedence first. A path that none of them matches is not ignored."""
         if self._default_spec is None or self._file_spec is None:
             self._default_spec, self._file_spec = (
                 compile_patterns(DEFAULT_PATTERNS),
@@ -188,7 +188,8 @@ def _to_bool(value: bool | str | None) -> bool | None:
 def _mask_bracket_slashes(line: str) -> str:
     """Replace each `/` in the bracket expressions of a line, because pathspec would split the pattern there.
 
-    As any other `/`, it anchors the pattern to the root, so a `/` is added in front of the pattern.
+    In git, a `/` in brackets anchors the pattern to the root like any other `/`. To keep this effect, a `/` is put in
+    front of the pattern.
     """
     negation, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)
     masked = attributes.mask_bracket_slashes(pattern)
@@ -215,7 +216,7 @@ def parse_patterns(content: bytes) -> tuple[str, ...]:
 
 
 def _is_effective(line: str, line_number: int) -> bool:
-    """Return whether a line is a valid pattern, and no comment or blank line. Raises UnsupportedPattern."""
+    """Return whether a line is a valid pattern, and not a comment or a blank line. Raises UnsupportedPattern."""
     try:
         return any(pattern.include is not None for pattern in compile_patterns((line,)).patterns)
     except ValueError:
@@ -251,8 +252,8 @@ def _has_linguist_attributes(repository: Repository) -> bool:
 def _iter_attribute_files(repository: Repository) -> Iterator[bytes]:
     """Yield the content of each attributes file that a lookup may read; empty if it is missing or unreadable.
 
-    These are the files of the git directory and of the user, those at HEAD, and those in the directories of the work
-    tree that HEAD has. The latter count even if they are not committed.
+    These are the files of the git directory and of the user, the files at HEAD, and the files in the work tree,
+    committed or not, in directories that exist at HEAD.
     """
     yield from repository.read_local_attributes()
     head = repository.read_head()

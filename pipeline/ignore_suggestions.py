@@ -1,8 +1,8 @@
-"""Ignore patterns that `lineage plan` suggests, with the reason and the effect of each, by a survey of the history.
+"""Ignore patterns that `lineage plan` suggests after a survey of the history, with the reason and effect of each.
 
 A suggestion needs evidence in the files, unless the name of the directory is unambiguous. Main directories, which have
-much of the code, and the directories above them are never suggested. Effects are measured with the matcher of the index
-run.
+much of the code, and the directories above them are never suggested. The effect of a pattern is measured with the
+matcher that an index run uses.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ MAIN_SHARE: Final = 0.15
 # A directory that more than this share of the commits change is the subject of the repository. Only generated content
 # is a reason to suggest it.
 SUBJECT_SHARE: Final = 0.5
-# Shares of the files of a directory, for the checks below. NEARLY_ALL_SHARE is below 1, so that a single file does not
-# prevent a suggestion.
+# Share of the files of a directory that have to be generated, data or prose for a suggestion. It is below 1, so that a
+# single other file does not prevent the suggestion.
 NEARLY_ALL_SHARE: Final = 0.8
+# Share that is enough if the directory has a name for its content, such as `dist` or `docs`.
 MAJORITY_SHARE: Final = 0.5
+# A directory with a larger share of code is not documentation.
 MAX_CODE_SHARE: Final = 0.2
 # A directory with fewer files than this gives no evidence.
 MIN_FILES: Final = 3
-# From this many directories of the same name, one pattern by name is suggested instead of one for each.
+# If at least this many directories of the same name are to be ignored, one pattern by that name is suggested for all.
 MIN_DIRECTORIES_BY_NAME: Final = 3
 # Maximum number of files whose content is read, spread evenly over the tree. Reading them takes half a second.
 MAX_INSPECTED_FILES: Final = 5_000
@@ -82,7 +84,7 @@ class PatternEffect:
     """Effect of ignore patterns.
 
     `hunks`: number of excluded hunks. A hunk is the diff of one file in one commit.
-    `commits`: number of commits with excluded hunks. `skipped_commits`: number of those without other hunks.
+    `commits`: number of commits with excluded hunks. `skipped_commits`: number of commits with only excluded hunks.
     """
 
     hunks: int
@@ -112,8 +114,8 @@ class IgnorePlan:
     """Result of a survey.
 
     `commits`: number of surveyed commits, without `unreadable_commits`.
-    `hunks`: number of hunks that the rules include; `ignored_hunks`: number of the others. The rules have the user's
-    lines of `.lineageignore`, but no lines that lineage has added.
+    `hunks`: number of hunks that the ignore rules include. `ignored_hunks`: number of hunks that they exclude. The
+    rules have the user's lines of `.lineageignore`, but no lines that lineage has added.
     `directories`: stats of the directories at the top level, and of ROOT.
     `total_effect`: effect of all suggestions together.
     """
@@ -130,7 +132,7 @@ class IgnorePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Number of commits and hunks that the rules include."""
+    """Number of commits and hunks that the ignore rules include."""
 
     commits: int
     hunks: int
@@ -159,8 +161,8 @@ def plan_ignore_patterns(repository: Repository, user_lines: Sequence[str]) -> I
     ]
     return IgnorePlan(
         head=head,
-        commits=history.read_commits,
-        unreadable_commits=history.total_commits - history.read_commits,
+        commits=history.readable_commits,
+        unreadable_commits=history.total_commits - history.readable_commits,
         hunks=changes.height,
         ignored_hunks=all_changes.height - changes.height,
         directories=tuple(directory for directory in directories if directory.depth <= 1),
@@ -172,7 +174,7 @@ def plan_ignore_patterns(repository: Repository, user_lines: Sequence[str]) -> I
 def suggest_patterns(directories: Sequence[DirectoryStats], commits: int) -> list[PatternReason]:
     """Return the patterns to suggest, sorted by depth and path. Directories inside a suggested one are left out.
 
-    `directories`: stats of every directory. `commits`: number of commits with changes that the rules include.
+    `directories`: stats of every directory. `commits`: number of commits with changes that the ignore rules include.
     """
     main_directories = find_main_directories(directories)
     totals = _Totals(commits, sum(directory.hunks for directory in directories if directory.depth <= 1))
@@ -191,9 +193,9 @@ def suggest_patterns(directories: Sequence[DirectoryStats], commits: int) -> lis
 def find_main_directories(directories: Iterable[DirectoryStats]) -> frozenset[str]:
     """Return the paths of the main directories.
 
-    These are the directory with the most code, those with at least MAIN_SHARE of it, and those of SOURCE_NAMES at the
-    top level. Without code, it is the directory with the most commits. Directories with vendored or generated names
-    count only if there is no other code.
+    These are the directory with the most code, the directories with at least MAIN_SHARE of the code, and the
+    directories at the top level with a name of SOURCE_NAMES. Directories with vendored or generated names count only if
+    there is no other code. In a repository without code, only the directory with the most commits is a main directory.
     """
     subdirectories = [directory for directory in directories if directory.path != ROOT]
     code_directories = [directory for directory in subdirectories if directory.code_hunks]
@@ -225,7 +227,7 @@ def contains_main_directory(path: str, main_directories: Iterable[str]) -> bool:
 def measure_effect(patterns: Sequence[str], changes: pl.DataFrame, paths: pl.DataFrame) -> PatternEffect:
     """Return the effect of these patterns together.
 
-    `changes`, `paths`: results of `build_changes_frame` and `build_paths_frame`, without what the rules ignore.
+    `changes`, `paths`: results of `build_changes_frame` and `build_paths_frame`, without ignored paths.
     """
     spec = compile_patterns(patterns)
     excluded_paths = paths.filter(
@@ -373,7 +375,7 @@ def _inspect_files(repository: Repository, head: str, rules: IgnoreRules) -> dic
 
 
 def _may_be_inspected(path: str) -> bool:
-    """Return whether the content, and not the name or kind, decides if the file is generated."""
+    """Return whether the content has to be read to decide if the file is generated, because name and kind do not."""
     return not has_generated_name(path) and classify_kind(path) in ("code", "other")
 
 

@@ -1,7 +1,7 @@
 """Interruption of work: cancelled requests, deadlines, and termination signals.
 
-The thread that works on a request has a cancellation flag. It is set when the client no longer waits for the answer,
-and functions that take long check it and raise RequestCancelled.
+The thread that works on a request has a cancellation flag. The flag is set when the client no longer waits for the
+answer. Functions that take long check the flag, and raise RequestCancelled if it is set.
 
 A signal never damages committed data. But a child process prints errors if a signal interrupts its start, or if its
 parent ends during the start. So signals are deferred while child processes start.
@@ -47,7 +47,7 @@ def get_cancellation_flag() -> Event | None:
 
 
 def check_cancelled(flag: Event | None = None) -> None:
-    """Raise RequestCancelled if the flag is set. `flag`: None for that of the current request."""
+    """Raise RequestCancelled if the flag is set. `flag`: None for the flag of the current request."""
     flag = flag or _cancellation_flag.get()
     if flag is not None and flag.is_set():
         raise RequestCancelled
@@ -61,8 +61,8 @@ class DeadlineExceeded(Exception):
 class Deadline:
     """Time limit of a part of a request.
 
-    `end`: time by `time.monotonic`. `is_exceeded`: `has_time` or `check` found that the time ran out, so the result may
-    be incomplete.
+    `end`: end of the time, by `time.monotonic`. `is_exceeded`: set when `has_time` or `check` finds that the time has
+    run out. The result may then be incomplete.
     """
 
     end: float
@@ -100,9 +100,10 @@ def is_main_thread() -> bool:
 def defer_signals() -> Iterator[None]:
     """Defer termination signals until the end of the body, and block them in processes that the body starts.
 
-    Ctrl-C and a closed terminal send a signal to all processes. Only this process handles it, and ends the others. If
-    several signals arrive during the body, the first one is raised at its end, and the others are dropped. In a thread
-    other than the main one, signals are only blocked in the started processes.
+    Ctrl-C and a closed terminal send a signal to this process and to those that it started. Only this process handles
+    the signal, and ends the others. If several signals arrive during the body, the first one is raised at the end of
+    the body, and the others are dropped. Outside of the main thread, signals are blocked in the started processes, but
+    not deferred.
     """
     received_signals: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}

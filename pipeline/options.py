@@ -48,8 +48,8 @@ class VectorIndex(StrEnum):
 class Resources(StrEnum):
     """Share of the machine that an index run may use.
 
-    `auto`: one encoder thread per CPU. `conservative`: half as many, and smaller commit batches. `aggressive`: twice as
-    many.
+    `auto`: one encoder thread per CPU. `conservative`: half as many threads, and smaller batches of commits.
+    `aggressive`: twice as many threads.
     """
 
     AUTO = "auto"
@@ -58,7 +58,7 @@ class Resources(StrEnum):
 
 
 class EmbedProvider(StrEnum):
-    """Hardware that runs the encoder: `auto` chooses, see `pipeline.encoders.providers.choose_provider`."""
+    """Hardware that runs the encoder. For `auto`, `pipeline.encoders.providers.choose_provider` chooses it."""
 
     AUTO = "auto"
     CPU = "cpu"

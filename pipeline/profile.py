@@ -1,8 +1,8 @@
 """Timings of the phases of an index run, for the summary and the `--profile` line.
 
 Seconds are wall time, not CPU time. The time of a phase that workers run in parallel is the sum over all workers, and
-the `--profile` line has this sum. `get_elapsed_times` divides it by the number of workers, so that no phase takes
-longer than the run.
+the `--profile` line has this sum. For the summary, `get_elapsed_times` divides the sum by the number of workers, so
+that no phase seems longer than the run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ PROFILE_FIELDS: Final = {
 }
 # Phases in the summary.
 SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "text", "symbols", "fts")
-# Shorter phases are left out of the summary.
+# Phases that took less time are left out of the summary.
 MIN_SUMMARY_SECONDS: Final = 0.001
 
 
 @dataclass(slots=True)
 class Profile:
-    """Seconds by phase, and totals, of a run or a part of it. Workers return a profile with the rows of each batch.
+    """Seconds of each phase, and totals, of a run or a part of a run. Workers return a profile with each batch's rows.
 
     `diff_bytes`: bytes of all diffs, in UTF-8. `added_lines`: added lines of all hunks.
     """
@@ -85,12 +85,12 @@ class Profile:
 
 
 def _get_divisor(phase: str, workers: int) -> int:
-    """Return the number of workers whose times the seconds of a phase add up."""
+    """Return the number of workers whose times are summed in the seconds of a phase."""
     return max(workers, 1) if phase in WORKER_PHASES else 1
 
 
 def record_times(file: Path, profile: Profile) -> None:
-    """Add the times of a run to those in a JSON file, which are totals of all runs since the index was built.
+    """Add the times of a run to a JSON file with the total times of all runs since the index was built.
 
     If the file cannot be written, log a warning.
     """

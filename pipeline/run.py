@@ -56,11 +56,11 @@ from stores.maintenance import delete_index
 # Commits per batch, which is written in one transaction.
 COMMITS_PER_BATCH: Final = 100
 
-# Maximum number of consecutive batches per task, which reuses the syntax trees of its batches. Two workers spend 40 %
-# more time on parsing than one if a task has one batch, and 13 % more if it has four: "Batches per task" in README.md.
+# Maximum number of consecutive batches per task, which reuses the syntax trees of its earlier batches. With one batch,
+# two workers parse 40 % longer than one worker, and with four batches 13 % ("Batches per task" in README.md).
 BATCHES_PER_TASK: Final = 4
-# Tasks per worker in a group. More would take more memory, fewer more time: the workers wait for each other at the end
-# of a group.
+# Tasks per worker in a group. More tasks would take more memory. Fewer tasks would take more time, because the workers
+# wait for each other at the end of a group.
 TASKS_PER_WORKER: Final = 2
 
 
@@ -94,12 +94,12 @@ class RunOptions:
 class Progress:
     """Progress of an index run, reported after each batch of commits or texts.
 
-    `total_commits`: number of commits to index. `processed_commits`: number of those that are done. Both include
-    commits without a row: unreadable ones, and those with only ignored files.
+    `total_commits`: number of commits to index. `processed_commits`: how many of them are done. Both numbers include
+    commits that get no row, because they are unreadable or change only ignored files.
     `written_commits`, `written_hunks`, `head_symbols`: number of rows written so far.
     `unreadable_head_files`: paths of files at HEAD that could not be read.
-    `watermark`: last commit up to which this run has indexed all commits; None if it has not moved the watermark.
-    `total_texts`: number of texts to embed; 0 during the first part. `embedded_texts`: number of those that are done.
+    `watermark`: commit whose whole history is indexed; None as long as this run has not moved the watermark.
+    `total_texts`: number of texts to embed; 0 during the first part. `embedded_texts`: how many of them are done.
     """
 
     processed_commits: int = 0
@@ -115,11 +115,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class HeadUpdate:
-    """Changes that bring the HEAD snapshot up to date.
+    """Changes that bring the HEAD snapshot (symbols and chunks of the files at HEAD) up to date.
 
     `changed_files`: files to parse. `removed_paths`: files whose rows to delete.
-    `replaces_all_rows`: all files at HEAD are parsed, so that no row of an earlier run remains.
-    `read_error`: why the tree of HEAD could not be read; then there are no changes. Empty if it was read.
+    `replaces_all_rows`: whether all files at HEAD are parsed, so that no row of an earlier run remains.
+    `read_error`: why the tree of HEAD could not be read; empty if it was read. With an error there are no changes.
     """
 
     changed_files: tuple[HeadFile, ...] = ()
@@ -194,7 +194,7 @@ class IndexRun:
         rules = IgnoreRules.from_repository(self.repository)
         head = self._read_head()
         patterns = self._choose_branch_patterns()
-        cache_mode = self._delete_index() if self.options.rebuild else self.options.embed_cache
+        cache_mode = self._delete_index_for_rebuild() if self.options.rebuild else self.options.embed_cache
         with IndexWriter(self.location) as writer:
             start = self._start_run(writer, head, cache_mode, patterns)
             head_update = self._plan_head_update(start, rules, head)
@@ -228,7 +228,7 @@ class IndexRun:
             refresh=refresh,
             verdict=result.verdict,
             seconds=time.perf_counter() - start_time,
-            workers=max(self._count_jobs(start, head_update), refresh.workers),
+            workers=max(self._count_needed_workers(start, head_update), refresh.workers),
             profile=self.profile,
             pending_texts=pending.num_rows - progress.embedded_texts,
         )
@@ -245,11 +245,11 @@ class IndexRun:
             return ()
         if not (self.options.branch_patterns or self.options.rebuild):
             return None
-        # A rebuild deletes the recorded patterns, so read them before.
+        # Read the recorded patterns now, because a rebuild deletes them.
         recorded_patterns = write.load_branch_patterns(self.location)
         return list(dict.fromkeys((*recorded_patterns, *self.options.branch_patterns)))
 
-    def _delete_index(self) -> EmbedCacheMode | None:
+    def _delete_index_for_rebuild(self) -> EmbedCacheMode | None:
         """Delete the index. Return the embedding cache mode of the options, or else that of the deleted index."""
         mode = self.options.embed_cache or write.get_cache_mode(write.load_index_versions(self.location))
         delete_index(self.location)
@@ -267,7 +267,7 @@ class IndexRun:
             return write.start_run(writer, self.repository, head, cache_mode, encoder_name, branch_patterns)
 
     def _plan_head_update(self, start: RunStart, rules: IgnoreRules, head: str) -> HeadUpdate:
-        """Compare the files at HEAD with the recorded HEAD snapshot; with `force`, with an empty one."""
+        """Compare the files at HEAD with the recorded HEAD snapshot, or with `force` with an empty snapshot."""
         with self.profile.measure("symbols"):
             try:
                 head_files = head_symbols.list_head_files(self.repository, head, rules)
@@ -289,7 +289,7 @@ class IndexRun:
         progress = Progress(total_commits=len(start.pending_commits))
         if progress.total_commits:
             self.report(progress)
-        jobs = self._count_jobs(start, head_update)
+        jobs = self._count_needed_workers(start, head_update)
         tasks = self._list_tasks(start, head_update, rules, jobs)
         groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
         with closing(map_groups(run_task, groups, jobs=jobs, prefer="processes")) as results:
@@ -306,7 +306,7 @@ class IndexRun:
     def _list_tasks(
         self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, jobs: int
     ) -> Iterator[ExtractTask | HeadSlice]:
-        """Yield tasks for the commits, then for the files at HEAD. In one sequence, so that no worker has to wait."""
+        """Yield tasks for the commits, then for the files at HEAD: one sequence, so that no worker waits in between."""
         batches_per_task = max(1, min(BATCHES_PER_TASK, math.ceil(self._count_batches(start) / jobs)))
         batches = split_into_batches(start.pending_commits, self.options.commit_batch)
         diff_only = start.cache_mode is EmbedCacheMode.DIFF
@@ -385,8 +385,8 @@ class IndexRun:
         cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))
         return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
 
-    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int:
-        """Return the number of workers: at most one per batch or slice, as starting one takes as long as a batch."""
+    def _count_needed_workers(self, start: RunStart, head_update: HeadUpdate) -> int:
+        """Return the number of workers, at most one per batch or slice: starting a worker takes as long as a batch."""
         task_count = max(1, self._count_batches(start), head_update.slice_count)
         return min(count_jobs(self.workers), task_count)
 

@@ -19,14 +19,14 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. The rest of these is
-# for the other fields, above all the changed lines.
+# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. What the message leaves
+# of them is for the other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text. Some code has more
-# characters per token.
+# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text, because some code has
+# more characters per token.
 MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
-# Characters to read per character of a limit, because indentation and blank lines are dropped. In nearly every change
-# these are less than 3/4 of the text.
+# Characters to read for each character of a limit, because indentation and blank lines are dropped afterwards. In
+# nearly every change these are less than 3/4 of the text.
 READ_AHEAD_FACTOR: Final = 4
 # Maximum number of symbol names in a semantic text. More names would only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12
@@ -42,8 +42,9 @@ NON_PROSE: Final = re.compile(
     r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
     re.IGNORECASE,
 )
-# Start of a list item, and the space between two sentences.
+# Start of a list item.
 BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
+# Space between two sentences.
 SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`\"'(])")
 
 # The terms of each token of a text, in text order.
@@ -86,7 +87,7 @@ def build_semantic_text(
 
 
 def build_diff_text(*, diff: str, path: str, change_kind: str) -> str:
-    """Return the encoder input of a hunk with `--embed-cache diff`: the diff; if empty, path and kind of change."""
+    """Return the encoder input of a hunk with `--embed-cache diff`: the diff; without one, path and kind of change."""
     return diff or _join_fields(
         message="", path=path, language=None, symbols=(), change_kind=change_kind, lines=""
     )
@@ -111,7 +112,7 @@ def count_terms(text: str) -> Counter[str]:
 
 
 def tokenize(text: str) -> TermsByToken:
-    """Return the terms of each token, in text order: the stems of its parts, then the whole token if it has several."""
+    """Return the terms of each token, in text order: the stems of its parts; then, if there are several, the token."""
     return list(map(_get_token_terms, _split_tokens(text)))
 
 
@@ -166,7 +167,7 @@ def _stem(parts: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def _get_stemmer() -> Stemmer.Stemmer:
-    # 0 turns off the cache of the stemmer. `_get_token_terms` has one, and stemming is faster than a lookup in it.
+    # 0 turns off the stemmer's own cache: stemming is faster than a lookup in it, and `_get_token_terms` has a cache.
     return Stemmer.Stemmer("porter", 0)
 
 

@@ -77,7 +77,7 @@ def find_commits_to_index(
 ) -> list[str]:
     """Return the commits that `head` reaches and that have to be indexed or retried, parents before children.
 
-    `watermark`: None walks the whole history. `find_recorded`: returns those of the given commits that the index has.
+    `watermark`: None walks the whole history. `find_recorded`: returns which of the given commits the index has.
     `unreadable_commits`: commits that earlier runs could not read; they are retried.
     """
     return exclude_recorded(
@@ -90,7 +90,7 @@ def find_commits_to_index(
 def list_candidate_commits(
     repository: Repository, head: str, watermark: str | None, unreadable_commits: Collection[str]
 ) -> list[str]:
-    """Return the commits of `head` that may have to be indexed, parents before children.
+    """Return the commits that `head` reaches and that may have to be indexed, parents before children.
 
     The walk stops at the watermark, because its ancestors are recorded. If there are unreadable commits, the whole
     history is walked, for two reasons: `head` may no longer reach them, and a commit that has become readable may have
@@ -107,12 +107,12 @@ def list_branch_candidates(
     watermark: str | None,
     recorded_tips: Iterable[str] = (),
 ) -> list[str]:
-    """Return the commits of branches that may have to be indexed, parents before children, without those of HEAD.
+    """Return the commits that branches reach, but HEAD does not, and that may have to be indexed; parents first.
 
     `tips`: newest commits of the branches. Their order decides the order of the result.
-    `head_candidates`: result of `list_candidate_commits` for `watermark`. HEAD reaches these and the watermark's
-    history.
-    `recorded_tips`: tips whose histories are recorded. If no tip is new, nothing is read.
+    `head_candidates`: result of `list_candidate_commits` for `watermark`. With the history of the watermark, these are
+    all commits that HEAD reaches.
+    `recorded_tips`: tips whose histories are in the index. If no tip is new, nothing is read.
     """
     excluded = {*head_candidates, *recorded_tips}
     new_tips = [tip for tip in tips if tip not in excluded and tip != watermark]

@@ -1,7 +1,7 @@
-"""Ordered parallel map in groups by joblib, start of worker processes, and limits on the memory of malloc.
+"""Parallel calls of a function through joblib with the results in order, start of worker processes, limits of malloc.
 
-joblib starts new tasks even if the caller has not taken earlier results. The results of a whole history do not fit in
-memory. So tasks run in groups, and a group starts when all results of the one before have arrived.
+joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
+in memory. So tasks run in groups, and a group starts when all results of the group before it have arrived.
 `joblib.parallel_config` can select another backend for the same tasks, such as Dask.
 """
 
@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 # Time after which idle worker processes end. The pause between two groups is shorter.
 IDLE_SECONDS: Final = 5
-# Threshold of garbage collection in workers. They create hundreds of thousands of objects without cycles: with the
-# default threshold, collection freed nothing and took 4 % of the time.
+# Number of new objects after which Python collects garbage in a worker. Workers create hundreds of thousands of objects
+# without reference cycles. With Python's default threshold, collection freed nothing and took 4 % of the time.
 GC_THRESHOLD: Final = 100_000
 # Name of joblib's thread that sends tasks to the worker processes and receives their results.
 MANAGER_THREAD: Final = "ExecutorManagerThread"
@@ -38,17 +38,18 @@ MANAGER_THREAD: Final = "ExecutorManagerThread"
 PARENT_POLL_SECONDS: Final = 1.0
 
 # Address space that a run needs at its start, for the stacks of threads and the first blocks of DuckDB and pyarrow.
-# With 80 MB or less, the system sometimes could not start a thread of pyarrow, and the run waited for it forever.
+# With 80 MB or less, sometimes a thread of pyarrow could not be started, and the run waited for the thread forever.
 MIN_FREE_BYTES: Final = 192 << 20
 
 # Parameters of `mallopt`, from malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _ARENA_MAX: Final = -8
 
-# If more memory than this is free at the end of the heap, glibc returns it to the system. This is glibc's default. But
-# glibc raises it, and the threshold for `mmap`, at run time unless it is set explicitly.
+# If more memory than this is free at the end of the heap, glibc returns that memory to the system. The value is glibc's
+# default. It is set because otherwise glibc raises this threshold and the one for `mmap` at run time.
 TRIM_THRESHOLD_BYTES: Final = 128 << 10
-# Memory arenas of glibc. By default there are up to eight per processor, and a thread cannot reuse memory of others.
+# Number of glibc's arenas, which are separate heaps. By default there are up to eight per processor, and a thread
+# cannot reuse the freed memory of another arena.
 MAX_ARENAS: Final = 1
 
 
@@ -57,25 +58,25 @@ class WorkerDied(LineageError):
 
 
 class _RunningTasks:
-    """Number of tasks that run in threads of this process."""
+    """Counter of the tasks that run in threads of this process. A task runs in the body of its `with` statement."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._count = 0
 
     def __enter__(self) -> None:
-        with self._changed:
+        with self._condition:
             self._count += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
+        with self._condition:
             self._count -= 1
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def wait(self) -> None:
         """Wait until no task runs, because the C++ code of the encoder aborts if the process exits during a task."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._count)
+        with self._condition:
+            self._condition.wait_for(lambda: not self._count)
 
 
 _running_tasks: Final = _RunningTasks()
@@ -88,7 +89,7 @@ def count_usable_cpus() -> int:
 
 
 def count_jobs(jobs: int | None) -> int:
-    """Return the number of workers for `jobs` of `map_groups`, which may be None."""
+    """Return `jobs`, the number of workers for `map_groups`; for None, the number of `joblib.parallel_config`."""
     from joblib import effective_n_jobs
 
     return effective_n_jobs(None) if jobs is None else jobs
@@ -101,10 +102,10 @@ def map_groups(
     jobs: int | None,
     prefer: Literal["processes", "threads"],
 ) -> Generator[Result]:
-    """Call a function with each item, in groups. Yield each result in order when it arrives.
+    """Call a function with each item of each group, and yield the results in the order of the items, as they arrive.
 
     The last results of a group are yielded after the next group has started.
-    `jobs`: number of workers; with one, tasks run in this thread. None leaves the number to `joblib.parallel_config`.
+    `jobs`: number of workers; 1 runs the tasks in this thread. None leaves the number to `joblib.parallel_config`.
     `prefer`: kind of workers, if `joblib.parallel_config` selects no backend.
     Raises WorkerDied if a worker process ends during a task, and RuntimeError if the system starts no more threads.
     """
@@ -130,7 +131,7 @@ def map_groups(
         stack.callback(_running_tasks.wait)
         with interrupts.defer_signals():
             stack.enter_context(parallel)
-        running: Generator[Result] | None = None
+        group_results: Generator[Result] | None = None
         # The last results of a group, one for each worker, arrive at about the same time. They are yielded
         # after the next group has started, so that the workers do not wait.
         last_count = 0 if jobs == 1 else count_jobs(jobs)
@@ -138,16 +139,16 @@ def map_groups(
         try:
             for group in groups:
                 with interrupts.defer_signals():
-                    running = parallel(call(function, item) for item in group)
+                    group_results = parallel(call(function, item) for item in group)
                 yield from _take_all(last_results)
-                for result in islice(running, max(0, len(group) - last_count)):
+                for result in islice(group_results, max(0, len(group) - last_count)):
                     yield result
                     del result  # frees it while the next one is computed
-                last_results.extend(running)
+                last_results.extend(group_results)
             yield from _take_all(last_results)
         except BaseException:
-            if running is not None:
-                _cancel(running)
+            if group_results is not None:
+                _cancel(group_results)
             raise
 
 
@@ -161,7 +162,7 @@ def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
     """Call the function of `map_groups` in a worker."""
     with _running_tasks:
         result = function(item)
-        if gc.get_freeze_count():  # only in a worker process: `initialize_worker`
+        if gc.get_freeze_count():  # a worker process, because only `initialize_worker` freezes objects
             gc.collect()  # frees repositories and their caches, which are in reference cycles
         return result
 
@@ -189,7 +190,7 @@ def _uses_processes(prefer: Literal["processes", "threads"]) -> bool:
 def _end_tasks_if_manager_fails() -> Iterator[None]:
     """End all tasks with an error if joblib's manager thread fails during the body.
 
-    It fails if it cannot start another thread. joblib would then wait for the results of the tasks forever.
+    The manager thread fails if it cannot start another thread. joblib would then wait for the results forever.
     """
     default_hook = threading.excepthook
 
@@ -206,11 +207,11 @@ def _end_tasks_if_manager_fails() -> Iterator[None]:
         threading.excepthook = default_hook
 
 
-def _cancel(running: Generator[Result]) -> None:
+def _cancel(group_results: Generator[Result]) -> None:
     """Cancel the running tasks, without joblib's warning about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        running.close()
+        group_results.close()
 
 
 def initialize_worker(parent_pid: int) -> None:
@@ -239,8 +240,8 @@ def check_free_memory() -> None:
 def configure_malloc() -> None:
     """Make malloc return freed memory to the system. Call this before threads start, because their arenas would remain.
 
-    It has an effect with glibc only. While indexing 5,000 commits in batches, malloc retained 5 MB of freed memory
-    instead of up to 23 MB.
+    This works only with glibc. While 5,000 commits were indexed in batches, malloc retained 5 MB of freed memory; it
+    retained up to 23 MB without these settings.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -68,7 +68,7 @@ class RunStart:
 
     `pending_commits`: commits to index, parents before children, including those to retry.
     `unreadable_commits`: commits that earlier runs could not read.
-    `commits_without_hunks`: recorded commits to read again: versions before schema 3 wrote no row in `hunks` for
+    `commits_without_hunks`: recorded commits to read again, because lineage before schema 3 wrote no row in `hunks` for
     commits without file changes.
     `branch_commits`: pending commits that HEAD does not reach, but a branch does.
     `branch_tips`: newest commit of each branch to index.
@@ -94,8 +94,8 @@ class RunStart:
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
         """Return the watermark after a batch of these commits; None if it does not move.
 
-        It moves to the last commit of the batch that HEAD reaches and that no earlier run tried to read. Commits that
-        are tried again come before the current watermark.
+        The watermark moves to the last commit of the batch that HEAD reaches and that no earlier run tried to read.
+        Commits that are read again come before the current watermark.
         """
         skipped_commits = self.unreadable_commits | self.commits_without_hunks | self.branch_commits
         new_commits = [sha for sha in shas if sha not in skipped_commits]
@@ -106,7 +106,7 @@ class RunStart:
 class RunResult:
     """State of the index after a run.
 
-    `commits`: number of commits. `verdict`: compatibility with this program.
+    `commits`: number of commits in the index. `verdict`: compatibility of the index with this program.
     """
 
     commits: int
@@ -124,8 +124,8 @@ def start_run(
 ) -> RunStart:
     """Create the index if there is none, record the target HEAD, and find the commits to index.
 
-    `cache_mode`: embedding cache mode; None keeps that of the index. `encoder_name`: None for the default encoder.
-    `branch_patterns`: patterns of refs to index besides HEAD; None keeps those of the index.
+    `cache_mode`: embedding cache mode; None keeps the index's mode. `encoder_name`: None for the default encoder.
+    `branch_patterns`: patterns of refs to index besides HEAD; None keeps the index's patterns.
     Raises IncompatibleIndex if the index has to be rebuilt.
     """
     with writer.open_batch() as connection:
@@ -140,7 +140,7 @@ def start_run(
         if branch_patterns is None:
             branch_patterns = history.load_branch_patterns(connection)
         recorded_tips = history.load_branch_tips(connection)
-    # Leave out those that cannot be read: this clone has lost them, or they are at its shallow boundary.
+    # Leave out commits that this clone has lost, or that are at its shallow boundary, because they cannot be read.
     commits_without_hunks = [sha for sha in commits_without_hunks if repository.can_diff(sha)]
     current_versions = get_component_versions(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
@@ -215,7 +215,7 @@ def _load_if_readable(location: IndexLocation, load: Callable[[Connection], Reco
 
 
 def write_batch(writer: IndexWriter, batch: ExtractedBatch, start: RunStart, profile: Profile) -> str | None:
-    """Write the rows of a batch and the watermark in a transaction. Return the watermark, None if it does not move."""
+    """Write a batch and the watermark in one transaction. Return the new watermark; None if it does not move."""
     watermark = start.get_watermark_after(batch.shas)
     rows = Batch(
         covered_commits=batch.shas,
@@ -296,8 +296,8 @@ def finish_run(writer: IndexWriter, start: RunStart, profile: Profile) -> RunRes
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that the new HEAD does not reach. `delta`: difference to the recorded HEAD.
 
-    If `delta` does not list every commit that HEAD reaches, only the commits that may be unreachable are looked up:
-    those recorded as unreachable and `removed_commits`.
+    If `delta` does not list every commit that HEAD reaches, only two groups of commits can be unreachable and are
+    looked up: the commits recorded as unreachable, and `removed_commits`.
     """
     previously_unreachable = history.load_unreachable_commits(connection)
     candidates = {*previously_unreachable, *delta.removed_commits}
@@ -328,7 +328,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    # Diff mode embeds different texts than the other modes. A change between those needs no rebuild.
+    # Diff mode embeds different texts than off and semantic. A change between these two needs no rebuild.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"
@@ -339,8 +339,8 @@ def _write_timed(
 ) -> None:
     """Call `write` in one transaction, and add its time to the profile.
 
-    `write` returns the seconds that it spent on the full-text index. These are added to the phase `fts`, and the other
-    time to `phase`.
+    `write` returns the seconds that it spent on the full-text index. These are added to the phase `fts`, and the rest
+    of the time to `phase`.
     """
     with profile.measure(phase), writer.open_batch() as connection:
         postings_seconds = write(connection)
