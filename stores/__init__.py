@@ -8,10 +8,10 @@ Index
 - `locks`: file locks of indexes and mindmaps
 - `index_location`: index directory of a repository, and repository id
 - `schema`: Arrow schemas of the tables; `tables.sql` has the DDL
-- `migrations`: schema migrations, and the DDL of full-text indexes: `full_text.sql` and `tokenize.sql`
-- `compatibility`: component versions of an index, and compatibility check
+- `migrations`: schema migrations; DDL of the full-text indexes, from `full_text.sql` and `tokenize.sql`
+- `compatibility`: versions of the components (such as parsers) that wrote an index, and whether this program can use it
 - `maintenance`: compaction, integrity check, deletion of an index and of leftover files
-- `embedding_cache`: vectors by content, in a database beside the index
+- `embedding_cache`: vectors of earlier runs, found by the content of their texts; a database beside the index
 
 Writing and reading
 - `writer`: write transactions, and replacement of outdated symbols and terms
@@ -22,11 +22,11 @@ Writing and reading
 
 Search
 - `filters`: conditions of a query on hunks, in SQL
-- `snapshot`: reachable hunks and postings as NumPy arrays, filters as masks over them, and top-k selection
-- `exact_search`: text or regular expression in added and removed lines; commits that changed given lines
+- `snapshot`: reachable hunks and postings as NumPy arrays, filters as masks over the hunks, and top-k selection
+- `exact_search`: changes with a text or regular expression in their lines, of given files, or with given terms
 - `fulltext`: BM25 search; insertion of postings
 - `vector_search`: vector search, vectors of commit messages, optional HNSW index by DuckDB's VSS extension
-- `vectors`: texts without a vector; whitening transform; vectors as 8-bit codes, and exact products with them
+- `vectors`: texts that have no vector yet; whitening transform; 8-bit codes of vectors, and dot products with them
 
 Others
 - `mindmap_files`: mindmap files and their names

@@ -1,7 +1,8 @@
 """Versions of the components that made an index, and the check whether this program can use it.
 
-The caller passes the current versions. This module knows what a change of each component means. Each transaction that
-writes rows also records their versions. Therefore even an interrupted run of another program version does not make an
+A component is a part of the program with a version, such as a parser or the embedding model. The caller passes the
+current versions. This module knows what a change of each component means. Each transaction that writes rows also
+records the versions of their components. Therefore even an interrupted run of another program version does not make an
 index look more current than it is.
 """
 
@@ -15,27 +16,27 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import duckdb
 
-# Length of the vectors of every encoder; the current version of the component `embedding_dimension`.
+# Length of the vectors of every encoder. It is also the current version of the component `embedding_dimension`.
 EMBEDDING_DIMENSION: Final = 384
 
 REBUILD_COMMAND: Final = "lineage index --rebuild --yes"
 FORCE_COMMAND: Final = "lineage index --force"
 RESUME_COMMAND: Final = "lineage index"
 
-# The two parts of an index. The history has commits, hunks and what belongs to them; the other is the HEAD snapshot.
-# `--force` writes the HEAD snapshot again, and rows of the history on which no vector depends (`writer.refresh_rows`).
+# The two parts of an index: the history (commits, hunks and what belongs to them) and the HEAD snapshot.
+# `--force` rewrites the whole HEAD snapshot, but only those rows of the history on which no vector depends.
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
-# Components whose change makes the stored vectors or tables unusable. Parsers are not among them: the semantic text has
-# names of symbols, but a vector stays usable if another version of a parser finds other names.
-VECTOR_AFFECTING: Final = frozenset(
+# Components whose change makes the stored vectors or tables unusable. Parsers are not among them, although the embedded
+# texts have names of symbols: a vector stays usable if another version of a parser finds other names.
+REBUILD_COMPONENTS: Final = frozenset(
     {"schema", "embedding_model", "embedding_dimension", "embed_cache", "semantic_text_version"}
 )
 # Components that write no rows, so no row can be outdated by them.
 COMPONENTS_WITHOUT_ROWS: Final = frozenset({"schema", "reranker_model"})
-# Components that write rows of one part only; parsers and term splitting write to both.
-_SINGLE_PART: Final = {
+# Part of each component that writes rows of one part only. Parsers and term splitting write rows of both parts.
+_PART_BY_COMPONENT: Final = {
     "chunker_version": HEAD_PART,
     "embedding_model": HISTORY_PART,
     "embedding_dimension": HISTORY_PART,
@@ -128,7 +129,7 @@ class CompatibilityVerdict:
 
     - `reason`: text that lists the components that differ; None if none is known to differ.
     - `missing`: components without a recorded version.
-    - `remedy`: command that makes the index compatible; None for a compatible index, and see `during_run`.
+    - `remedy`: command that makes the index compatible; None if it is compatible, or if `during_run` omits the command.
     """
 
     status: CompatibilityStatus
@@ -142,7 +143,7 @@ class CompatibilityVerdict:
         return self.remedy == RESUME_COMMAND
 
     def during_run(self) -> CompatibilityVerdict:
-        """Return the verdict while an index run is at work: without the advice to start one with `--force`."""
+        """Return the verdict to show during an index run, without the advice to start another run with `--force`."""
         if self.remedy != FORCE_COMMAND:
             return self
         note = "an index run is at work"
@@ -173,14 +174,14 @@ def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) 
         for name in COMPONENT_NAMES
         if (outdated := _find_outdated_versions(recorded, current, name))
     }
-    outdated_vector_components = {
-        name: outdated for name, outdated in outdated_by_name.items() if name in VECTOR_AFFECTING
+    outdated_rebuild_components = {
+        name: outdated for name, outdated in outdated_by_name.items() if name in REBUILD_COMPONENTS
     }
     missing = tuple(name for name in COMPONENT_NAMES if _is_missing(recorded, name))
-    if outdated_vector_components:
+    if outdated_rebuild_components:
         return CompatibilityVerdict(
             CompatibilityStatus.NEEDS_REBUILD,
-            _describe_differences(outdated_vector_components, current),
+            _describe_differences(outdated_rebuild_components, current),
             remedy=REBUILD_COMMAND,
         )
     if missing:
@@ -207,14 +208,14 @@ def confirm_versions(row_versions: Iterable[RowVersion], current: ComponentVersi
 
 
 def find_stale_history_components(recorded: RecordedVersions, current: ComponentVersions) -> tuple[str, ...]:
-    """Return the components that wrote outdated rows of the history, except those that affect vectors.
+    """Return the components that wrote outdated rows of the history, except those whose change needs a rebuild.
 
-    These are parsers and term splitting. `--force` writes their rows again.
+    The result can have only parsers and term splitting. `--force` writes their rows again.
     """
     return tuple(
         name
         for name in COMPONENT_NAMES
-        if name not in VECTOR_AFFECTING and _has_outdated_history(recorded, current, name)
+        if name not in REBUILD_COMPONENTS and _has_outdated_history(recorded, current, name)
     )
 
 
@@ -222,7 +223,7 @@ def get_component_parts(component: str) -> tuple[str, ...]:
     """Return the parts of an index in which the component writes rows."""
     if component in COMPONENTS_WITHOUT_ROWS:
         return ()
-    return (_SINGLE_PART[component],) if component in _SINGLE_PART else (HISTORY_PART, HEAD_PART)
+    return (_PART_BY_COMPONENT[component],) if component in _PART_BY_COMPONENT else (HISTORY_PART, HEAD_PART)
 
 
 def get_component_version(components: ComponentVersions, name: str) -> str | None:
@@ -233,7 +234,7 @@ def get_component_version(components: ComponentVersions, name: str) -> str | Non
 
 def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
     """Read the component versions recorded in the index."""
-    # `writer`: version that the newest run writes with. `version`: that of the newest finished run.
+    # `writer`: version that the newest run writes with. `version`: version that the newest finished run confirmed.
     metadata = connection.execute("SELECT component, version, writer FROM metadata").fetchall()
     version_by_component = {component: version for component, version, _ in metadata}
     writer_by_component = {component: writer for component, _, writer in metadata}
@@ -264,7 +265,10 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
 def _find_outdated_versions(
     recorded: RecordedVersions, current: ComponentVersions, name: str
 ) -> tuple[str, ...]:
-    """Return the recorded versions of a component that differ from the current one; none before it has written rows."""
+    """Return the recorded versions of a component that differ from the current version.
+
+    Return none if the component writes rows but has not written any yet.
+    """
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
@@ -292,7 +296,7 @@ def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -
     }
     if not unknown_components and recorded.confirmed == ComponentVersions():
         return RESUME_COMMAND  # the first run is in progress or was interrupted
-    return FORCE_COMMAND if unknown_components.isdisjoint(VECTOR_AFFECTING) else REBUILD_COMMAND
+    return FORCE_COMMAND if unknown_components.isdisjoint(REBUILD_COMPONENTS) else REBUILD_COMMAND
 
 
 def _has_outdated_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
@@ -308,8 +312,8 @@ def _is_equivalent(name: str, recorded_version: str | None, current_version: str
     """Return whether rows of the recorded version of a component are as good as rows of the current version."""
     if name != "embed_cache":
         return recorded_version == current_version
-    # Queries have no cache mode and accept every mode. `off` and `semantic` give the same vectors; with `diff`,
-    # another text is embedded.
+    # Queries pass no cache mode, because they accept every mode. `off` and `semantic` give the same vectors; with
+    # `diff`, another text is embedded.
     return current_version is None or (recorded_version == "diff") == (current_version == "diff")
 
 

@@ -1,10 +1,10 @@
 """Connections to an index that stay open between batches or queries, and yield to other processes.
 
-- `IndexWriter`: connection of an index run. When each batch opened the index, replaying and checkpointing the
-  write-ahead log took a third of the time of writing a history.
-- `IndexReaderPool`: read connections, shared by the threads of a process. Opening an index takes longer than a query
-  of an open one. `ReaderPools` has one pool for each index.
-- `WatcherThread`: background thread of both, which closes an index that another process waits for.
+- `IndexWriter`: connection of an index run. If each batch opened the index, replaying and checkpointing the
+  write-ahead log would take a third of the time of writing a history.
+- `IndexReaderPool`: read connections, shared by the threads of a process, because opening an index takes longer than
+  a query. `ReaderPools` has one pool for each index.
+- `WatcherThread`: background thread of a writer or pool, which closes an index that another process waits for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JOIN_TIMEOUT_SECONDS: Final = 10.0
 class WatcherThread(threading.Thread):
     """Background thread that runs `watch`, which must return soon after `stop_requested` is set.
 
-    Its owner sets the event, or the end of the interpreter does.
+    Its owner sets the event. At the end of the interpreter, `_stop_all` sets it.
     """
 
     def __init__(self, watch: Callable[[], None], stop_requested: threading.Event) -> None:
@@ -115,8 +115,8 @@ class IndexWriter:
             try:
                 yield connection
                 if database.checkpoint_wal(connection, self.location, MAX_OPEN_WAL_BYTES):
-                    # Reopening is cheap now, because the log is empty. Closing frees the metadata of row groups that
-                    # DuckDB keeps for open files: 35 MB at 20,000 commits.
+                    # Closing frees the metadata of row groups that DuckDB keeps for open files: 35 MB at 20,000
+                    # commits. Reopening is cheap now, because the log is empty.
                     self._close()
             except BaseException:
                 self._close()
@@ -197,8 +197,8 @@ class _OpenDatabase:
     - `resources`: closes the index.
     - `idle_connections`: connections that no reader uses.
     - `active_readers`: number of readers.
-    - `is_closing`: True if readers that arrived after `opened_at` are refused. The last active reader closes the index.
-    - `is_invalid`: True if all new readers are refused. The last active reader closes the index.
+    - `is_closing`: True if readers that arrived after `opened_at` are refused.
+    - `is_invalid`: True if all new readers are refused. In both cases, the last active reader closes the index.
     - `closed_event`: set when the index is closed; ends the watcher thread.
     """
 
@@ -301,7 +301,7 @@ class IndexReaderPool:
         open_database = self._database
         if open_database is None:
             return
-        self._check_validity(open_database)
+        self._mark_if_outdated(open_database)
         if (open_database.is_closing or open_database.is_invalid) and not open_database.active_readers:
             self._database = None
             open_database.closed_event.set()
@@ -310,7 +310,7 @@ class IndexReaderPool:
                 for connection in open_database.idle_connections:
                     connection.close()
 
-    def _check_validity(self, open_database: _OpenDatabase) -> None:
+    def _mark_if_outdated(self, open_database: _OpenDatabase) -> None:
         """Mark the index as invalid if its files have changed, and as closing if a writer waits for it.
 
         Mark a copy as closing if the index itself has changed or can be opened.

@@ -35,8 +35,8 @@ WRITE_WAIT_SECONDS: Final = 60.0
 # A checkpoint merges row groups up to this size. At 60,000 vectors it took at most 0.3 s with 2,048, the minimum, and
 # 1.5 s with DuckDB's default of 122,880.
 ROW_GROUP_SIZE: Final = 2_048
-# Bytes of a block. Each written column takes one in memory and on disk. DuckDB's default of 262,144 costs 15 MB more
-# memory per batch and 2.5 MB more disk space at 5,000 commits; 16,384 costs 10 % more CPU time.
+# Bytes of a block. Each column that a batch writes takes a block in memory and on disk. DuckDB's default, 262,144,
+# takes 15 MB more memory per batch and 2.5 MB more disk space at 5,000 commits; 16,384 takes 10 % more processor time.
 BLOCK_SIZE: Final = 65_536
 # Size of the write-ahead log that causes a checkpoint: one or two batches. A checkpoint takes 30 ms for one batch and
 # 40 ms for two; each opening replays the log, at 7 ms per MB.
@@ -51,7 +51,7 @@ class FileStamp(NamedTuple):
     modified_ns: int
 
 
-# Stamps of the database and its write-ahead log; None for a missing file. Each change of the index changes one of them.
+# Stamps of the database and its write-ahead log; None for a missing file. Each change of the index changes a stamp.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
 # Files that this process has attached. A file that is attached twice is listed twice.
@@ -94,8 +94,8 @@ def open_for_reading(
     """
     deadline = Deadline.for_index(location.folder, wait)
     with translate_errors(location), ExitStack() as stack:
-        connection, schema = _open(stack, location, deadline)
-        if schema < SCHEMA_VERSION:
+        connection, schema_version = _open(stack, location, deadline)
+        if schema_version < SCHEMA_VERSION:
             stack.close()
             _migrate(location, deadline)
             connection, _ = _open(stack, location, deadline)
@@ -115,10 +115,10 @@ def _open(
     check_recorded_damage(location)
     engine = stack.enter_context(duckdb_engine.open_reader_engine(location))
     connection = stack.enter_context(attach_index(engine, location.database, "READ_ONLY", deadline))
-    schema = migrations.check_schema(connection)
-    if not schema:
+    schema_version = migrations.check_schema(connection)
+    if not schema_version:
         raise _build_not_indexed_error(location)
-    return connection, schema
+    return connection, schema_version
 
 
 def _migrate(location: IndexLocation, deadline: Deadline) -> None:
@@ -289,7 +289,7 @@ def compute_fingerprint(location: IndexLocation) -> Fingerprint:
 
 
 def build_attach_statement(path: Path, alias: str, *options: str) -> str:
-    """Return the SQL statement that attaches the database file `path` under this alias. `options`: of ATTACH."""
+    """Return the SQL statement that attaches the database file `path` under this alias. `options`: further options."""
     quoted_path = str(path).replace("'", "''")
     # The block size of an existing file cannot be changed: DuckDB raises an error.
     block_size = () if path.exists() else (f"BLOCK_SIZE {BLOCK_SIZE}",)
@@ -324,7 +324,8 @@ def attach_index(
 def is_attached(file: Path) -> bool:
     """Return whether this process has the file attached.
 
-    If so, the process must not open and close the file itself: closing any descriptor of it drops DuckDB's locks.
+    If so, the process must not open and close the file itself, because closing any descriptor of the file releases
+    DuckDB's locks.
     """
     return file in _attached_files
 
@@ -361,7 +362,7 @@ def _build_not_indexed_error(location: IndexLocation) -> NotIndexed:
 
 
 def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
-    """Return the error for a file that cannot be attached. If it `is_new`, delete what DuckDB has written of it."""
+    """Return the error for a file that cannot be attached. If the file is new, delete what DuckDB has written."""
     translated = _translate_error(file, error) or _build_damaged_index_error(file, error)
     if is_new and not isinstance(translated, DamagedIndex):
         file.unlink(missing_ok=True)  # the next opening would take the incomplete file for a damaged index

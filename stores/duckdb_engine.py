@@ -23,21 +23,21 @@ import duckdb
 from stores.errors import LineageError, OutOfMemory, from_memory_error
 from stores.index_location import IndexLocation
 
-# Memory limit of an engine. A batch needs a few megabytes, a query the columns that it reads. DuckDB writes the rest to
-# the spill directory.
+# Memory limit of an engine. A batch needs a few megabytes, a query the columns that it reads. Data over the limit is
+# written to the spill directory.
 MEMORY_LIMIT: Final = "512MB"
 # Setting a memory limit this low for a moment drops the blocks that DuckDB keeps in memory after reading. The operating
 # system still caches them, so reading them again is cheap.
 CACHE_FLUSH_LIMIT: Final = "1MB"
 SPILL_DIRECTORY: Final = "spill"
 # Memory limits for work on whole tables, tried in this order. A copy of an index took a third of 96 MB at 80,000 hunks
-# and two thirds at 1,000,000. Thousands of consecutive hunks of the maximum length (57 KB) need the second limit.
+# and two thirds at 1,000,000. Thousands of consecutive hunks of 57 KB need the second limit.
 LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 # More threads do not make a batch faster, and the encoder uses the other cores.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
-# Engines without attached files, for the next readers. A fifth one drops the oldest, which closes it.
+# Engines without attached files, for the next readers. A fifth engine removes the oldest one, which closes it.
 _idle_engines: Final[deque[tuple[IndexLocation, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
 
 Result = TypeVar("Result")
@@ -176,8 +176,8 @@ def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
-# Extensions, each a file in a wheel. Loading one takes about 0.1 s, and no answer needs one. Both are for SQL of users,
-# `vss` also for the optional HNSW index.
+# DuckDB extensions, each a file in its own wheel. Loading one takes about 0.1 s. SQL statements of users need both, and
+# the optional HNSW index needs `vss`.
 EXTENSIONS: Final = ("fts", "vss")
 
 
@@ -223,7 +223,8 @@ _previous_umask = 0
 def make_files_private() -> Iterator[None]:
     """Make files created in the body accessible by their owner only, including DuckDB's write-ahead log.
 
-    The umask belongs to the whole process. Of several threads in such a body, the first sets it, the last restores it.
+    The umask belongs to the whole process. If several threads are in such a body, the first one that enters sets it,
+    and the last one that leaves restores it.
     """
     global _umask_users, _previous_umask
     with _umask_mutex:

@@ -1,10 +1,13 @@
-"""Embedding cache: a database beside the index with vectors by content. It survives a rebuild of the index.
+"""Embedding cache: a database beside the index with the vectors of texts. It survives a rebuild of the index.
+
+An entry has the model that made its vector, and two keys:
 
 - `content_hash`: hash of the content from which a text is made (message, path, change, diff).
 - `text_digest`: digest of the text that is embedded. A newer parser may build another text from the same content.
 
-A vector is used only if both match. A new text for the same content replaces the entry. Only `delete_unused_entries`
-deletes entries of other models. There is no primary key; the write transaction keeps entries unique.
+A vector is used only if the model and both keys match. A new text for the same content and model replaces the entry.
+Only `delete_unused_entries` deletes entries of other models. The table has no primary key, because the write
+transaction keeps entries unique.
 
 The cache only saves time. A damaged file is replaced, and a run continues without a cache that it cannot read or write.
 """
@@ -32,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Wait of an index run for the lock. Only short commands can hold it, because an index has one index run at a time.
+# Time that an index run waits for the lock. Only short commands can hold it, because one run at a time is in progress.
 WAIT_SECONDS: Final = 10.0
-# Wait of `delete_unused_entries` for the lock. An index run holds it until its end, so a longer wait would not help.
+# Time that `delete_unused_entries` waits for the lock. An index run holds it until it ends, so a longer wait is no use.
 PRUNE_WAIT_SECONDS: Final = 2.0
 IN_USE_MESSAGE: Final = "Another program uses the embedding cache. This run continues without it."
 
@@ -92,7 +95,7 @@ class EmbeddingCache:
         return RESULT_SCHEMA.empty_table()
 
     def store(self, entries: pa.Table) -> None:
-        """Store entries (ENTRY_SCHEMA). They replace those of the same content and model."""
+        """Store entries (ENTRY_SCHEMA). They replace the entries of the same content and model."""
         if self._engine is None or not entries.num_rows:
             return
         try:
@@ -227,13 +230,13 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
         engine.execute(_read_table_ddl(engine))
         engine.execute("INSERT INTO fresh.embeddings FROM cache.embeddings WHERE embed_model = ?", [model])
         engine.execute("DETACH fresh")
-        # This checkpoints the old file. A log that remained would be replayed into the new one.
+        # This checkpoints the old file, which deletes its log. DuckDB would replay a remaining log into the new file.
         engine.execute("DETACH cache")
         temp_file.replace(location.embeddings)
 
 
 def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
-    """Return the DDL of the new table: that of the old table, which another program version may have created."""
+    """Return the DDL of a new table like the old one, which another program version may have created."""
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)

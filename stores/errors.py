@@ -1,7 +1,7 @@
 """Base exception of the error tree, and the conversion of system errors to user errors.
 
 An error of the operating system (disk full, no permission, too many open files) gets the same message and hint, whether
-Python or DuckDB raises it. DuckDB reports such errors only in the text of its exceptions.
+Python or DuckDB raises it. DuckDB reports such errors only in the text of its exceptions, which is searched here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
-# Hints for errors that only Python reports. In DuckDB's messages, these errors mean a damaged index.
+# More hints, for errors raised by Python. If DuckDB's message reports one of these errors, the index is damaged.
 _FILE_HINTS: Final = {
     errno.EISDIR: "A file belongs there. Move the directory away, or name another path.",
     errno.ENAMETOOLONG: "Give a shorter path.",
@@ -59,11 +59,11 @@ _WRITE_FAILURE_PHRASES: Final = ("Could not write", "Failed to commit")
 
 # Parts of the dynamic loader's messages about a lack of memory for a library, in lower case.
 _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "cannot map zero-fill pages")
-# Libraries that raise general exceptions for a lack of memory or threads. Messages of other libraries are not searched,
-# because they may quote texts of users.
+# Libraries whose exceptions for a lack of memory or threads are recognized only by their message. Messages of other
+# libraries are not searched, because they may quote texts of users.
 _LIBRARIES: Final = frozenset({"duckdb", "_duckdb", "onnxruntime", "pyarrow"})
-# Parts of these libraries' messages about a lack of memory, in lower case. DuckDB's are of COMMIT, of a use after an
-# earlier failure and of zstd.
+# Parts of these libraries' messages about a lack of memory, in lower case. DuckDB gives them when COMMIT
+# fails, when an instance is used again after such a failure, and when zstd fails.
 _MEMORY_PHRASES: Final = ("set memory_limit", "out of memory error", "not enough memory", "std::bad_alloc")
 # Parts of Python's and pyarrow's messages about a thread that cannot be started, in lower case.
 _THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thread")
@@ -103,9 +103,9 @@ class ThreadLimitReached(LineageError):
 
 
 def from_os_error(error: OSError) -> StorageError | None:
-    """Return a StorageError with the system's message and the file; None for an OSError without them.
+    """Return the error for users, with the system's message and the file; None if no system error caused it.
 
-    Libraries may report the system's message only in the text of the error.
+    An OSError of a library may have neither number nor file. Then its text is searched for a system error's message.
     """
     if error.errno is None and error.filename is None:
         code = _find_code(str(error))
@@ -123,7 +123,7 @@ def build_permission_error(file: Path) -> StorageError:
 
 
 def _find_code(text: str) -> int | None:
-    """Return the number of the system error whose message is in a text; None if there is none."""
+    """Return the number of the system error in `_HINTS` whose message is part of a text; None if there is none."""
     return next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
 
 
@@ -153,7 +153,7 @@ def to_lineage_error(error: BaseException) -> LineageError | None:
 
 
 def find_hint(text: str) -> str:
-    """Return the hint about the system error that a library's message names; empty if it names no known one."""
+    """Return the hint for the system error that a library's message names; empty if `_HINTS` has none for it."""
     code = _find_code(text)
     return "" if code is None else _HINTS[code]
 
@@ -175,7 +175,7 @@ def is_special_file(file: Path) -> bool:
 
 @contextmanager
 def attach_filename(file: Path) -> Iterator[None]:
-    """Set the file name of an OSError of the body that has none, such as an error of `write` on a descriptor."""
+    """Add the file name to an OSError that the body raises without one, as `write` on a descriptor does."""
     try:
         yield
     except OSError as error:

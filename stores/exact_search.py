@@ -29,7 +29,7 @@ _PATTERN_HINT: Final = (
 # Start of the line that git prints for a submodule; the commit's sha follows.
 SUBMODULE_PREFIX: Final = "Subproject commit "
 
-# Size of a range whose commits are listed in a statement. With thousands, this would take longer than no condition.
+# Largest range whose commits are listed in an SQL condition. A list of thousands takes longer than no condition.
 MAX_LITERAL_COMMITS: Final = 500
 
 
@@ -86,7 +86,7 @@ class SearchPattern:
         return self.is_regex or self.text in SUBMODULE_PREFIX or SUBMODULE_PREFIX.endswith(text_before_sha)
 
     def may_match_change(self, old: bytes, new: bytes) -> bool:
-        """Return False if the change of a file's content cannot match. Does not compare the lines.
+        """Return False if the change of a file cannot match. This quick check does not look for the changed lines.
 
         `old`, `new`: content before and after the change.
         """
@@ -142,7 +142,8 @@ class IncompleteHunk:
     old_path: bytes | None
 
 
-# Merges are left out: their diffs have only the lines that no parent has, so two files do not suffice to complete them.
+# Condition for an IncompleteHunk. Merges are left out: their diffs compare the file with all parents, so two versions
+# of the file do not suffice to complete them.
 _IS_INCOMPLETE: Final = """
 (diff_truncated OR content_kind IN ('oversize', 'symlink', 'submodule')) AND len(parents) < 2"""
 
@@ -161,7 +162,7 @@ WITH candidates AS (
     FROM lines WHERE (starts_with(line, '+') OR starts_with(line, '-')) AND {line_matches}
     GROUP BY ALL
 )
-SELECT hunk_id, commit_sha, commit_date, position, added, removed FROM counts WHERE {selected}"""
+SELECT hunk_id, commit_sha, commit_date, position, added, removed FROM counts WHERE {counts_condition}"""
 
 # A line without its sign, `+` or `-`.
 _LINE_TEXT: Final = "substr(line, 2)"
@@ -186,9 +187,9 @@ WHERE diff_truncated AND content_kind <> 'message' AND len(parents) > 1 AND {con
 def build_range_condition(commit_range: CommitRange | None) -> str:
     """Return an SQL condition for the commits of the range; `TRUE` without a range.
 
-    For a range of more than MAX_LITERAL_COMMITS commits it is also `TRUE`, and the caller has to filter the results.
-    With the condition, DuckDB does not read the other diffs: a search of 204 commits in flask's 9,292 hunks took 28 ms
-    instead of 233.
+    A range of more than MAX_LITERAL_COMMITS commits also gets `TRUE`, so the caller has to filter the results. With a
+    condition, DuckDB does not read the diffs of other commits: a search of 204 commits in flask's 9,292 hunks took 28
+    ms instead of 233.
     """
     if commit_range is None or len(commit_range.commits) > MAX_LITERAL_COMMITS:
         return "TRUE"
@@ -204,7 +205,7 @@ def find_matching_hunks(
 ) -> list[HunkMatch]:
     """Return the matching hunks among those with a complete stored diff. Raises BadPattern.
 
-    `condition`, `parameters`: SQL condition on the hunks, as from `filters.build_filter_condition`.
+    `condition`, `parameters`: SQL condition on the hunks, and its values, as `filters.build_filter_condition` returns.
     """
     values = {**parameters, "pattern": pattern.text}
     if pattern.is_regex:
@@ -212,17 +213,17 @@ def find_matching_hunks(
         if not _DIFF_ANCHORS.search(pattern.text):
             prefilter = "regexp_matches(diff, $diff_pattern)"
             values["diff_pattern"] = f"(?m){pattern.text}"
-        selected = "added + removed > 0"
+        counts_condition = "added + removed > 0"
     else:
         prefilter, count, line_matches = "contains(diff, $pattern)", _OCCURRENCES, "contains(line, $pattern)"
-        selected = "added <> removed"
+        counts_condition = "added <> removed"
     sql = _MATCHING_HUNKS.format(
         incomplete=_IS_INCOMPLETE,
         condition=condition,
         prefilter=prefilter,
         count=count,
         line_matches=line_matches,
-        selected=selected,
+        counts_condition=counts_condition,
     )
     try:
         rows = connection.execute(sql, values).fetchall()
@@ -303,10 +304,10 @@ ORDER BY date, hunk_id"""
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """Change of a file in a commit.
+    """Change of a file in a commit, which may have added or removed given lines.
 
-    `path`: git's bytes. `old_path`: path before a rename, else None; escaped text if it is not UTF-8. `date`: commit
-    date in seconds since 1970.
+    `path`: path after the change, in git's bytes. `old_path`: path before a rename, else None; escaped text if it is
+    not UTF-8. `date`: commit date in seconds since 1970.
     """
 
     hunk_id: int
@@ -337,7 +338,7 @@ def find_removals(
 ) -> list[LineChange]:
     """Return the reachable changes up to a date that remove lines of files, newest first.
 
-    Changes of one date are in reverse order of their hunk ids.
+    Changes with the same date are in descending order of hunk ids.
 
     `paths`: paths of the files before the change. `last_date`: in seconds since 1970.
     """
@@ -356,8 +357,8 @@ def find_changes_with_terms(
 
     The text of a change consists of its added lines, message, path and symbols. An empty set finds no changes.
 
-    `searches`: the sets of terms. `limit`: number of changes to consider for each set, those with the smallest hunk
-    ids. In a linear history, these are the oldest.
+    `searches`: the sets of terms. `limit`: number of changes to consider for each set. If more changes have its terms,
+    those with the smallest hunk ids are considered, which are the oldest in a linear history.
     """
     terms = frozenset().union(*searches)
     literals = ", ".join("'" + term.replace("'", "''") + "'" for term in terms)
@@ -365,15 +366,18 @@ def find_changes_with_terms(
     term_ids: dict[str, int] = dict(connection.execute(sql).fetchall()) if terms else {}
     if not term_ids:
         return [[] for _ in searches]
-    hunk_ids: list[set[int]] = []
+    hunk_ids_by_search: list[set[int]] = []
     for search in searches:
-        ids = [term_ids[term] for term in search] if search <= term_ids.keys() else []
-        sql = _HUNKS_WITH_TERMS.format(term_ids=_format_ids(ids), count=len(ids), limit=limit)
-        hunk_ids.append({hunk_id for (hunk_id,) in connection.execute(sql).fetchall()})
-    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=_format_ids(set().union(*hunk_ids)))
+        search_ids = [term_ids[term] for term in search] if search <= term_ids.keys() else []
+        sql = _HUNKS_WITH_TERMS.format(term_ids=_format_ids(search_ids), count=len(search_ids), limit=limit)
+        hunk_ids_by_search.append({hunk_id for (hunk_id,) in connection.execute(sql).fetchall()})
+    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=_format_ids(set().union(*hunk_ids_by_search)))
     changes = [LineChange(*row) for row in connection.execute(sql).fetchall()]
     reachable = [change for change in changes if is_reachable(change.commit_sha)]
-    return [[change for change in reachable if change.hunk_id in ids] for ids in hunk_ids]
+    return [
+        [change for change in reachable if change.hunk_id in search_hunks]
+        for search_hunks in hunk_ids_by_search
+    ]
 
 
 def _format_ids(ids: Collection[int]) -> str:

@@ -1,7 +1,7 @@
 """Conditions of a query on hunks (path, date, author, language, release, range of commits), and symbols that it quotes.
 
-`build_filter_condition` writes conditions in SQL. `snapshot.apply_filter` makes masks over the hunks of a snapshot
-from them. DuckDB and pathspec are imported in functions, because explanations import this module and need neither.
+`build_filter_condition` writes conditions in SQL. `snapshot.apply_filter` turns them into masks over the hunks of a
+snapshot. DuckDB and pathspec are imported in functions, because explanations import this module and need neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Parameter: TypeAlias = str | datetime
 # POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
 # paths than git does.
 _POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Number of translated patterns to keep. The check of one starts DuckDB (17 ms), and each query needs its pattern twice.
+# Number of translated patterns to keep. Each query needs its pattern twice, and the check of a pattern starts DuckDB,
+# which takes 17 ms.
 _PATTERN_CACHE_SIZE: Final = 64
 _PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
 _BRACKET_HINT: Final = (
@@ -110,7 +111,7 @@ def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Pa
         parameters["until"] = to_naive_utc(query_filter.until)
     if query_filter.path is not None:
         regex, is_included = translate_path_pattern(query_filter.path)
-        # Without the first part, a negated pattern would match the rows of commits that change no file.
+        # Without `file_path <> ''`, a negated pattern would match the rows of commits that change no file.
         conditions.append(
             f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
         )
@@ -170,7 +171,7 @@ def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, d
 
 
 def _remove_group_names(regex: str) -> str:
-    """Remove the group name that pathspec uses. In joined expressions it would occur more than once."""
+    """Remove the name of pathspec's group, because a name may occur only once in the joined expressions."""
     return regex.replace("(?P<ps_d>", "(?:")
 
 

@@ -20,7 +20,7 @@ from stores.index_location import IndexLocation
 
 logger = logging.getLogger(__name__)
 
-# Time to wait for the index: longer than that of a query, because a notebook reads the index only once.
+# Time to wait for the index, longer than a query waits, because a notebook reads the index only once.
 WAIT_SECONDS: Final = 60.0
 # Columns that make up most of the data. They are read only on request.
 TEXT_COLUMNS: Final = frozenset({"diff", "semantic_text", "source_text"})
@@ -39,8 +39,8 @@ FROM hunks WHERE {_HAS_FILE}"""
 _HUNK_SYMBOLS_SQL: Final = "SELECT * FROM hunk_symbols WHERE hunk_id IN ({hunks})"
 _SYMBOL_LINES_SQL: Final = "SELECT name, parent, start_line FROM head_symbols WHERE file_path = $path"
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
-# DuckDB reports where each segment of a column begins. It ends where the next segment of its block begins. The size of
-# the last one is estimated from its number of rows: a long text has the mean length of a sample, a short one 48 bytes.
+# DuckDB reports where each segment of a column begins. A segment ends where the next one of its block begins. The last
+# one's size is estimated by its rows: a long text counts with the mean length of a sample, a short one with 48 bytes.
 _SIZES_SQL: Final = """
 SELECT column_name,
        sum(additional_bytes
@@ -85,7 +85,7 @@ class Frames(HistoryFrames):
     - `words`: terms of each hunk, with their frequencies.
     - `head_symbols`: symbols defined at HEAD.
     - `vectors`: one row per distinct text.
-    - `sizes`: approximate bytes on disk of each column. The row with the table `free` is for the rest of the file.
+    - `sizes`: approximate bytes on disk of each column. The row whose `table` is `free` has the rest of the file.
     """
 
     words: pl.DataFrame
@@ -121,7 +121,7 @@ def read_open_index(index: OpenIndex, *, texts: bool = False) -> Frames:
 
 
 def read_history(connection: duckdb.DuckDBPyConnection, is_reachable: Callable[[str], bool]) -> HistoryFrames:
-    """Read date, subject, path, kind and size of each change, without symbols (see `read_symbols`).
+    """Read date, subject, path, kind and size of each change. The frame of symbols is empty; see `read_symbols`.
 
     The column `message` of the commits has only the first line. `is_reachable`: returns whether HEAD reaches a commit.
     """

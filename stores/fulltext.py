@@ -5,8 +5,9 @@
 - `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
 
 A posting is a row with a term, a document (hunk or symbol) that has it, and the number of occurrences. The postings of
-the query's terms are in the snapshot, or SQL fetches them. NumPy computes the scores, because DuckDB takes longer just
-to plan such a statement. The scores equal those of DuckDB's full-text extension, which is not used.
+the query's terms are in the snapshot, or are read by an SQL statement. NumPy computes the scores, because DuckDB takes
+longer just to plan a statement that would compute them. The scores equal those of DuckDB's full-text extension, which
+is not used.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ K1: Final = 1.2
 B: Final = 0.75
 
 # Weight of the symbols that the hunk's file has at HEAD, relative to touched symbols. All hunks of a file have the same
-# HEAD score. A small weight orders hunks that are otherwise equal.
+# HEAD score, so a small weight orders hunks of different files that are otherwise equal.
 HEAD_WEIGHT: Final = 0.05
 # Weight of the text score in the symbol-name lane. See "Symbol-name lane" in README.md.
 TEXT_WEIGHT: Final = 0.3
@@ -92,7 +93,7 @@ class Postings:
 
     def count_terms(self, documents: Ints) -> Ints:
         """Return a matrix of the number of occurrences of each term (columns) in each of these documents (rows)."""
-        # A binary search finds where the document of a posting would be in `documents`. Another one may be there.
+        # A binary search finds where the document of a posting would be in `documents`; another document may be there.
         sorted_rows = np.argsort(documents, kind="stable")
         nearest = np.minimum(
             np.searchsorted(documents, self.documents, sorter=sorted_rows), len(documents) - 1
@@ -232,7 +233,7 @@ def compute_inverse_document_frequency(document_frequencies: Ints, document_coun
 def count_touched_parts(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, quoted_symbols: tuple[QuotedSymbol, ...]
 ) -> Ints:
-    """Return for each hunk how well a touched symbol matches a quoted one: 0, 1 (the name) or 2 (also the parent)."""
+    """Return for each hunk which parts of a quoted symbol a touched one has: 0 none, 1 the name, 2 also the parent."""
     counts = np.zeros(len(snapshot.hunks), np.int64)
     if quoted_symbols:
         sql = _HUNKS_BY_SYMBOL.format(
@@ -358,7 +359,8 @@ def insert_postings(
     """Insert the postings of a batch's documents, and the terms that are new; return the seconds that this took.
 
     New terms are numbered by their first document, then alphabetically, so that ids do not depend on the size of
-    batches. The batch's postings are sorted by term. SQL, with a join per table, took twice the time.
+    batches. The batch's postings are sorted by term. NumPy does both, because SQL with a join per table took twice the
+    time.
 
     `terms_by_table`: rows of `schema.DOCUMENT_TERMS`, by postings table. `first_document`: id of the batch's first
     document; the documents in the rows count from 0.

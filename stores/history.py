@@ -38,8 +38,9 @@ class IndexSummary:
     """Status numbers of an index. Times are UTC; shas are None before the first index run.
 
     `head_commit`: HEAD of the newest run. `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`:
-    the watermark; an interrupted run may have moved it to its HEAD without writing the symbols at HEAD. `commits`,
-    `hunks`, `head_symbols`, `unreadable`: numbers of them.
+    the watermark, up to which the history is indexed; an interrupted run may have moved it to HEAD without writing the
+    symbols at HEAD. `commits`, `hunks`, `head_symbols`, `unreadable`: numbers of commits, changed files, symbols at
+    HEAD and unreadable commits.
     """
 
     repo_id: str
@@ -124,7 +125,7 @@ WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit
       AND len(original.parents) < 2 AND len(other.parents) < 2
 QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
 ORDER BY other.commit_date, other.commit_sha"""
-# Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, which are no copies.
+# Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, none of them a copy.
 MAX_POSSIBLE_COPIES: Final = 100
 
 # The commits are bound as one string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200
@@ -158,9 +159,9 @@ def find_possible_copies(
 def load_messages_with_issue_numbers(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, numbers: Collection[str]
 ) -> dict[str, str]:
-    """Return the messages of reachable commits that mention an issue or pull request number, by sha.
+    """Return, by sha, the messages of reachable commits that mention one of these issue or pull request numbers.
 
-    A number is written as `#12`, `!12`, `GH-12` or `/12`.
+    A message mentions a number as `#12`, `!12`, `GH-12` or `/12`.
     """
     if not numbers:
         return {}
@@ -256,7 +257,7 @@ def load_file_history(
 ) -> tuple[tuple[str, int], ...]:
     """Return (sha, hunk id) for each reachable commit that changed the file, newest first; follow renames.
 
-    Of an old path, only changes up to the rename count, because another file may have that path later.
+    Changes of an old path count only up to the rename, because another file may have that path later.
 
     `sort_newest_first`: gets the committer date of each commit, in seconds since 1970, by sha; returns the shas sorted.
     """

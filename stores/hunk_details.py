@@ -17,7 +17,7 @@ Connection: TypeAlias = duckdb.DuckDBPyConnection
 
 # Longer diffs are not cached, so each answer reads them again. Nine diffs in ten have less than 3 KB.
 MAX_CACHED_DIFF_BYTES: Final = 8_000
-# Size of the cache: the diffs of about 50,000 hunks. If there are more, none is cached.
+# Maximum size of the cache, enough for the diffs of about 50,000 hunks. If they do not fit, none is cached.
 MAX_CACHE_BYTES: Final = 64_000_000
 # Number of diffs that are read at a time.
 _BATCH_ROWS: Final = 2_048
@@ -47,7 +47,8 @@ class HunkDetails:
 class DiffCache:
     """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
 
-    DuckDB stores diffs compressed in blocks of 2,048 rows. Reading five diffs costs as much as reading ten thousand.
+    DuckDB stores diffs compressed in blocks of 2,048 rows and decompresses whole blocks. So reading five diffs can cost
+    as much as reading ten thousand.
     """
 
     texts: pa.Array
@@ -90,16 +91,16 @@ def load_hunk_details(
     """
     if not hunk_ids:
         return ()
-    rows = {
+    columns_by_hunk = {
         hunk_id: columns
         for hunk_id, *columns in connection.execute(_HUNKS.format(hunks=_join_ids(hunk_ids))).fetchall()
     }
-    commits = _load_commits(connection, {sha for sha, *_ in rows.values()})
+    commits = _load_commits(connection, {sha for sha, *_ in columns_by_hunk.values()})
     diffs = _load_diffs(connection, hunk_ids, diff_cache)
     symbols = _load_symbols(connection, hunk_ids)
 
     def build_details(hunk_id: int) -> HunkDetails:
-        sha, path, change_kind, is_truncated = rows[hunk_id]
+        sha, path, change_kind, is_truncated = columns_by_hunk[hunk_id]
         return HunkDetails(
             hunk_id, sha, *commits[sha], path, change_kind, diffs[hunk_id], is_truncated, symbols[hunk_id]
         )
@@ -147,7 +148,7 @@ def load_semantic_texts(connection: Connection, hunk_ids: Sequence[int]) -> list
 
 
 def load_diff_cache(connection: Connection) -> DiffCache:
-    """Load the diffs of at most MAX_CACHED_DIFF_BYTES. If they exceed MAX_CACHE_BYTES in all, return an empty cache."""
+    """Load all diffs up to MAX_CACHED_DIFF_BYTES. If their total exceeds MAX_CACHE_BYTES, return an empty cache."""
     import pyarrow as pa  # slow to import, and `lineage explain` does not need it
 
     reader = connection.execute(_SHORT_DIFFS.format(longest=MAX_CACHED_DIFF_BYTES)).to_arrow_reader(
@@ -160,8 +161,8 @@ def load_diff_cache(connection: Connection) -> DiffCache:
         if size > MAX_CACHE_BYTES:
             return DiffCache(pa.array([], pa.string()), {})
     table = pa.Table.from_batches(batches, reader.schema).combine_chunks()
-    rows = {hunk_id: row for row, hunk_id in enumerate(table.column(0).to_pylist())}
-    return DiffCache(table.column(1).combine_chunks(), rows)
+    row_by_hunk = {hunk_id: row for row, hunk_id in enumerate(table.column(0).to_pylist())}
+    return DiffCache(table.column(1).combine_chunks(), row_by_hunk)
 
 
 def list_languages(connection: Connection) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Reading of an index: the index itself, or a private copy of its files if another process holds the index for long.
+"""Reading of an index, or of a private copy of its files if another process holds the index for long.
 
 A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps its locks. At any moment, the files of the
 index contain the last committed transaction, as they do after `kill -9`. Therefore a reader can copy them, and DuckDB
@@ -33,7 +33,7 @@ from stores.migrations import SCHEMA_VERSION
 
 # Time to wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
 COPY_AFTER_SECONDS: Final = 1.0
-# Size of the main header and the two database headers. A checkpoint overwrites one of these as its last write.
+# Size of the main header and the two database headers. The last write of a checkpoint overwrites a database header.
 HEADER_BYTES: Final = 3 * 4_096
 # Bytes that are copied between two checks of the deadline.
 CHUNK_BYTES: Final = 16_000_000
@@ -57,7 +57,10 @@ class CopyUnusable(CopyFailed):
 
 @dataclass(frozen=True, slots=True)
 class IndexHolder:
-    """Process that holds an index, so that a copy is read. `process`: None if it is unknown."""
+    """Process that holds an index, so that a copy is read.
+
+    `process`: None if it is unknown. `is_index_run`: True if it is an index run.
+    """
 
     process: LockHolder | None
     is_index_run: bool
@@ -71,7 +74,7 @@ class IndexHolder:
 
     @property
     def remedy(self) -> str:
-        """Sentences with commands that continue or end a suspended process; empty if it is not suspended."""
+        """Advice for a suspended process: the commands that continue or end it; empty if it is not suspended."""
         return self.process.remedy if self.process and self.process.is_suspended else ""
 
     def __str__(self) -> str:
@@ -149,8 +152,8 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
 
 
 def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
-    """Return the error for an index that is still busy. `copy_failure`: why it was not copied; empty if not tried."""
-    error = deadline.timeout_error(deadline.seconds)
+    """Return the error for an index that is still busy. `copy_failure`: why the last copy failed; empty without one."""
+    error = deadline.build_timeout_error(deadline.seconds)
     if not copy_failure:
         return error
     return IndexBusy(f"{error.message} It cannot be copied: {copy_failure}.", hint=error.hint)
@@ -194,7 +197,7 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
     with open_descriptor(location.database) as source:
         header = os.pread(source, HEADER_BYTES, 0)
         copied_bytes = 0
-        # The log first: it can refer to blocks that the database file had before.
+        # The log is copied first, because it can refer to blocks of the database file.
         with suppress(FileNotFoundError), open_descriptor(location.wal) as log:
             copied_bytes = _copy_file(log, directory / location.wal.name, deadline)
         copied_bytes += _copy_file(source, directory / DATABASE_FILE, deadline)
@@ -241,9 +244,9 @@ def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
 
 @contextmanager
 def create_copy_directory(folder: Path) -> Iterator[Path]:
-    """Delete the directories of ended processes, create a private directory in the index directory, and yield it.
+    """Yield a new private directory in the index directory, for a copy. First delete directories of ended processes.
 
-    It is deleted at the end. A lock file in it shows other processes that it is in use.
+    The new directory is deleted at the end. A lock file in it shows other processes that it is in use.
     """
     for leftover in find_leftover_directories(folder):
         shutil.rmtree(leftover, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Index directory of a repository, `$LINEAGE_HOME/<repo id>`, and its files.
 
 The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the directory
-records path and first commit. Therefore an index is still found after a shallow clone was completed, which changes the
-first commit. And it is not used for another repository that moved to the same path.
+records this path and first commit. With this record, an index is still found after a shallow clone was completed, which
+changes the first commit, and it is not used for another repository that moved to the same path.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
     """Yield every index under `home` whose directory is not a symlink.
 
     The repository's path is read from `place.json`. If this file is missing, damaged or edited by hand, the path that
-    the index itself has is preferred, and the next index run writes a missing file again. An index whose path cannot be
-    read is left out.
+    is recorded in the index itself is preferred. The next index run writes a missing file again. An index whose path
+    cannot be read is left out.
     """
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
@@ -170,20 +170,20 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
 
 def _read_repository(location: IndexLocation) -> tuple[str, str] | None:
     """Return path and first commit of the repository of an index; None if they cannot be read."""
-    in_file = _read_location_file(location.folder / LOCATION_FILE)
-    if in_file is not None:
-        path, first_commit = in_file
+    file_record = _read_location_file(location.folder / LOCATION_FILE)
+    if file_record is not None:
+        path, first_commit = file_record
         if _build_new_location(location.home, Path(path), first_commit).repo_id == location.repo_id:
-            return in_file
-    in_index = _read_recorded_repository(location)
+            return file_record
+    index_record = _read_recorded_repository(location)
     # A user who moved the repository may have edited the file. Then the path in the index does not exist.
-    if in_file is not None and (in_index is None or not Path(in_index[0]).exists()):
-        return in_file
-    return in_index
+    if file_record is not None and (index_record is None or not Path(index_record[0]).exists()):
+        return file_record
+    return index_record
 
 
 def _read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
-    """Return path and first commit as the index itself records them; None if it cannot be read without waiting."""
+    """Return path and first commit as the index itself records them; None if the index cannot be read at once."""
     if not location.database.is_file():
         return None
     from stores import database

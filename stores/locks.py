@@ -2,8 +2,8 @@
 
 - Index lock: a fair readers-writer lock over two files. Every process first takes the gate lock exclusively, then
   the index lock (shared for readers, exclusive for the writer), then releases the gate. Therefore a waiting writer
-  blocks new readers, and a waiting reader blocks the next writer: neither starves. A process that holds the index
-  for long knows that others wait when it finds the gate locked.
+  blocks new readers, and a waiting reader blocks the next writer, so neither starves. A process that holds the index
+  for long checks whether the gate is locked. If it is, another process waits for the index.
 - Run lock: at most one index run per index, and at most one queued run per work tree. Git hooks start a run after
   every commit. A run that finds another one queued can end, because the queued run will index its commits too. Work
   trees share the index but not HEAD, so each has its own queue.
@@ -84,20 +84,20 @@ def build_index_busy_error(seconds: float, folder: Path | None = None) -> Lineag
 class Deadline:
     """Time limit for all steps of acquiring an index.
 
-    `started_at`: time of `time.monotonic`. `seconds`: time limit from then on. `timeout_error`: gets `seconds` and
-    returns the error to raise after them.
+    `started_at`: time of `time.monotonic`. `seconds`: time limit from then on. `build_timeout_error`: gets
+    `seconds` and returns the error to raise after the deadline.
     """
 
     started_at: float
     seconds: float
-    timeout_error: Callable[[float], LineageError] = build_index_busy_error
+    build_timeout_error: Callable[[float], LineageError] = build_index_busy_error
 
     @classmethod
     def after(
-        cls, seconds: float, timeout_error: Callable[[float], LineageError] = build_index_busy_error
+        cls, seconds: float, build_timeout_error: Callable[[float], LineageError] = build_index_busy_error
     ) -> Deadline:
         """Return a deadline this many seconds from now."""
-        return cls(time.monotonic(), seconds, timeout_error)
+        return cls(time.monotonic(), seconds, build_timeout_error)
 
     @classmethod
     def for_index(cls, folder: Path, seconds: float) -> Deadline:
@@ -113,7 +113,7 @@ class Deadline:
         """Sleep for a moment before the next attempt. After the deadline, raise the timeout error instead."""
         waited_seconds = time.monotonic() - self.started_at
         if waited_seconds >= self.seconds:
-            raise self.timeout_error(self.seconds)
+            raise self.build_timeout_error(self.seconds)
         time.sleep(POLL_SECONDS if waited_seconds < SLOW_POLL_AFTER_SECONDS else SLOW_POLL_SECONDS)
 
 
@@ -171,8 +171,8 @@ def try_lock(descriptor: int, operation: int) -> bool:
 def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
     """Return a descriptor of the lock file, which is created if necessary.
 
-    `allow_read_only`: open a file that cannot be written to for reading, which suffices for `flock`. Raises SpecialFile
-    for a link, a directory and the like.
+    `allow_read_only`: if the file cannot be opened for writing, open it for reading, which suffices for `flock`. Raises
+    SpecialFile for a link, a directory and the like.
     """
     if path.is_symlink() or errors.is_special_file(path):
         raise errors.SpecialFile(path)
@@ -232,9 +232,9 @@ def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
 def wait_for_run_lock(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> Iterator[RunLock | None]:
-    """Wait for the run in progress and hold the run lock; yield None at once if a run is queued in this work tree.
+    """Hold the run lock, after waiting for a run in progress; yield None at once if a run is queued in this work tree.
 
-    A caller that gets None can end: the queued run looks for new commits only after its wait. A read-only index
+    A caller that gets None can end, because the queued run looks for new commits only after its wait. A read-only index
     directory is accepted, because there may be nothing to write; `record_process` fails there.
 
     `git_dir`: the work tree's own git directory. `on_wait`: called before the wait, with the error that describes the
@@ -291,7 +291,7 @@ class LockHolder:
 
     @property
     def remedy(self) -> str:
-        """Sentences with commands that continue or end the process, for a suspended one."""
+        """Advice for a suspended process: the commands that continue or end it."""
         return (
             f"Continue it with `fg` or `kill -CONT {self.pid}`, or end it with `kill -KILL {self.pid}`. "
             "Committed data is kept."
@@ -307,7 +307,7 @@ class LockHolder:
 def find_index_holder(folder: Path) -> LockHolder | None:
     """Return the process that readers and writers of this index wait for; None if it is unknown.
 
-    Of several holders, return a suspended one, else an exclusive one: the others wait for it or end soon.
+    Of several holders, return a suspended one, else an exclusive one, because the others wait for this one or end soon.
     """
     # This process may hold the gate lock while it waits.
     gate_holders = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
@@ -368,9 +368,9 @@ def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """Return whether the descriptor is that of the file now at this path.
+    """Return whether the file that is now at this path is the one that the descriptor has open.
 
-    A file that was deleted during the wait is not: a lock on it excludes no other process.
+    If the open file was deleted during the wait, a lock on it excludes no other process.
     """
     try:
         file_status = path.stat()

@@ -1,10 +1,10 @@
 """Maintenance of indexes: compaction, integrity check, deletion of an index and of leftover files.
 
-- Compaction copies an index into a new file if much of it is free or many postings are unsorted. Batches leave small
-  row groups, uncompressed floats, free blocks and unsorted postings; the copy has none of them. Readers continue
+- Compaction copies an index into a new file if much of its file is free or many postings are unsorted. Batches leave
+  small row groups, uncompressed floats, free blocks and unsorted postings; the copy has none of them. Readers continue
   meanwhile. The copy replaces the index in one rename, so there is an intact file even if the process is killed.
 - The integrity check reads every block, whose checksum DuckDB verifies, and compares the tables. The transactions
-  that write them keep them consistent, so a contradiction means that another program wrote to the file.
+  of this program keep the tables consistent, so a contradiction means that another program wrote to the file.
 - Leftover files are temporary files of killed programs in the index directories under LINEAGE_HOME.
 """
 
@@ -47,13 +47,14 @@ MIN_TAIL_HUNKS: Final = 5_000
 # Rows of a row group: enough to compress well, and few enough for two threads to share the vectors of a small index.
 # Twice as many rows save 2 % of the file, but the copy takes twice the memory.
 COMPACT_ROW_GROUP_SIZE: Final = 8_192
-# Rows that one statement copies, and postings that one statement sorts. Memory grows with both: copying each table by
-# one statement took 580 MB at 67,000 hunks.
+# Rows that one statement copies. They limit its memory: copying each whole table by one statement took 580 MB at 67,000
+# hunks.
 COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
+# Postings that one statement sorts and copies.
 SORT_SLICE_ROWS: Final = 1_000_000
 
 TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
-# Files that a large index had before schema 4, with its vectors.
+# Files that contained the vectors of a large index before schema 4.
 _OLD_VECTOR_FILES: Final = f"{DATABASE_FILE}.codes*"
 
 # Order of the copied postings. Rows of the other tables keep their order.
@@ -62,8 +63,8 @@ _POSTINGS_ORDERS: Final = {
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Digests of texts that no hunk or message has any more, because their commits were replaced. They are in a table,
-# because the query reads all digests of the index, and each slice of vectors needs its result.
+# Digests of texts that no hunk or message has any more, because their commits were replaced. A table has the result,
+# because each slice of vectors needs it and the query reads all digests of the index.
 _CREATE_UNUSED_TEXTS: Final = """
 CREATE TABLE memory.unused_texts AS
 SELECT text_digest
@@ -80,7 +81,7 @@ FROM (
 )
 GROUP BY slice
 ORDER BY slice"""
-# Number of hunks since the last compaction, and of all hunks.
+# Number of hunks since the last compaction, and number of all hunks.
 _COUNT_TAIL: Final = """
 SELECT coalesce(max(hunk_id) + 1, 0) - any_value(clustered_hunks), coalesce(max(hunk_id) + 1, 0)
 FROM repository LEFT JOIN hunks ON TRUE"""
@@ -106,7 +107,7 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
 def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Replace the database file with a compact copy, unless another process writes to it meanwhile.
 
-    `wait`: seconds to wait for the index in each step. Raises IndexBusy.
+    `wait`: seconds to wait for the index in each writing step. Raises IndexBusy.
     """
     temp_file = location.folder / TEMP_FILE
     with database.open_for_writing(location, wait=wait, create=False) as connection:
@@ -260,16 +261,19 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 def list_index_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield the directories with the name of an index, also without data. Their `path` is not that of a repository."""
+    """Yield the directories with the name of an index directory, even without data.
+
+    The `path` of these locations is the directory itself, because the repository is not looked up.
+    """
     for folder in sorted(home.glob("*")):
         if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             yield IndexLocation(home, folder.name, folder, None)
 
 
 def is_empty_directory(folder: Path) -> bool:
-    """Return whether an index directory has at most lock files, a commit-graph, spilled blocks and copies.
+    """Return whether an index directory has nothing but lock files, a commit-graph, spilled blocks and leftover copies.
 
-    Raises PermissionError if it cannot be listed or its files cannot be opened.
+    Raises PermissionError if the directory cannot be listed or its files cannot be opened.
     """
     os.stat(f"{folder}/.")  # noqa: PTH116 - Path removes the dot, which needs the permission to open files
     names = {path.name for path in folder.iterdir()}

@@ -28,7 +28,8 @@ SCHEMA_HISTORY: Final = {
     6: "patterns and tips of branches besides HEAD",
 }
 
-# Components that wrote rows of each part of the index in schema 1. The parsers are added by the languages in the index.
+# Components that wrote rows of the history and of the HEAD snapshot in schema 1, besides the parsers of the languages
+# in the index.
 _HISTORY_COMPONENTS: Final = (
     "embedding_model",
     "embedding_dimension",
@@ -99,7 +100,7 @@ def _find_row_components(
 ) -> list[tuple[str, str]]:
     """Return (part, component) for each component that wrote rows of the part; empty if it has no rows.
 
-    `components`: those that always write rows, to which the parsers of the languages in `table` are added.
+    `components`: components that always write rows of the part. The parsers of the languages in `table` are added.
     """
     rows = connection.execute(f"SELECT DISTINCT language FROM {table}").fetchall()
     languages = {language for (language,) in rows}

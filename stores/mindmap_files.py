@@ -29,7 +29,7 @@ _QUARANTINE_NAME: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
 
 # A mindmap of 5,000 nodes has 2 MB. A file over this limit would cost every reader too much memory.
 MAX_BYTES: Final = 64_000_000
-# Timeout for a mindmap's lock. A change takes milliseconds, so a longer wait is for a stopped process.
+# Timeout for a mindmap's lock. A change takes milliseconds, so a longer holder is probably suspended.
 WAIT_SECONDS: Final = 30.0
 # Number of existing ids that an error message lists.
 MAX_IDS_LISTED: Final = 5
@@ -139,7 +139,7 @@ class MindmapDirectory:
         return [mindmap_id for _, mindmap_id in sorted(ids_by_time, reverse=True)]
 
     def list_quarantined(self) -> list[tuple[str, Path]]:
-        """Return the id and path of every quarantined file, sorted by name, which sorts those of one id by time."""
+        """Return the id and path of every quarantined file, sorted by id, then by the time of quarantine."""
         names = sorted(entry.name for entry in self._scan())
         return [
             (mindmap_id, self.path / name) for name in names if (mindmap_id := parse_quarantine_name(name))

@@ -53,7 +53,7 @@ REPOSITORY: Final = pa.schema(
         field(
             "clustered_hunks",
             pa.int64(),
-            "Hunk id below which all postings are sorted by term; later ones follow unsorted.",
+            "The postings of hunks with lower ids are sorted by term; the postings of later hunks follow unsorted.",
         ),
         field(
             "completed_commit",

@@ -1,7 +1,7 @@
 """Connections for SQL statements of users: read-only, with DuckDB's extensions, and with additional views and macros.
 
 `sql_views.sql` has the views and macros. Statements can neither write to the index nor access files or the network. An
-open connection keeps index runs waiting, so each statement has its own.
+open connection keeps index runs waiting, so each statement has a connection of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from stores.index_location import IndexLocation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Replacement scans would read Python variables of this program. The settings are locked, because for example
-# `SET threads = 1000000` would run for minutes and ignore Ctrl-C.
+# Python replacements would let statements read variables of this program. The settings are locked, because statements
+# such as `SET threads = 1000000` would run for minutes and ignore Ctrl-C.
 _RESTRICTIONS: Final = """
 SET enable_external_access = false;
 SET python_enable_replacements = false;

@@ -1,11 +1,12 @@
 """Vector lane, the ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
 
-A query scans the 8-bit codes of all texts, or of those that an optional HNSW index finds. The ranking uses whitened
-vectors; the similarities in answers are plain cosines. Hunks whose texts have no vector yet are not in the ranking.
+A query scans the 8-bit codes of all texts, or of the candidates that an optional HNSW index finds. The ranking uses
+whitened vectors; the similarities in answers are cosines of vectors that are not whitened. Hunks whose texts have no
+vector yet are not in the ranking.
 
 The HNSW index of DuckDB's VSS extension is in its own database file, which is optional and can be deleted at any time.
-It finds the candidates of a search. Their scores are those of the scan, but some of the nearest texts can be missing.
-Texts that are not in the file are always candidates.
+It finds the candidates of a search. A candidate has the same score as in a scan, but some of the nearest texts can be
+missing among the candidates. Texts that are not in the file are always candidates.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ from stores.vectors import (
 
 # Parameter `ef_search` of HNSW, the length of its queue. A longer one finds more of the nearest vectors and is slower.
 EF_SEARCH: Final = 200
-# Number of candidates for each requested text.
+# Number of candidates that the HNSW index finds for each requested text.
 CANDIDATES_PER_TEXT: Final = 4
-# Share of the texts that may have been added or deleted since the HNSW file was written, before it is stale.
+# The HNSW file is stale if more than this share of the texts was added or deleted since it was written.
 MAX_STALE_SHARE: Final = 0.05
 
 _ENGINE_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -74,12 +75,12 @@ MESSAGE_WEIGHT: Final = 0.25
 # Longer messages are cut. Nine in ten messages are shorter. Longer ones describe the change first, then quote logs and
 # mails.
 MAX_MESSAGE_CHARS: Final = 4_000
-# Number of commits whose messages and vectors are kept in memory, about 60 MB. For a longer history, each query reads
-# those of its candidates.
+# Number of commits whose messages and vectors are kept in memory, about 60 MB. In a longer history, each query reads
+# the messages and vectors of its candidates.
 MAX_CACHED_MESSAGES: Final = 100_000
 
-# If less than this share of the texts pass the filters, only their vectors are read, row by row; else all are scanned.
-# A single row takes three times as long as one of a scan. For one text in fifty, a query took 2 ms instead of 31.
+# If less than this share of the texts pass the filters, only their vectors are read, else all are scanned. Reading one
+# row takes three times as long as scanning it. With one text in fifty, reading took 2 ms, a scan 31.
 MAX_GATHERED_SHARE: Final = 0.25
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
 COSINE_DECIMALS: Final = 9
@@ -103,7 +104,7 @@ class HnswIndex:
 
     - `digests`: digests of the texts of the index.
     - `new_rows`: rows of the texts that are not in the file.
-    - `stale_share`: number of texts added or deleted since the file was written, divided by that of all texts.
+    - `stale_share`: number of texts added or deleted since the file was written, divided by the number of all texts.
     - `bytes`: size of the file.
     """
 
@@ -250,7 +251,7 @@ class TextVectors:
     """Vectors of the texts of an index's hunks.
 
     - `rows`: row in `vectors` of the text of each hunk of a snapshot; -1 if the text has no vector yet.
-    - `norms`: length of each whitened vector; 1 instead of 0.
+    - `norms`: length of each whitened vector; 1 for a vector of length 0, so that one can divide by it.
     - `hnsw`: HNSW index of the texts; None if searches scan all vectors.
     """
 
@@ -352,7 +353,7 @@ def search(
     rows = text_vectors.rows[positions]
     hnsw = text_vectors.hnsw
     has_preferred_hunks = bool(mask.is_preferred.any())
-    # An HNSW index cannot tell which texts a filter includes, or which paths are preferred.
+    # The HNSW index considers neither filters nor preferred paths.
     if hnsw is not None and mask.is_included.all() and not has_preferred_hunks:
         is_candidate = np.isin(rows, hnsw.find_candidates(query.unit, limit))
         positions = positions[is_candidate]
@@ -391,7 +392,7 @@ def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> Com
 
 def _read_vectors(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Array, QuantizedVectors]:
     """Return the digests and vectors of all hunk texts, in table order."""
-    # The count includes messages, so it is too high. The system allocates only the pages that are written.
+    # The count includes messages, so the arrays are too long. The system allocates only the pages that are written.
     count = fetch_int(connection, "SELECT count(*) FROM vectors")
     codes, scales = np.empty((count, EMBEDDING_DIMENSION), np.int8), np.empty(count, np.float32)
     digests, end = [], 0

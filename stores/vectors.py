@@ -1,7 +1,7 @@
-"""Vectors of texts: texts that have none yet, whitening transform, 8-bit codes and exact dot products with them.
+"""Vectors of texts: which texts have none yet, whitening transform, 8-bit codes, and exact dot products with codes.
 
-An index run first writes the rows of all commits, then the vectors of their texts. Therefore the texts without a vector
-are the work that is left, even after an interruption.
+An index run first writes the rows of all commits, then the vectors of their texts. Therefore an interrupted run
+continues with the texts that have no vector.
 
 All texts of a repository share a large common component, which identifies the repository and hides the differences
 between its texts. The whitening transform, fitted to the texts of an index, subtracts the mean and makes the variances
@@ -32,12 +32,12 @@ from stores.snapshot import Floats, Ints
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# With fewer texts, 2.6 per dimension, the smallest variances are mostly noise, which whitening would amplify.
+# With fewer texts (these are 2.6 per dimension), the smallest variances are mostly noise, which whitening amplifies.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
 # Maximum size of the sample, 26 texts per dimension. The estimated variances are off by up to a third, and their powers
 # with WHITENING_EXPONENT by 6 %.
 MAX_TEXTS_TO_FIT: Final = 10_000
-# Exponent of the variances. -1/2, full whitening, amplifies noise; with 0, no whitening, the common component
+# Exponent of the variances. -1/2 (full whitening) amplifies noise; with 0 (no whitening), the common component
 # dominates. See "Vector lane" in README.md.
 WHITENING_EXPONENT: Final = -0.1875
 # Share of the mean that is subtracted from a query. See "Vector lane" in README.md.
@@ -57,7 +57,8 @@ MAX_EXACT_INTEGER: Final = 1 << 24
 SCAN_BLOCK_ROWS: Final = 256
 # Minimum number of rows for each thread of a scan, about 0.5 ms of work. Starting a thread takes up to 0.2 ms.
 MIN_ROWS_PER_THREAD: Final = 4_096
-# Columns of the triangular matrix in `compute_norms` that are multiplied at a time; few, to leave out most zeros.
+# Columns of the triangular matrix in `compute_norms` that are multiplied at a time: few, because most zeros are then
+# left out.
 PANEL_COLUMNS: Final = 96
 
 
@@ -152,7 +153,8 @@ class QuantizedVectors:
         """Return the dot product of each vector with the weights, computed on several threads.
 
         The sums are exact, so equal vectors have equal products on every machine. For this, each weight is rounded to
-        about a thousandth of the largest one. Rounding the codes to 1/254 of a vector's largest number has lost more.
+        about a thousandth of the largest one. This loses less than the codes themselves, which are rounded to 1/254 of
+        a vector's largest number.
         """
         integers, factor = _round_weights(weights)
         sums = np.empty(len(self), np.float32)
@@ -237,7 +239,8 @@ PENDING_SCHEMA: Final = pa.schema(
     [("text_digest", pa.binary()), ("hunk_id", pa.int64()), ("commit_sha", pa.string())]
 )
 
-# Commits are recorded parents first, so the last rows are the newest. Of hunks with the same text, the newest counts.
+# Commits are recorded parents first, so the last rows are the newest. Hunks with the same text are represented by the
+# newest one.
 _PENDING_TEXTS: Final = """
 WITH texts AS (
     SELECT text_digest, max(hunk_id) AS hunk_id, arg_max(commit_sha, hunk_id) AS commit_sha
@@ -263,7 +266,7 @@ SELECT message_digest, message FROM commits SEMI JOIN pending USING (commit_sha)
 
 @dataclass(frozen=True, slots=True)
 class PendingHunk:
-    """Text of a hunk, which has no vector yet, and the content from which the text is made."""
+    """Hunk whose text has no vector yet, with the content from which the text is made."""
 
     text_digest: bytes
     semantic_text: str
@@ -299,6 +302,6 @@ def load_pending_texts(
     with register_tables(connection, pending=pending.filter(is_message)):
         messages = connection.execute(_MESSAGES).fetchall()
     # Ids are literals, because with bound parameters DuckDB cannot skip row groups of other hunks.
-    hunk_ids = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
-    rows = connection.execute(_HUNK_TEXTS.format(hunks=hunk_ids)).fetchall() if hunk_ids else []
+    id_list = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
+    rows = connection.execute(_HUNK_TEXTS.format(hunks=id_list)).fetchall() if id_list else []
     return [*(PendingMessage(*row) for row in messages), *(PendingHunk(*row) for row in rows)]

@@ -73,7 +73,7 @@ class RefreshedRows:
     """New symbols and terms of recorded hunks.
 
     The tables have the columns of `schema`. Unlike in `Batch`, `hunk_id` and `document` are the recorded hunk ids.
-    `hunks`: only the ids and word counts are used.
+    Of `hunks`, only the ids and word counts are used.
     """
 
     hunks: Rows
@@ -127,7 +127,7 @@ _DELETE_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM selected_files)",
 )
 
-# Only commits that have rows are inserted. Those without rows change only ignored files, or could not be read.
+# Only commits that have rows are inserted. Commits without rows change only ignored files, or could not be read.
 _INSERT_UNREACHED: Final = """
 INSERT INTO unreached
 SELECT commit_sha FROM commits_in SEMI JOIN unreached_in USING (commit_sha) ANTI JOIN unreached USING (commit_sha)"""
@@ -142,9 +142,8 @@ INSERT INTO made_by
 SELECT $part, component, writer FROM metadata
 WHERE component IN (SELECT unnest($components)) AND writer IS NOT NULL
 EXCEPT FROM made_by"""
-# Commits with hunks that depend on the components, oldest first. A renamed file with another suffix is included,
-# because its old version may be in a parser's language. `merged_paths`: files of a clean merge, which the `diff` of its
-# message hunk lists.
+# Commits with hunks that depend on the components, oldest first. Renames to another suffix are included, because the
+# old file may be in a parser's language. `merged_paths`: files that a clean merge lists in the `diff` of its only row.
 _OUTDATED_HUNKS: Final = """
 SELECT commit_sha, list(hunk_id) AS hunk_ids, list(file_path) AS file_paths, list(old_path) AS old_paths,
        list_transform(string_split(string_agg(diff, '\n') FILTER (content_kind = 'message'), '\n'),
@@ -163,7 +162,7 @@ _DELETE_SYMBOLS_AND_POSTINGS: Final = (
 _UPDATE_WORD_COUNTS: Final = """
 UPDATE hunks SET word_count = hunks_in.word_count, symbol_word_count = hunks_in.symbol_word_count
 FROM hunks_in WHERE hunks.hunk_id = hunks_in.hunk_id"""
-# Postings of hunks below `clustered_hunks` are sorted by term. Those of refreshed hunks are appended and not sorted.
+# Postings of hunks below `clustered_hunks` are sorted by term. Postings of refreshed hunks are appended unsorted.
 _UPDATE_CLUSTERED_HUNKS: Final = """
 UPDATE repository SET clustered_hunks = least(clustered_hunks, (SELECT min(hunk_id) FROM hunks_in))"""
 _DELETE_OUTDATED_VERSIONS: Final = """
@@ -298,7 +297,7 @@ def record_run_end(
 
     - `components`: versions of the run.
     - `is_head_rebuilt`: True if the run wrote all rows of the HEAD snapshot.
-    - `is_complete`: True if the HEAD snapshot is complete and every text has its vector. Otherwise this HEAD is not
+    - `is_complete`: True if the HEAD snapshot is complete and every text has its vector. If False, this HEAD is not
       recorded as completed, so that the next run continues.
     - `branch_tips`: commits of the refs that the run has indexed besides HEAD.
     - `obsolete_commits`: unreadable commits that neither this HEAD nor a branch reaches. Their records are deleted, so
@@ -368,7 +367,7 @@ def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows:
 
     Parsers are recorded only if there are rows in their language.
     """
-    # Rows are compared in Python, because one SQL statement for this took an eighth of a batch's time.
+    # Versions are compared in Python, because an SQL statement that does it took an eighth of a batch's time.
     languages = rows.column("language").unique().to_pylist()
     components = {
         name
@@ -381,7 +380,7 @@ def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows:
 
 
 def _is_used(component: str, languages: Collection[str | None]) -> bool:
-    """Return whether the component writes rows of files in these languages. A parser does so only for its own."""
+    """Return whether the component writes rows for files in these languages. Only parsers depend on the language."""
     language = component.removeprefix("parser_")
     return language == component or language in languages
 
