@@ -1,8 +1,8 @@
 """Console scripts `lineage`, `lineage-mcp` and `mindmap`.
 
-They prepare the process before slow imports. The packages of this program have common names: `serve`, `pipeline`,
-`stores`. Packages on the user's PYTHONPATH with these names, or with those of dependencies, must not replace them,
-neither in this process nor in its child processes.
+Each script prepares the process before it imports the command, which is slow. The packages of this program have common
+names (`serve`, `pipeline`, `stores`). If the user's PYTHONPATH has packages with these names, or with the names of
+dependencies, neither this process nor its child processes must import them instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lineage_mcp() -> None:
 def mindmap() -> int:
     """Run `mindmap` and return its exit code."""
     prepare_process()
-    if sys.argv[1:] == ["mcp"]:  # an import of the command line would take most of the start
+    if sys.argv[1:] == ["mcp"]:  # importing the command line would take most of the start-up time
         from serve.mcp.relay import serve_mindmap
 
         serve_mindmap()
@@ -51,7 +51,10 @@ def prepare_process() -> None:
 
 
 def remove_relative_path_entries() -> None:
-    """Remove empty and relative entries from PATH. The working directory may be a repository by others with a `git`."""
+    """Remove empty and relative entries from PATH.
+
+    They name directories in the working directory, which may be a repository of somebody else with a program `git`.
+    """
     entries = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
     os.environ["PATH"] = os.pathsep.join(entries) or os.defpath
 
@@ -59,17 +62,17 @@ def remove_relative_path_entries() -> None:
 def demote_user_paths() -> None:
     """Move the entries of PYTHONPATH behind all others, and hide PYTHONPATH from child processes.
 
-    Empty and relative entries are removed: they name directories in the working directory, which may be a repository by
-    others. If this program itself was found through PYTHONPATH, the variable keeps that entry.
+    Empty and relative entries are removed, because they name directories in the working directory, which may be a
+    repository of somebody else. If this program itself was found through PYTHONPATH, the variable keeps that entry.
     """
-    variable = os.environ.pop("PYTHONPATH", "")
-    entries = variable.split(os.pathsep) if variable else []
-    installation = os.path.dirname(os.path.abspath(__file__))
+    python_path = os.environ.pop("PYTHONPATH", "")
+    entries = python_path.split(os.pathsep) if python_path else []
+    program_directory = os.path.dirname(os.path.abspath(__file__))
     user_paths = {os.path.abspath(entry) for entry in entries if os.path.isabs(entry)}
-    relative_paths = {os.path.abspath(entry) for entry in entries} - user_paths - {installation}
+    relative_paths = {os.path.abspath(entry) for entry in entries} - user_paths - {program_directory}
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) not in relative_paths]
     sys.path.sort(key=lambda entry: entry in user_paths)  # a stable sort
-    if installation in map(os.path.abspath, entries):
-        os.environ["PYTHONPATH"] = installation
+    if program_directory in map(os.path.abspath, entries):
+        os.environ["PYTHONPATH"] = program_directory
     # Child processes do not import from their working directory.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs lineage, lineage-mcp and mindmap in any POSIX shell. A receipt next to them records what was installed from
-# where, for `lineage update`.
+# Installs the commands lineage, lineage-mcp and mindmap in any POSIX shell. For `lineage update`, a receipt next to the
+# commands records what was installed and from where.
 set -eu
 
 distribution=history-lineage
@@ -20,12 +20,12 @@ Installs the commands lineage, lineage-mcp and mindmap for the current user, wit
   --version V      Version to install; for git the tag vV. [the newest; for git the default branch]
   --ref REF        For git: branch or tag to install, which updates then follow.
   --with TOOL      Installer: pip (in a new virtual environment), pipx or uv. [pip]
-  --prefix DIR     Directory of the environment. [pip: ~/.local/share/lineage; else the tool's default]
+  --prefix DIR     Directory of the virtual environment. [pip: ~/.local/share/lineage; else the tool's default]
   --bin-dir DIR    Directory of the commands. [pip: ~/.local/bin; else the tool's default]
   --python PYTHON  Python to use, 3.11 or newer. [the newest on PATH]
   --help           Show this help.
 
-`lineage update` then updates from the same source with the same tool.
+Later, `lineage update` updates from the same source with the same tool.
 END
 }
 
@@ -41,7 +41,7 @@ fail_usage() {
     exit 2
 }
 
-from='' version='' ref='' tool=pip prefix='' commands='' python=''
+from='' version='' ref='' tool=pip prefix='' bin_dir='' python=''
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
         --ref) ref=$2 ;;
         --with) tool=$2 ;;
         --prefix) prefix=$2 ;;
-        --bin-dir) commands=$2 ;;
+        --bin-dir) bin_dir=$2 ;;
         --python) python=$2 ;;
         esac
         shift 2
@@ -74,7 +74,7 @@ resolve_path() {
     (CDPATH='' cd -- "$1" && pwd -P)
 }
 
-# Python to use: the one of --python, or the newest on PATH that is 3.11 or newer.
+# Python to use: the value of --python, or the newest on PATH, which must be 3.11 or newer.
 is_supported_python() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
@@ -90,13 +90,13 @@ python=$("$python" -c 'import sys; print(sys.executable)')
 [ "$tool" = pip ] || command -v "$tool" >/dev/null ||
     fail "$tool was not found." "Install it, or omit --with: pip needs nothing else."
 
-# The extra with the versions that the release was tested with. pip gets it as a separate requirement, because the pip of
-# Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
+# The extra `pinned` requires the versions of dependencies that the release was tested with. pip gets it as a second
+# requirement, because the pip of Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
 pinned="${distribution}[pinned]"
 extra='[pinned]'
 [ "$tool" != pip ] || extra=''
 
-# Source: its kind, its location, and the requirement to pass to the installer.
+# The kind and location of the source, and the requirement to pass to the installer.
 if [ -z "$from" ]; then
     from=$(resolve_path "$(dirname -- "$0")")
     [ -f "$from/pyproject.toml" ] || fail_usage "There is no project next to install.sh. Give a source with --from."
@@ -164,12 +164,12 @@ create_directory() {
     mkdir -p -- "$1" && resolve_path "$1"
 }
 [ -z "$prefix" ] || prefix=$(create_directory "$prefix")
-[ -z "$commands" ] || commands=$(create_directory "$commands")
+[ -z "$bin_dir" ] || bin_dir=$(create_directory "$bin_dir")
 
 case $tool in
 pip)
     prefix=${prefix:-${XDG_DATA_HOME:-$HOME/.local/share}/lineage}
-    commands=${commands:-$HOME/.local/bin}
+    bin_dir=${bin_dir:-$HOME/.local/bin}
     prefix=$(create_directory "$prefix")
     mkdir -p -- "$prefix/versions"
     environment=$prefix/versions/new-$$
@@ -180,32 +180,32 @@ pip)
     ;;
 pipx)
     [ -z "$prefix" ] || export PIPX_HOME="$prefix"
-    [ -z "$commands" ] || export PIPX_BIN_DIR="$commands"
-    # pipx splits these arguments as a shell does.
+    [ -z "$bin_dir" ] || export PIPX_BIN_DIR="$bin_dir"
+    # pipx splits the value of --pip-args as a shell does.
     quoted=$(printf '%s\n' "$options" | sed "s/'/'\\\\''/g")
     pipx install --quiet --force --python="$python" ${options:+--pip-args="'$quoted'"} "$requirement"
     environment=$(pipx environment --value PIPX_LOCAL_VENVS)/$distribution
-    commands=$(pipx environment --value PIPX_BIN_DIR)
+    bin_dir=$(pipx environment --value PIPX_BIN_DIR)
     ;;
 uv)
     [ -z "$prefix" ] || export UV_TOOL_DIR="$prefix"
-    [ -z "$commands" ] || export UV_TOOL_BIN_DIR="$commands"
+    [ -z "$bin_dir" ] || export UV_TOOL_BIN_DIR="$bin_dir"
     uv tool install --quiet --force --reinstall --python="$python" ${options:+"$options"} "$requirement"
     environment=$(uv tool dir)/$distribution
-    commands=$(uv tool dir --bin)
+    bin_dir=$(uv tool dir --bin)
     ;;
 esac
 
-commands=$(create_directory "$commands")
+bin_dir=$(create_directory "$bin_dir")
 "$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
-    --location="$location" --ref="$ref" --environment="$environment" --commands="$commands"
+    --location="$location" --ref="$ref" --environment="$environment" --commands="$bin_dir"
 unfinished_environment=''
 
-printf 'Installed %s in %s with %s.\n' "$("$commands/lineage" --version)" "$commands" "$tool"
+printf 'Installed %s in %s with %s.\n' "$("$bin_dir/lineage" --version)" "$bin_dir" "$tool"
 case :$PATH: in
-*:"$commands":*) ;;
+*:"$bin_dir":*) ;;
 *)
     # shellcheck disable=SC2016 # expanded by the user's shell
-    printf 'Add this directory to your PATH: export PATH="%s:$PATH"\n' "$commands"
+    printf 'Add this directory to your PATH: export PATH="%s:$PATH"\n' "$bin_dir"
     ;;
 esac
