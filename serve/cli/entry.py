@@ -54,7 +54,7 @@ def is_index_run_queued(root: Path) -> bool:
 
 
 def _find_git_dir(root: Path) -> Path:
-    """Return the git directory of the work tree at `root`. In a linked one, the file `.git` contains its path."""
+    """Return the git directory of the work tree at `root`. In a linked work tree, the file `.git` has its path."""
     git_entry = root / ".git"
     if git_entry.is_file() and (text := git_entry.read_text(encoding="utf-8").strip()):
         return (root / text.removeprefix("gitdir: ")).resolve()

@@ -111,8 +111,8 @@ class IndexResult:
 class SharedEncoders:
     """Encoders, with their models loaded, that runs of several repositories use one after the other.
 
-    `encoders`: encoder and the provider that runs it, by encoder name and requested provider. `repository_name`: name
-    of the repository of the current run, for the progress bar.
+    `encoders`: pairs of an encoder and the provider that runs it, by encoder name and requested provider.
+    `repository_name`: name of the repository of the current run, for the progress bar.
     """
 
     encoders: dict[tuple[EncoderName, str], tuple[Encoder, str]] = field(default_factory=dict)
@@ -138,15 +138,15 @@ def _index_incrementally(
     path: Path, git_dir: Path, location: IndexLocation, options: IndexOptions, shared: SharedEncoders | None
 ) -> IndexResult:
     """Wait for a running index run, then index the new commits. Return at once if another run is queued already."""
-    with locks.wait_for_run_lock(location, git_dir, _log_waiting) as run:
-        if run is None:
+    with locks.wait_for_run_lock(location, git_dir, _log_waiting) as run_lock:
+        if run_lock is None:
             return IndexResult(message=ALREADY_QUEUED_MESSAGE)
-        repository = open_repository(path)  # opened again: HEAD may move while this run waits
+        repository = open_repository(path)  # opened again, because HEAD may have moved meanwhile
         if (versions := _load_versions_if_current(repository, location, options)) is not None:
             if options.vector_index is not None:
                 _refresh_vector_index(location, options.vector_index)
             return IndexResult(message=f"index up-to-date at {repository.read_head()}", versions=versions)
-        run.record_process()
+        run_lock.record_process()
         return _run_index(repository, location, options, shared)
 
 
@@ -327,7 +327,7 @@ def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, opt
     if options.embed_cache is None:
         defaults.append(f"--embed-cache {EmbedCacheMode.OFF}")
     if not options.head_only:
-        # The index may have had other patterns, which are lost.
+        # The damaged index may have had other patterns, which are lost.
         defaults += [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
     if defaults:
         logger.warning(
@@ -424,7 +424,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
         force=options.force,
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,
-        # On a device, a call groups its texts by length, so it gets those of a whole transaction.
+        # On a device, a call groups its texts by length, so it gets all texts of a transaction.
         embed_batch=options.embed_batch
         or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_TRANSACTION),
         skip_vectors=options.skip_vectors,

@@ -41,7 +41,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
     check_options(options)
     settings = config.load_settings()
     logs.configure(settings.log_level)
-    paths_below = [] if directory is None else _find_repositories(directory)
+    paths_below = [] if directory is None else _find_repositories_below(directory)
     run = _Run(tuple(dict.fromkeys([*paths, *paths_below])), options, settings.home)
     try:
         run.extract()
@@ -61,7 +61,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
         )
 
 
-def _find_repositories(directory: Path) -> list[Path]:
+def _find_repositories_below(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadRequest(f"{directory} is not a directory.", hint="Give --recursive a directory.")
     paths = find_repositories(directory, lambda error: logger.warning("%s. It is left out.", error))
@@ -121,9 +121,11 @@ class _Run:
                     self._finish(path, result, result.message)
                     continue
                 result.summary.profile.merge(first_summary.profile)
-                embedded = first_summary.pending_texts - result.summary.pending_texts
+                embedded_count = first_summary.pending_texts - result.summary.pending_texts
                 duration = index_output.format_duration(result.summary.seconds)
-                self._finish(path, result, f"embedded {text.format_count(embedded, 'text')} in {duration}")
+                self._finish(
+                    path, result, f"embedded {text.format_count(embedded_count, 'text')} in {duration}"
+                )
 
     def _index(self, path: Path, options: IndexOptions) -> IndexResult:
         self.shared.repository_name = path.absolute().name

@@ -32,8 +32,8 @@ SHORT_SHA_DIGITS: Final = 7
 # Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
 
-# Time over which the rate is averaged. A rate needs two updates in this time, and each batch sends one: with rich's
-# default of 30 s, runs with slow batches would have no rate.
+# Time over which the rate is averaged. A rate needs two updates in this time, and each batch sends one. With rich's
+# default of 30 s, runs with slow batches would therefore have no rate.
 SPEED_WINDOW_SECONDS: Final = 3600
 # Commits or texts per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10

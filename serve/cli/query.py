@@ -77,7 +77,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     *,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="TEXT as an option.")] = None,
+    query_option: Annotated[str | None, typer.Option("--query", "-q", help="TEXT as an option.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
     language: Annotated[
         str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
@@ -117,10 +117,10 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 
     field_names, as_json = parse_fields(fields, as_json)
     words = [word for word in (text, path, *context.args) if word is not None]
-    question, repository_path = parse_question(words, query)
+    query, repository_path = parse_query_arguments(words, query_option)
     remember_path(repository_path)
     request = FindRequest(
-        question,
+        query,
         k,
         language,
         since,
@@ -141,20 +141,22 @@ def query_command(  # noqa: PLR0913 - one parameter per option
         answer = backend.find(request, repository_path)
     if compact:
         answer = reduce_find_answer(answer, Detail.COMPACT, ())
-    _print_answer(answer, partial(print_hits, request.text), as_json=as_json, fields=field_names)
+    _print_find_or_explain_answer(
+        answer, partial(print_hits, request.text), as_json=as_json, fields=field_names
+    )
 
 
-def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
-    """Return the text of the query and PATH from the arguments `words` and the option `query`.
+def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tuple[str, Path]:
+    """Return the query and PATH from the arguments `words` and the option `--query`.
 
-    With `query`, the only argument is PATH. Without `query`: of two arguments, the second is PATH if the first has
-    several words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the text.
+    With `--query`, the only argument is PATH. Without it: of two arguments, the second is PATH if the first has several
+    words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the query.
 
-    Raises BadRequest for a missing text, an ambiguous argument, or several arguments with `query`. Most hints give a
+    Raises BadRequest for a missing query, an ambiguous argument, or several arguments with `--query`. Most hints give a
     corrected command.
     """
-    if query is not None:
-        return query, _parse_path_argument(words, query)
+    if query_option is not None:
+        return query_option, _parse_path_argument(words, query_option)
     if not words:
         raise BadRequest(
             "The query is missing.", hint=f"Describe the change: {_format_query_command(EXAMPLE_QUERY)}."
@@ -165,17 +167,17 @@ def parse_question(words: Sequence[str], query: str | None) -> tuple[str, Path]:
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
         return " ".join(words), Path()
     path, *others = words if starts_with_path else (words[-1], *words[:-1])
-    with_path = _format_query_command(" ".join(others) or EXAMPLE_QUERY, path)
+    command_with_path = _format_query_command(" ".join(others) or EXAMPLE_QUERY, path)
     if not others:
-        raise BadRequest("The query is missing.", hint=f"Describe the change: {with_path}.")
+        raise BadRequest("The query is missing.", hint=f"Describe the change: {command_with_path}.")
     raise BadRequest(
         f"{path!r:.200} is a path, and may also be a word of the query.",
-        hint=f"Use {with_path} or {_format_query_command(' '.join(words))}.",
+        hint=f"Use {command_with_path} or {_format_query_command(' '.join(words))}.",
     )
 
 
 def _parse_path_argument(words: Sequence[str], query: str) -> Path:
-    """Return PATH from the arguments beside the option `query`. Raises BadRequest for several arguments."""
+    """Return PATH from the arguments beside `--query`. Raises BadRequest for several arguments."""
     if len(words) <= 1:
         return Path(*words)
     if len(query.split()) > 1:
@@ -272,27 +274,30 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())
     if compact:
         answer = reduce_explain_answer(answer, Detail.COMPACT)
-    _print_answer(answer, render.print_explain_answer, as_json=as_json, fields=field_names)
+    _print_find_or_explain_answer(answer, render.print_explain_answer, as_json=as_json, fields=field_names)
     if answer.has_failed:
         raise typer.Exit(FAILED)
 
 
-def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
-    """Print the hits on a terminal; of a long diff, the lines that best match the question."""
+def print_hits(query: str, answer: FindAnswer, console: Console) -> None:
+    """Print the hits on a terminal; of a long diff, only the lines that best match the query."""
     from serve.cli import render
     from serve.excerpts import parse_content_words
 
-    render.print_find_answer(answer, console, parse_content_words(question))
+    render.print_find_answer(answer, console, parse_content_words(query))
 
 
-def _print_answer(
+def _print_find_or_explain_answer(
     answer: Answer,
     print_formatted: Callable[[Answer, Console], None],
     *,
     as_json: bool | None,
     fields: Sequence[str],
 ) -> None:
-    """Print an answer. `fields`: names of the fields of hits to print; empty for all."""
+    """Print the answer of `query` or `explain`, with PATH added to the commands that it suggests.
+
+    `fields`: names of the fields of hits to print; empty for all.
+    """
     from serve.cli import render
 
     answer = answer.rewrite_commands(add_path_to_commands)

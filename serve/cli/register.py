@@ -80,7 +80,7 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
 
 
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
-    """Return the path of the current work tree as an argument for a server that the client starts elsewhere.
+    """Return the path of the current work tree as an argument, if the client starts servers in another directory.
 
     Return no argument for other clients and programs. Outside repositories, return none if the entry is only shown or
     removed; raise NotARepository if it is to be written.

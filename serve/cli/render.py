@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from stores.index_location import IndexLocation
 
 
-# Maximum lines of a diff, so that several hits fit a screen. A mark for omitted lines above counts, one below does not.
-# The JSON has the full excerpt.
+# Maximum lines of a diff, so that several hits fit a screen. A mark for lines omitted above counts as a line, a mark
+# for lines omitted below does not. The JSON has the full excerpt.
 MAX_EXCERPT_LINES: Final = 12
 # Maximum lines of a commit message's body; usually enough for its first paragraph.
 MAX_BODY_LINES: Final = 3
@@ -74,7 +74,7 @@ def to_json(
 ) -> str:
     """Return the JSON document of an answer, with `compatibility` only if there is something to report.
 
-    `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown one.
+    `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown field.
     """
     result = to_json_dict(answer)
     hit_type = PatternHit if isinstance(answer, FindAnswer) else ExplainHit
@@ -372,7 +372,7 @@ def _format_cache(cache: CacheStatus) -> str:
 
 
 def format_status_table(home: Path) -> str:
-    """Return a table of all indexes, also of those whose repository is missing or that cannot be read."""
+    """Return a table of all indexes, including unreadable ones and those whose repository is missing."""
     from serve.repositories import list_repositories, list_unidentified_indexes
 
     rows = [_build_row(repository, home) for repository in list_repositories(home)]

@@ -52,7 +52,7 @@ INDENT: Final = "  "
 
 
 def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: bool = False) -> None:
-    """Print the commits with their matching lines, then how many there are and what is left out.
+    """Print the commits with their matching lines, then the number of commits and what is left out.
 
     `compact`: the answer has no lines, so their omission is not marked.
     """
@@ -105,7 +105,7 @@ def _format_hit_files(hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
 
 
 def print_log_answer(answer: LogAnswer, console: Console) -> None:
-    """Print the number of commits, those of each directory and kind, then the candidates for release notes."""
+    """Print the number of commits, in total, by directory and by kind, then the candidates for release notes."""
     from rich.text import Text
 
     console.print(Text(_format_log_title(answer), style="bold"))
@@ -242,8 +242,8 @@ def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) 
 def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     """Print the changes, then the counts.
 
-    A second line has the place and the evidence of a change. It is omitted if the change before has the same place and
-    there is no evidence.
+    Below a change, a line has its place and evidence (references, release). The line is omitted if the previous change
+    has the same place and there is no evidence.
     """
     from rich.text import Text
 

@@ -182,12 +182,12 @@ def _format_cell(value: object) -> str:
 
 def _write_csv(names: Sequence[str], result: Result, output: IO[bytes]) -> None:
     escape = escape_controls if sys.stdout.isatty() else str
-    text = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(map(escape, names))
+    stream = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(escape, names))
     for row in _iterate_rows(result):
-        rows.writerow(["" if value is None else escape(_to_text(value)) for value in row])
-    text.detach()
+        writer.writerow(["" if value is None else escape(_to_text(value)) for value in row])
+    stream.detach()
 
 
 def _write_json(names: Sequence[str], result: Result, output: IO[bytes]) -> None:

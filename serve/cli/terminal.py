@@ -32,8 +32,9 @@ FAILED: Final = 1
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = process.compute_signal_exit_code(signal.SIGINT)
 PIPE_CLOSED: Final = process.compute_signal_exit_code(signal.SIGPIPE)
-# Size of the console of a pipe: no line is broken or cut. Without a height, rich assumes 80 columns if TERM is `dumb`.
+# Width of the console if stdout is no terminal, so that no line is broken or cut.
 PIPE_COLUMNS: Final = 1_000_000
+# Height of this console. Without it, rich assumes 80 columns if TERM is `dumb`.
 PIPE_ROWS: Final = 25
 # Class name of typer's error for a command group without a command, whose message is the help. Typer does not export
 # the class.
@@ -49,7 +50,7 @@ VALIDATOR_PHRASES: Final = {
 def remember_path(path: Path) -> Path:
     """Remember the PATH argument for commands that messages suggest, and return it.
 
-    Raise FileNotFoundError if the working directory was deleted. git would report it as "no repository".
+    Raise FileNotFoundError if the working directory was deleted, because git would report it as "no repository".
     """
     path.absolute()  # raises the error
     text.set_path_argument(path)
@@ -91,7 +92,7 @@ RepositoryPaths = Annotated[
 
 
 def create_app(description: str) -> typer.Typer:
-    """Create a typer app without commands. Its help is plain text: rich would be imported at every start."""
+    """Create a typer app without commands. Its help is plain text, because rich would be imported at every start."""
     return typer.Typer(
         help=description,
         rich_markup_mode=None,
@@ -119,7 +120,7 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
     """Run a command and return its exit code. All errors become messages and exit codes here."""
     process.configure_streams()
     code = INTERRUPTED
-    # A signal may also arrive just before the `try` in `_run_app` or after it.
+    # A signal may also arrive just before or after the `try` statement in `_run_app`.
     with suppress(KeyboardInterrupt), process.handle_termination_signals() as received_signal:
         # The command has its own context, so that its PATH argument does not affect later commands of this process.
         code = copy_context().run(_run_app, app, name, arguments)
@@ -149,11 +150,11 @@ def _select_command(app: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
 
     Typer builds the parsers of all commands of an app, which would take 27 ms at each start.
     """
-    selected = copy(app)
+    reduced_app = copy(app)
     name = arguments[0] if arguments else None
-    selected.registered_commands = [command for command in app.registered_commands if command.name == name]
-    selected.registered_groups = [group for group in app.registered_groups if group.name == name]
-    return selected if selected.registered_commands or selected.registered_groups else app
+    reduced_app.registered_commands = [command for command in app.registered_commands if command.name == name]
+    reduced_app.registered_groups = [group for group in app.registered_groups if group.name == name]
+    return reduced_app if reduced_app.registered_commands or reduced_app.registered_groups else app
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def choose(question: str, options: Sequence[ChoiceOption]) -> str:
         question, choices, qmark=QUESTION_MARK, pointer=POINTER, instruction=SELECT_HINT, style=STYLE
     )
     value = str(_run_prompt(prompt))
-    _print_answered(question, value.capitalize())
+    _print_question_and_answer(question, value.capitalize())
     return value
 
 
@@ -141,7 +141,7 @@ def confirm(question: str, *, default: bool) -> bool:
     is_confirmed = bool(
         _run_prompt(questionary.confirm(question, default=default, qmark=QUESTION_MARK, style=STYLE))
     )
-    _print_answered(question, "Yes" if is_confirmed else "No")
+    _print_question_and_answer(question, "Yes" if is_confirmed else "No")
     return is_confirmed
 
 
@@ -164,7 +164,7 @@ def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
     )
     _show_error_below_question(prompt.application)
     text = str(_run_prompt(prompt)).strip()
-    _print_answered(question, text or default)
+    _print_question_and_answer(question, text or default)
     return parse(text)
 
 
@@ -263,7 +263,7 @@ def _create_escape_binding() -> KeyBindings:
     return bindings
 
 
-def _print_answered(question: str, answer: str) -> None:
+def _print_question_and_answer(question: str, answer: str) -> None:
     """Print the question with its answer, in place of the prompt and its options, which were erased."""
     label = question if question.endswith("?") else f"{question}:"
     line = [("class:check-mark", CHECK_MARK), ("class:question", f" {label} "), ("class:answer", answer)]
