@@ -1,4 +1,4 @@
-"""Insert, replace and remove one entry in the text of an MCP client's JSON or TOML configuration.
+"""Insert, replace and remove one entry (of an MCP server) in the text of a client's JSON or TOML configuration.
 
 `JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
 
@@ -29,11 +29,12 @@ _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 # inside a string.
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/|^\ufeff", re.DOTALL)
 _STRING_OR_TRAILING_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-# Comma after a value; indentation of a line; white space up to the end of a line.
+# Comma after a value.
 _NEXT_COMMA: Final = re.compile(r"\s*(,)")
 _INDENT: Final = re.compile(r"[ \t]*")
+# White space up to the end of the line, if nothing else follows.
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?=[\r\n])")
-# Returns the value at an offset of a text, and the offset of its end.
+# Function that returns the JSON value at an offset of a text, and the offset of the value's end.
 _decode_value: Final = json.JSONDecoder().raw_decode
 
 
@@ -109,7 +110,7 @@ class _Member:
 class _JsonObject:
     """Text offsets of a JSON object (braces included) and its members.
 
-    `sequence`: all members in order. `members`: by name; of members with the same name, the last.
+    `sequence`: all members in order. `members`: members by name; only the last one of each name.
     """
 
     start: int
@@ -316,7 +317,7 @@ def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
 
 
 def _remove_table(text: str, key: str, name: str, *, keeps_key: bool) -> str:
-    """Remove an entry that does not have lines of its own below a header `[key.name]`."""
+    """Remove an entry that is written in another way than as lines below a header `[key.name]`."""
     document = tomlkit.parse(text)
     servers: Any = document[key]
     del servers[name]

@@ -23,7 +23,7 @@ from stores.errors import LineageError
 
 
 class SectionMarkerError(LineageError):
-    """Error for a start marker without an end marker: the end of the section is unknown."""
+    """Error for a start marker without an end marker, so that the end of the section is unknown."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         super().__init__(
@@ -194,7 +194,7 @@ def rename_file(file: Path, new_path: Path) -> None:
 
 
 def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None:
-    # Not with `tempfile`, which sets the mode 0600: a new file gets the mode of the user's umask.
+    # `tempfile` would set the mode 0600, but a new file must get the mode of the user's umask.
     with temp_file.open("xb") as out:
         if mode_source.exists():
             _copy_mode_and_owner(temp_file, mode_source)
@@ -204,7 +204,8 @@ def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None
 
 
 def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
-    # Replacing a file needs write permission only on its directory: without a check, read-only files are replaced.
+    # Replacing a file needs write permission only on its directory. Without this check, a read-only file would be
+    # replaced.
     if not os.access(source, os.W_OK):
         raise PermissionError(None, "the file is read-only")
     status = source.stat()

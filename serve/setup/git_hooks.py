@@ -4,8 +4,8 @@ The snippet is the same for all hooks and runs in any POSIX shell. It is inserte
 often end with `exit` or `exec`, and the rest of the hook is left as it is. It starts the index run in the background
 from a subshell that exits at once, so neither the hook nor git has a child process to wait for.
 
-Nothing outside the repository is written: hooks in a directory that several repositories share would start index runs
-in all of them, and the target of a link may belong to anyone.
+Nothing outside the repository is written, because hooks in a directory that several repositories share would start
+index runs in all of them, and the target of a link may belong to anyone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stores.errors import LineageError
 SECTION: Final = ManagedSection(
     b"# >>> lineage managed (do not edit) >>>",
     b"# <<< lineage managed <<<",
-    line_ending=b"\n",  # even in a hook with other line endings: a shell accepts no others
+    line_ending=b"\n",  # even in a hook with other line endings, because a shell accepts no others
 )
 SHEBANG: Final = b"#!/bin/sh\n"
 
@@ -145,7 +145,7 @@ def check_editable(
 
 
 def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
-    # Git appends `/NAME` to the setting: if it is empty, the hooks are in the root directory.
+    # Git appends `/NAME` to the setting. So if it is empty, the hooks are in the root directory.
     configured_path = configured_path or "/"
     try:
         path = Path(configured_path).expanduser()

@@ -74,7 +74,7 @@ class InvalidInstructionsFile(LineageError):
 def plan_instructions(repository: Repository) -> Iterator[FileChange]:
     """Plan to write the section into the file that has it, else the first existing file, else a new AGENTS.md.
 
-    Existing files whose agents do not read that file get a section with a line that includes it.
+    Existing files whose agents do not read the chosen file get a section with a line that includes that file.
     """
     existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
     names_with_section = [name for name in existing_names if _has_instructions(repository, name)]
@@ -125,7 +125,7 @@ def _plan_section_removal(repository: Repository, name: str) -> FileChange:
 
 
 def _has_instructions(repository: Repository, name: str) -> bool:
-    """Return whether the file has the section with the instructions, not one that includes another file."""
+    """Return whether the file has a section with the instructions, not a section that includes another file."""
     return _has_section(repository, name) and b"find_pattern" in (repository.root / name).read_bytes()
 
 
@@ -200,7 +200,7 @@ def _plan_removal(repository: Repository) -> Iterator[FileChange]:
 
 
 def _list_hooks_directories(repository: Repository) -> list[Path]:
-    """Return the directories that may have lineage's hooks: git's default one, and that of `core.hooksPath`."""
+    """Return the directories that may have lineage's hooks: git's default, and the value of `core.hooksPath`."""
     directories = [repository.common_dir / "hooks"]
     with suppress(OutsideRepository, BareRepository):
         directories.append(find_hooks_directory(repository))

@@ -27,14 +27,15 @@ class ServerNotInstalled(LineageError):
 
 
 class NotUtf8(LineageError):
-    """Error for a server whose name, path or environment is not valid UTF-8, which clients' files must be."""
+    """Error for a server whose name, path or environment is not valid UTF-8, so that no client's file can have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """MCP server that a client starts and talks to over stdin and stdout.
 
-    `name`: the name in the client. `command`: absolute path of the program, or only its name to find an entry.
+    `name`: the name in the client. `command`: absolute path of the program; its name suffices to find an
+    entry.
     `environment`: the variables that lineage manages in the entry; None removes a variable.
     """
 
@@ -160,12 +161,14 @@ class OutsideProject(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """MCP client and its configuration files. The first path that exists is used; an empty tuple means no such file.
+    """MCP client and its configuration files.
 
-    `user_paths`: the user's own configuration; `mac_user_paths`: the same on macOS, if it differs. `project_paths`:
-    configuration in a project, relative to its root. `user_step`, `project_step`: what the user has to do after a
-    change, if it is more than a restart. `starts_servers_elsewhere`: the client starts servers in a directory that is
-    no project, so a server that answers about its working directory needs a path as argument.
+    `name`: value of `--client`. `user_paths`: possible paths of the user's own configuration file; the first that
+    exists is used. `mac_user_paths`: these paths on macOS, if they differ. `project_paths`: possible paths of a
+    configuration file in a project, relative to its root. Without paths, the client has no such file. `user_step`,
+    `project_step`: what the user has to do after a change, if it is more than a restart. `starts_servers_elsewhere`:
+    True if the client starts servers in a directory that is no project, so a server that answers about its working
+    directory needs a path as argument.
     """
 
     name: str

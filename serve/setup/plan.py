@@ -31,7 +31,7 @@ BACKUP_SUFFIX: Final = ".bak"
 
 # Characters of a bar that stands for 100 %.
 BAR_WIDTH: Final = 20
-# Maximum number of directories in the table. The shares of further ones are too small to matter.
+# Maximum number of directories in the table. Further directories have too small shares to matter.
 MAX_DIRECTORIES: Final = 20
 # Longest directory name in the table, in characters.
 MAX_NAME_WIDTH: Final = 32
@@ -103,7 +103,7 @@ def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
 
 
 def read_ignore_file(repository: Repository) -> bytes | None:
-    """Return the content of `.lineageignore`, in a bare repository the one at HEAD; None if there is no such file."""
+    """Return the content of `.lineageignore` (in a bare repository, of the file at HEAD); None if there is no file."""
     if repository.is_bare:
         return repository.read_file_at_head(IGNORE_FILE)
     file = repository.root / IGNORE_FILE
@@ -229,7 +229,7 @@ def _format_directory_name(directory: DirectoryStats) -> str:
 
 
 def _find_main_file_kind(directory: DirectoryStats) -> str:
-    """Return the most frequent kind of the directory's files; "generated" if most of the inspected ones are."""
+    """Return the most frequent kind of the directory's files; "generated" if most inspected files are."""
     if directory.inspected_files and directory.generated_files / directory.inspected_files > 0.5:
         return "generated"
     kinds = {"code": directory.code_files, "prose": directory.prose_files, "data": directory.data_files}

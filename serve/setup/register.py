@@ -106,8 +106,8 @@ class ConfigFile:
     def remove(self, server: Server) -> EditResult:
         """Remove the server's entry, and the file if lineage created it.
 
-        A file counts as created by lineage if it has only this entry, in lineage's layout, and is neither a link, nor
-        tracked by git, nor backed up from before the entry.
+        A file counts as created by lineage if it has only this entry, in lineage's layout, is neither a link nor
+        tracked by git, and has no backup from before the entry.
         """
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
@@ -171,7 +171,7 @@ class ConfigFile:
             return True
 
     def _has_backup_with_key(self, server: Server) -> bool:
-        """Return whether the backup from before the server's entry has the key of servers. False without a backup."""
+        """Return whether there is a backup from before the server's entry, and it has the key of servers."""
         with suppress(LineageError, ValueError, RecursionError, AttributeError):
             original = self._read_original(server)
             return original is not None and self.shape.key in self.shape.config_format.parse(original)
@@ -203,7 +203,8 @@ class ConfigFile:
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
         """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.
 
-        With `keep_existing`, an existing backup stays: if lineage's entry is updated, it is the file without the entry.
+        With `keep_existing`, an existing backup stays. It is used for an update of lineage's entry, because then the
+        existing backup has the file without the entry.
         """
         if keep_existing and self._backup.exists():
             return self._backup
